@@ -92,7 +92,7 @@ whole: .venv/.kernels
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
 .venv/.kernels: .venv/.stamp src/stowplan/columns/engine/kernels.py
-	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm; warm()'
+	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm_kernels; warm_kernels()'
 	@touch $@
 
 # The environment: made once, brought up to date when a lock or the package's metadata changes. What

@@ -159,7 +159,7 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
             words = ("Normal", "Scheduled", "Binding", note)
             now = request_time()
             event = RecordEvent(i, 1, uid, "default", name, "stowplan", *words)
-            told = series.told(event, now.now, now.wall_ns, now.micros)
+            told = series.record(event, now.now, now.wall_ns, now.micros)
             assert told is not None
             async with limit:
                 answer = await api.send(bind(Bind(i, 1, uid, "default", name, node)))

@@ -32,7 +32,7 @@ SLOW_FILES = {
 """So do these, which draw or measure much."""
 
 WAITING_FILES = {
-    "test_asking.py",
+    "test_one_shot_requests.py",
     "test_faults.py",
     "test_kubectl.py",
     "test_python_client.py",

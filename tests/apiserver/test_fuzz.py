@@ -157,4 +157,4 @@ def test_a_server_that_breaks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
     request = HttpRequest(
         "POST", "/api/v1/nodes", (), {"authorization": "Bearer admin-token"}, b"{}"
     )
-    assert odd_answers(World("plain", NOW), [request]) == ["WrongType: not meant for clients"]
+    assert odd_answers(World("plain", NOW), [request]) == ["TypeMismatch: not meant for clients"]

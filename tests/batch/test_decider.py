@@ -22,10 +22,10 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import NodeCondition
 from stowplan.objects.pod import Pod, PodSchedulingGate
 from stowplan.scheduler import Scheduler
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import node, pod
 from tests.scenarios import gangs
 

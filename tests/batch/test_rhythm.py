@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stowplan.batch.bind_failure_policy import RELEASE, BindFailurePolicy
 from stowplan.messages import events as happened
-from stowplan.simulation.event_queue import SECOND
+from stowplan.objects.encoding.duration import SECOND
 from tests.batch.test_decider import Yard, binds, member
 from tests.scenarios import gangs
 

@@ -12,7 +12,6 @@ from stowplan.benchmarks.baselines import BASELINES
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.benchmarks.benchmark_workload import (
     BATCH,
-    SECOND,
     BenchmarkWorkload,
     WorkloadSizes,
     arriving_pods,
@@ -26,6 +25,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import requested
 from stowplan.testing import builders

@@ -9,9 +9,9 @@ import pytest
 from stowplan.cache import Cache, CacheError
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Nominations
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.testing import node, pod
 
-SECOND = 1_000_000_000
 WEB = pod("web", cpu="1")
 API = pod("api", cpu="2")
 

@@ -74,7 +74,7 @@ def test_a_plugin_that_scores_out_of_range(tmp_path: Path) -> None:
     # Each pod fails by it, as it would in a cluster.
     assert ran.code == 1
     assert "0 of 2 pods placed" in ran.out
-    assert "'Mine' scores 140 on node 'small-0000'; wanted 0..100 (mine.py:3)" in ran.out
+    assert "'Mine' scores 140 on node 'small-0000'; expected 0..100 (mine.py:3)" in ran.out
 
 
 def test_a_file_where_a_directory_is_wanted(tmp_path: Path) -> None:

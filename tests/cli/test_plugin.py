@@ -128,7 +128,7 @@ def test_a_finding_is_reported_once_with_file_and_line(here: Path) -> None:
     assert torn.count("has no attribute 'shelf' (mine.py:7 in filter)") == 1
     assert "(the same in " in torn
     assert (
-        unsaid.count("the class has no REJECTED; wanted the Status of nodes that the plugin") == 1
+        unsaid.count("the class has no REJECTED; expected the Status of nodes that the plugin") == 1
     )
     assert unsaid.count("filter_status(code) (mine.py:15)") == 1
     found = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
@@ -144,13 +144,16 @@ def test_an_unknown_plugin_is_reported_with_similar_and_loaded_names(here: Path)
     ran = run("simulate", "--plugin", "mine.py", "--config", "c.yaml")
     check_one_line(
         ran,
-        "profiles[0].pluginConfig[0].name: got 'Unsayd', wanted the name of a registered plugin",
+        "profiles[0].pluginConfig[0].name: Invalid value: 'Unsayd': "
+        "expected the name of a registered plugin",
         "; near it: Unsaid; loaded from files and packages: Torn, Unsaid ",
         "(did you mean 'Unsaid'?)",
     )
     (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "zzz"))
     ran = run("config", "check", "c.yaml")
-    check_one_line(ran, "got 'zzz', wanted the name of a registered plugin; loaded from files and")
+    check_one_line(
+        ran, "Invalid value: 'zzz': expected the name of a registered plugin; loaded from files and"
+    )
 
 
 NEEDS_ARGS = """

@@ -1,4 +1,4 @@
-"""Elections, against a lease that is kept as an API server keeps it."""
+"""Leader election against a lease as an API server stores it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, LeaderElector
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
+from stowplan.objects.encoding.duration import SECOND
 from tests.soak import examples
 
 MOMENT = "2026-01-01T00:00:00.000000Z"
@@ -55,7 +55,7 @@ def contender(name: str, seed: int = 1) -> LeaderElector:
 
 
 def step(election: LeaderElector, lease: Lease, now: int) -> int:
-    """Do what a contender asks for until it waits; until when that is."""
+    """Send the candidate's requests until it waits; returns until when."""
     for _ in range(10):
         request = election.next(now, MOMENT)
         if isinstance(request, int):
@@ -68,7 +68,7 @@ def at(seconds: float) -> int:
     return round((1000 + seconds) * SECOND)
 
 
-def test_who_comes_first_leads_and_renews_every_two_seconds() -> None:
+def test_the_first_candidate_leads_and_renews_every_two_seconds() -> None:
     lease, first = Lease(), contender("a")
     assert step(first, lease, at(0)) == at(2)
     assert first.may_write(at(0))
@@ -95,7 +95,7 @@ def test_the_second_waits_until_the_lease_has_stood_still_for_its_duration() -> 
     assert second.term == 2
 
 
-def test_a_lease_that_is_given_back_is_taken_at_the_next_look() -> None:
+def test_a_released_lease_is_acquired_at_the_next_retry() -> None:
     lease, first, second = Lease(), contender("a"), contender("b", 2)
     step(first, lease, at(0))
     now = step(second, lease, at(1))
@@ -131,7 +131,7 @@ def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
 @pytest.mark.parametrize(
     "fault", [ApiResponse(0, fault="reset"), ApiResponse(500), ApiResponse(429), ApiResponse(409)]
 )
-def test_a_renewal_that_fails_is_looked_at_and_tried_again(fault: ApiResponse) -> None:
+def test_a_failed_renewal_is_read_and_retried(fault: ApiResponse) -> None:
     lease, first = Lease(), contender("a")
     step(first, lease, at(0))
     assert isinstance(first.next(at(2), MOMENT), ApiRequest)
@@ -162,7 +162,7 @@ def test_a_lost_answer_to_taking_it_leads_all_the_same() -> None:
     assert first.term == 1
 
 
-def test_a_lease_that_somebody_has_taken_or_deleted_is_lost() -> None:
+def test_a_lease_taken_by_others_or_deleted_is_lost() -> None:
     for tree in (None, "other"):
         lease, first = Lease(), contender("a")
         step(first, lease, at(0))
@@ -178,14 +178,14 @@ def test_a_lease_that_somebody_has_taken_or_deleted_is_lost() -> None:
 
 
 class Hasty(LeaderElector):
-    """Wrong: takes a lease by what its holder says of the time at which it was seen first."""
+    """Wrong: acquires a lease by its own times instead of the observed ones."""
 
     def _expires_at(self, seen: Any) -> int:
         return self._seen_at + 8 * SECOND
 
 
 class Late(LeaderElector):
-    """Wrong: writes on until long after its last renewal was answered."""
+    """Wrong: writes until long after its last renewal."""
 
     def may_write(self, now: int) -> bool:
         return self.role is ElectionRole.LEADING and now < self.deadline + 8 * SECOND
@@ -203,7 +203,7 @@ plays = st.lists(
 
 
 def played(kind: type[LeaderElector], play: Play) -> None:
-    """Three contenders whose requests and answers get lost and who stand still for a while; never
+    """Three candidates whose requests and responses are lost and that are paused at times; never
     may two of them write."""
     lease = Lease()
     rng = np.random.default_rng(5)

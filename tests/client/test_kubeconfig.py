@@ -1,4 +1,4 @@
-"""Kubeconfig files, and programs that give credentials."""
+"""Kubeconfig files, and exec credential plugins."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_stands_in_the_file_may_be_of_many_lines() -> None:
     assert read(tree(**{"client-key-data": packed})).key == DataOrFile(data=b"key" * 50)
 
 
-def test_the_first_file_that_says_something_of_a_name_counts() -> None:
+def test_the_first_definition_of_a_name_wins() -> None:
     second = tree(token="second")
     second["current-context"] = "there"
     second["contexts"].append({"name": "there", "context": {"cluster": "d", "namespace": "ns"}})
@@ -88,7 +88,7 @@ def test_the_first_file_that_says_something_of_a_name_counts() -> None:
     assert (there.server, there.namespace, there.token) == ("http://d", "ns", "")
 
 
-def test_who_stands_in_for_somebody_says_so_in_headers() -> None:
+def test_impersonation_headers() -> None:
     extra = {"acme.com/team": ["c"], "scopes": ["a", "b"]}
     whole = {"as": "jane", "as-groups": ["g1", "g2"], "as-uid": "7", "as-user-extra": extra}
     assert read(tree(token="t", **whole)).headers == (
@@ -122,37 +122,40 @@ def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
     ("change", "text"),
     [
         ({"current-context": "hre"}, "did you mean 'here'?"),
-        ({"current-context": ""}, "current-context: got nothing"),
-        ({"clusters": []}, "contexts[here].cluster: got 'c', wanted one of its clusters: none"),
+        ({"current-context": ""}, "current-context: Invalid value: nothing"),
+        (
+            {"clusters": []},
+            "contexts[here].cluster: Invalid value: 'c': expected one of its clusters: none",
+        ),
         ({"users": []}, "contexts[here].user"),
         ({"clusters": [{"name": "c", "cluster": {"server": "api:6443"}}]}, "begins with http"),
         ({"clusters": 3}, "$.clusters"),
         (
             {"users": [{"name": "u", "user": {"client-key-data": "%%%"}}]},
-            "users[u].client-key-data: got something else, wanted base64",
+            "users[u].client-key-data: Invalid value: something else: expected base64",
         ),
         (
             {"users": [{"name": "u", "user": {"as-groups": ["g"]}}]},
-            "users[u].as: got nothing, wanted a user beside",
+            "users[u].as: Invalid value: nothing: expected a user for",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1alpha1"}}}]},
-            "users[u].exec.apiVersion: got 'v1alpha1'",
+            "users[u].exec.apiVersion: Invalid value: 'v1alpha1'",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": V1}}}]},
-            "users[u].exec.command: got nothing",
+            "users[u].exec.command: Invalid value: nothing",
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], text: str) -> None:
+def test_errors_name_their_field(change: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as problem:
         read(tree() | change)
     assert text in str(problem.value)
     assert str(problem.value).startswith("f0: ")
 
 
-def test_a_file_that_is_no_kubeconfig_is_told_so() -> None:
+def test_an_invalid_kubeconfig_is_reported() -> None:
     for text in ("- a\n", "a: [", "3"):
         with pytest.raises(ConfigError):
             client_config([KubeconfigFile(text, "f", "/")])
@@ -184,24 +187,24 @@ def test_what_a_program_gives_is_read() -> None:
 @pytest.mark.parametrize(
     ("output", "text"),
     [
-        (b"", "wanted an ExecCredential"),
-        (b"{}", "got no kind of no apiVersion"),
-        (given(), "without token or certificate"),
-        (given(clientCertificateData="C"), "a certificate or a key alone"),
-        (given(token="t", expirationTimestamp="2026-11-21T10:00:00"), "without a zone"),
+        (b"", "expected an ExecCredential"),
+        (b"{}", "no kind, no apiVersion: expected ExecCredential"),
+        (given(), "Required value: token or clientCertificateData"),
+        (given(clientCertificateData="C"), "must be set together"),
+        (given(token="t", expirationTimestamp="2026-11-21T10:00:00"), "expected a time zone"),
         (given(token="t").replace(b"/v1", b"/v1beta1"), V1BETA1),
     ],
 )
-def test_what_it_should_not_give_is_told(output: bytes, text: str) -> None:
-    with pytest.raises(ValueError, match="wanted") as problem:
+def test_an_invalid_exec_credential_is_refused(output: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match="invalid") as problem:
         parse_exec_credential(ExecSpec("x"), output)
     assert text in str(problem.value)
 
 
-def test_a_program_is_told_the_cluster_if_it_wants_to_know() -> None:
-    told = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
-    assert told["apiVersion"] == V1
-    assert told["spec"]["cluster"] == {
+def test_the_exec_plugin_gets_the_cluster_if_provide_cluster_info_is_set() -> None:
+    info = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
+    assert info["apiVersion"] == V1
+    assert info["spec"]["cluster"] == {
         "server": "https://a",
         "tls-server-name": "name",
         "certificate-authority-data": base64.b64encode(b"CA").decode(),

@@ -1,4 +1,4 @@
-"""Requests, and what becomes of effects."""
+"""Requests, and outcomes of effects."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def performed(effect: Any, *answers: ApiResponse) -> tuple[list[Any], Any]:
 
 
 @pytest.mark.parametrize("code", [0, 400, 404, 409, 422, 500, 503])
-def test_a_binding_that_is_not_taken_is_not_sent_again(code: int) -> None:
+def test_a_refused_binding_is_not_sent_again(code: int) -> None:
     asked, outcome = performed(BIND, ApiResponse(code, b"why"))
     assert len(asked) == 1
     assert outcome == happened.BindFailed(1, "uid-1", code, outcome.reason)
 
 
-def test_a_server_that_is_busy_is_asked_again_after_the_time_it_says() -> None:
+def test_a_throttled_request_is_retried_after_retry_after() -> None:
     busy, soon = ApiResponse(429, b"", 3.0), ApiResponse(429)
     asked, outcome = performed(BIND, busy, soon, ApiResponse(201))
     assert [step.seconds for step in asked if isinstance(step, RetryPause)] == [3.0, 1.0]
@@ -108,7 +108,7 @@ def test_the_outcome_of_a_write_has_the_new_version() -> None:
     assert performed(effect)[1].code == 400
 
 
-def test_the_status_of_a_group_goes_where_its_definition_has_it() -> None:
+def test_the_status_of_a_group_uses_the_subresource_if_it_exists() -> None:
     status = PodGroupStatus("Running", (PodGroupCondition("Scheduled", "True"),), 3)
     version = "scheduling.sigs.dev/v1alpha2"
     effect = to_do.PatchGroup(6, 1, "uid-1", "ns", "g", version, status)
@@ -124,7 +124,7 @@ def test_the_status_of_a_group_goes_where_its_definition_has_it() -> None:
     assert outcome is None
 
 
-def test_names_are_spelt_as_addresses_want_them() -> None:
+def test_names_are_percent_encoded() -> None:
     request = ApiRequest("GET", "/api/v1/pods", (("fieldSelector", "a!=b,c=d e"),))
     assert request.target == "/api/v1/pods?fieldSelector=a%21%3Db%2Cc%3Dd+e"
     assert ApiRequest("GET", "/api/v1/x/a:b c").target == "/api/v1/x/a:b%20c"
@@ -142,7 +142,7 @@ def test_names_are_spelt_as_addresses_want_them() -> None:
         ("web-1.x", "web-1.x"),
     ],
 )
-def test_a_name_stays_one_segment_of_the_path(name: str, encoded: str) -> None:
+def test_a_name_is_one_path_segment(name: str, encoded: str) -> None:
     targets = [
         bind(to_do.Bind(1, 1, "uid-1", name, name, "n")).target,
         read_lease(name, name, 1.0).target,
@@ -167,7 +167,7 @@ def event(reason: str = "FailedScheduling", note: str = "no") -> to_do.RecordEve
     )
 
 
-def test_an_event_that_has_expired_at_the_server_begins_anew() -> None:
+def test_an_event_expired_on_the_server_is_created_again() -> None:
     performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
 
     def told(*answers: ApiResponse) -> list[str]:

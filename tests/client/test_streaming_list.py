@@ -1,4 +1,4 @@
-"""A streaming list that is refused, in any words, is followed by a paged list, for good."""
+"""After a refused streaming list, in any wording, lists are paged for good."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
 from stowplan.client.responses import ApiResponse
+from stowplan.objects.encoding.duration import SECOND
 
 NOW = 1_000 * SECOND
 GROUPS = next(one for one in RESOURCES if one.plural == "podgroups")
@@ -111,7 +111,7 @@ def test_an_error_event_in_the_stream_is_a_refusal_too(
     assert relisted(informer) == "list"
 
 
-def test_another_resource_is_asked_for_its_own_streaming_list() -> None:
+def test_each_resource_tries_its_own_streaming_list() -> None:
     refused, other = informer_of(), informer_of(NODES)
     refused.answered(REFUSALS[0], NOW)
     assert asked(other, NOW)[0] == "stream"
@@ -130,7 +130,7 @@ def test_another_resource_is_asked_for_its_own_streaming_list() -> None:
     ],
     ids=lambda answer: str(answer.status),
 )
-def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: ApiResponse) -> None:
+def test_other_errors_retry_the_streaming_list(answer: ApiResponse) -> None:
     informer = informer_of()
     informer.answered(answer, NOW)
     what, when = asked(informer, NOW)
@@ -139,7 +139,7 @@ def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: Api
     assert informer.fault
 
 
-def test_a_stream_that_is_told_to_wait_waits() -> None:
+def test_a_throttled_stream_waits() -> None:
     informer = informer_of()
     informer.opened(NOW)
     informer.feed(error_event(429, "TooManyRequests", "storage is initializing"), NOW)
@@ -148,7 +148,7 @@ def test_a_stream_that_is_told_to_wait_waits() -> None:
     assert when >= NOW + SECOND
 
 
-def test_who_may_not_list_is_told_so_by_the_list() -> None:
+def test_a_forbidden_list_is_reported_by_the_list() -> None:
     informer = informer_of()
     informer.answered(ApiResponse(403, status(403, "Forbidden", 'cannot watch "pods"')), NOW)
     assert informer.fault == ""
@@ -164,7 +164,7 @@ def test_who_may_not_list_is_told_so_by_the_list() -> None:
     assert relisted(informer) == "stream"
 
 
-def test_a_resource_that_is_absent_is_looked_for_by_lists() -> None:
+def test_an_absent_resource_is_retried_by_lists() -> None:
     informer = informer_of(GROUPS)
     absent = ApiResponse(404, b"404 page not found\n")
     informer.answered(absent, NOW)
@@ -176,7 +176,7 @@ def test_a_resource_that_is_absent_is_looked_for_by_lists() -> None:
     assert when > NOW
 
 
-def test_a_page_that_has_expired_takes_no_refusal_back() -> None:
+def test_an_expired_page_keeps_the_refusal() -> None:
     informer = informer_of()
     informer.answered(REFUSALS[0], NOW)
     informer.answered(ApiResponse(410, status(410, "Expired", "continue token expired")), NOW)

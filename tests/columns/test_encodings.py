@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import KEPT_MIN, Journal
 from stowplan.columns.labels import LabelColumns

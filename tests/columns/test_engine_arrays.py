@@ -39,7 +39,7 @@ def test_no_two_things_share_a_column_of_classes() -> None:
         at.STATIC, at.LAYOUT, at.N_GROUPS, at.PODS, at.SEEN, at.N_WANTED, at.N_USED, at.N_EVEN,
         at.N_TAKEN, at.N_NORMALISED, at.USE_KIND, at.USE_WEIGHT, at.EVEN_WEIGHT, at.HAS_ROOM,
         at.CPU, at.MEMORY, at.FIRST_TERM, at.N_HOST_TERMS, at.N_TERMS, at.SPREAD_WEIGHT,
-        at.DRAWN_WEIGHT, at.REQUIRES_ALL, at.MATCHES_ITSELF, at.TREE,
+        at.AFFINITY_WEIGHT, at.REQUIRES_ALL, at.MATCHES_ITSELF, at.TREE,
     ]  # fmt: skip
     spans = {
         at.WANTED: 2 * at.AMOUNTS_MAX,
@@ -64,4 +64,4 @@ def test_no_two_things_share_a_column_of_terms() -> None:
 
 
 def test_kinds_that_score_stand_behind_those_that_filter() -> None:
-    assert max(at.APART, at.NEAR, at.EVEN_HARD) < min(at.EVEN_SOFT, at.DRAWN)
+    assert max(at.APART, at.NEAR, at.EVEN_HARD) < min(at.EVEN_SOFT, at.WEIGHTED_AFFINITY)

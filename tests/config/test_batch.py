@@ -40,7 +40,7 @@ def test_the_default() -> None:
         ("actions: allocat", ["actions", "'allocat'", "did you mean 'allocate'"]),
         ("actions: 'allocate,'", ["actions", "an empty name"]),
         ("actions: [allocate]", ["actions", "a list", "a text"]),
-        ("action: allocate", ["action", "unknown field", "did you mean 'actions'"]),
+        ("action: allocate", ["action", "Unknown field", "did you mean 'actions'"]),
         ("tiers: x\nactions: allocate", ["tiers", "'x'", "a list"]),
         (
             "actions: allocate\ntiers:\n- plugins: [{name: gan}]",
@@ -53,7 +53,7 @@ def test_the_default() -> None:
         (
             "actions: allocate\ntiers:\n- plugins:\n"
             "  - {name: nodeorder, arguments: {leastrequested: 1}}",
-            ["tiers[0].plugins[0].arguments.leastrequested", "unknown argument"],
+            ["tiers[0].plugins[0].arguments.leastrequested", "Unknown argument"],
         ),
         (
             "actions: allocate\ntiers:\n- plugins:\n"

@@ -110,8 +110,8 @@ def test_repeated_keys_are_all_named_and_the_first_holds() -> None:
     problems = Problems()
     assert documents(text, problems) == [{"a": 1, "b": [{"c": 1}]}]
     assert [str(problem) for problem in problems.found] == [
-        "b[0].c: got the key again in line 3, wanted each key once (first in line 3)",
-        "a: got the key again in line 4, wanted each key once (first in line 1)",
+        "b[0].c: Invalid value: the key again in line 3: expected each key once (first in line 3)",
+        "a: Invalid value: the key again in line 4: expected each key once (first in line 1)",
     ]
 
 
@@ -127,24 +127,39 @@ def test_repeated_keys_are_all_named_and_the_first_holds() -> None:
 )
 def test_bad_syntax_names_line_and_column(text: str, place: str) -> None:
     (complaint,) = complaints(text)
-    assert complaint.startswith(f"{place}: got ")
-    assert complaint.endswith("wanted well-formed YAML or JSON")
+    assert complaint.startswith(f"{place}: Invalid value: ")
+    assert complaint.endswith("expected well-formed YAML or JSON")
 
 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: *b", "line 1, column 4: got *b, wanted an anchor that was defined before"),
-        ("a: &b [*b]", "line 1, column 8: got *b, wanted a value that does not contain itself"),
-        ("? [a]\n: 1", "line 1, column 3: got a key that is no scalar, wanted a name"),
-        ("<<: 1", "line 1, column 5: got <<: 1, wanted a mapping or a list of them"),
-        ("a: " + "[" * 200, "line 1, column 104: got deeper nesting, wanted at most 100 levels"),
+        (
+            "a: *b",
+            "line 1, column 4: Invalid value: *b: expected an anchor that was defined before",
+        ),
+        (
+            "a: &b [*b]",
+            "line 1, column 8: Invalid value: *b: expected a value that does not contain itself",
+        ),
+        ("? [a]\n: 1", "line 1, column 3: Invalid value: a key that is no scalar: expected a name"),
+        ("<<: 1", "line 1, column 5: Invalid value: <<: 1: expected a mapping or a list of them"),
+        (
+            "a: " + "[" * 200,
+            "line 1, column 104: Invalid value: deeper nesting: expected at most 100 levels",
+        ),
         (
             "a: " + "[" * 200_000,
-            "line 1, column 104: got deeper nesting, wanted at most 100 levels",
+            "line 1, column 104: Invalid value: deeper nesting: expected at most 100 levels",
         ),
-        (b"a: \xff", "character 4: got what is not UTF-8, wanted text in UTF-8"),
-        ("a: \ud800", "character 4: got what is not UTF-8, wanted text in UTF-8"),
+        (
+            b"a: \xff",
+            "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8",
+        ),
+        (
+            "a: \ud800",
+            "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8",
+        ),
     ],
 )
 def test_what_cannot_be_read(text: str | bytes, complaint: str) -> None:
@@ -154,13 +169,13 @@ def test_what_cannot_be_read(text: str | bytes, complaint: str) -> None:
 @pytest.mark.parametrize("text", ["!!python/object:os.system x", "!x [1]", "!!set {a}", "!!int a"])
 def test_tags_make_nothing(text: str) -> None:
     (complaint,) = complaints(f"a: {text}")
-    assert complaint.endswith("wanted plain data without tags")
+    assert complaint.endswith("expected plain data without tags")
 
 
 @pytest.mark.parametrize("before", ["a: 1\nb: ", "ä: ö\nü: "])
 def test_control_characters(before: str) -> None:
     (complaint,) = complaints(f"{before}\x01")
-    assert complaint.startswith("character 9: got ")
+    assert complaint.startswith("character 9: Invalid value: ")
 
 
 def test_numbers_of_any_length_are_left_to_the_walk() -> None:
@@ -169,11 +184,13 @@ def test_numbers_of_any_length_are_left_to_the_walk() -> None:
 
 def test_written_values_count_too() -> None:
     (complaint,) = complaints(f"[{'1,' * VALUES_MAX}]")
-    assert complaint.endswith(f"got what comes to more, wanted at most {VALUES_MAX} values")
+    assert complaint.endswith(
+        f"Invalid value: a document that expands to more: expected at most {VALUES_MAX} values"
+    )
 
 
 def test_aliases_of_aliases_do_not_exhaust_the_machine() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     (complaint,) = complaints("\n".join(lines))
-    assert complaint.endswith(f"wanted at most {VALUES_MAX} values")
+    assert complaint.endswith(f"expected at most {VALUES_MAX} values")

@@ -234,7 +234,7 @@ def test_arguments_of_a_plugin_that_does_not_run_are_checked_and_dropped() -> No
     text = "profiles: [{pluginConfig: [{name: OtherSort, args: {reverse: %s}}]}]"
     assert "OtherSort" not in parse(text % "true").profiles["default-scheduler"].args
     assert complaints(text % "5") == [
-        "profiles[0].pluginConfig[0].args.reverse: got 5, wanted true or false"
+        "profiles[0].pluginConfig[0].args.reverse: Invalid value: 5: expected true or false"
     ]
 
 
@@ -350,8 +350,8 @@ def test_profiles_must_give_the_queue_sort_the_same_arguments() -> None:
         SortArgs(True)
     )
     assert complaints(TWO % (f"{SORT}, {args}", SORT)) == [
-        "profiles[1].pluginConfig: got other arguments of 'OtherSort',"
-        " wanted the same as in profiles[0]"
+        "profiles[1].pluginConfig: Invalid value: other arguments of 'OtherSort':"
+        " expected the same as in profiles[0]"
     ]
 
 
@@ -382,40 +382,46 @@ percentageOfNodesToScore: 3
 """
 
 GOLDEN_COMPLAINTS = """
-percentageOfNodesToScore: got the key again in line 26, wanted each key once (first in line 5)
-paralellism: got an unknown field, wanted parallelism, leaderElection, clientConnection,\
+percentageOfNodesToScore: Invalid value: the key again in line 26:\
+ expected each key once (first in line 5)
+paralellism: Unknown field: expected parallelism, leaderElection, clientConnection,\
  enableProfiling, enableContentionProfiling, percentageOfNodesToScore, podInitialBackoffSeconds,\
  podMaxBackoffSeconds, profiles, extenders, delayCacheUntilActive (did you mean 'parallelism'?)
-percentageOfNodesToScore: got '10', wanted a whole number (write it without quotes)
-leaderElection.leaseDuration: got 5, wanted a duration such as 300ms, 15s or 1h30m\
+percentageOfNodesToScore: Invalid value: '10': expected a whole number (write it without quotes)
+leaderElection.leaseDuration: Invalid value: 5: expected a duration such as 300ms, 15s or 1h30m\
  (did you mean '5s'?)
-profiles[0].plugin: got an unknown field, wanted schedulerName, percentageOfNodesToScore, plugins,\
+profiles[0].plugin: Unknown field: expected schedulerName, percentageOfNodesToScore, plugins,\
  pluginConfig (did you mean 'plugins'?)
-extenders[0].httpTimeout: got 5, wanted a duration such as 300ms, 15s or 1h30m\
+extenders[0].httpTimeout: Invalid value: 5: expected a duration such as 300ms, 15s or 1h30m\
  (did you mean '5s'?)
-extenders[0].enableHttps: got an unknown field, wanted urlPrefix, filterVerb, preemptVerb,\
+extenders[0].enableHttps: Unknown field: expected urlPrefix, filterVerb, preemptVerb,\
  prioritizeVerb, weight, bindVerb, enableHTTPS, tlsConfig, httpTimeout, nodeCacheCapable,\
  managedResources, ignorable (did you mean 'enableHTTPS'?)
-podMaxBackoffSeconds: got 10, wanted at least podInitialBackoffSeconds (20)
-leaderElection.resourceLock: got 'endpoints', wanted 'leases'
-extenders[0].weight: got 0, wanted a whole number above 0, as there is a prioritizeVerb
-profiles[1].schedulerName: got 'a' again, wanted a name of its own for each profile\
+podMaxBackoffSeconds: Invalid value: 10: expected at least podInitialBackoffSeconds (20)
+leaderElection.resourceLock: Invalid value: 'endpoints': expected 'leases'
+extenders[0].weight: Invalid value: 0: expected a whole number above 0, as there is a prioritizeVerb
+profiles[1].schedulerName: Invalid value: 'a' again: expected a name of its own for each profile\
  (first at profiles[0])
-profiles[0].plugins.score.enabled[0].name: got 'taintToleration', wanted the name of a registered\
+profiles[0].plugins.score.enabled[0].name: Invalid value: 'taintToleration':\
+ expected the name of a registered\
  plugin; near it: TaintToleration; loaded from files and packages: OtherBinder, OtherSort, Heavy\
  (did you mean 'TaintToleration'?)
-profiles[0].plugins.score.enabled[2].name: got 'ImageLocality' again, wanted each plugin once\
+profiles[0].plugins.score.enabled[2].name: Invalid value: 'ImageLocality' again:\
+ expected each plugin once\
  (first at profiles[0].plugins.score.enabled[1])
-profiles[0].plugins.score.enabled[3].name: got 'DefaultBinder', which has nothing to do at score,\
- wanted TaintToleration, NodeAffinity, NodeResourcesFit, VolumeBinding, PodTopologySpread,\
+profiles[0].plugins.score.enabled[3].name: Invalid value: 'DefaultBinder',\
+ which has nothing to do at score:\
+ expected TaintToleration, NodeAffinity, NodeResourcesFit, VolumeBinding, PodTopologySpread,\
  InterPodAffinity, DynamicResources, NodeResourcesBalancedAllocation, ImageLocality, Heavy\
  (it takes part in bind)
-profiles[0].plugins.score.enabled[4].name: got 'SelectorSpread', which Kubernetes has removed,\
- wanted PodTopologySpread in its place
-profiles[0].pluginConfig[0].args.minCandidateNodesAbsolute: got 'many', wanted a whole number
-profiles[0].pluginConfig[0].args.minNodes: got an unknown field,\
- wanted minCandidateNodesPercentage, minCandidateNodesAbsolute
-profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: got 101, wanted 0 to 100
+profiles[0].plugins.score.enabled[4].name: Invalid value: 'SelectorSpread',\
+ which Kubernetes has removed:\
+ expected PodTopologySpread in its place
+profiles[0].pluginConfig[0].args.minCandidateNodesAbsolute: Invalid value: 'many':\
+ expected a whole number
+profiles[0].pluginConfig[0].args.minNodes: Unknown field:\
+ expected minCandidateNodesPercentage, minCandidateNodesAbsolute
+profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: Invalid value: 101: expected 0 to 100
 """
 
 
@@ -440,27 +446,31 @@ KIND = f"{OURS} or 'Policy'"
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", f"document: got nothing, wanted a document of kind {KIND}"),
-        ("[1]", f"document: got a list, wanted a mapping with apiVersion and kind: {KIND}"),
-        ("a: 1", f"kind: wanted {KIND}"),
-        ("kind: Other", f"kind: got 'Other', wanted {KIND}"),
-        ("kind: [1]", f"kind: got a list, wanted {KIND}"),
+        ("", f"document: Invalid value: nothing: expected a document of kind {KIND}"),
+        (
+            "[1]",
+            f"document: Invalid value: a list: expected a mapping with apiVersion and kind: {KIND}",
+        ),
+        ("a: 1", f"kind: expected {KIND}"),
+        ("kind: Other", f"kind: Invalid value: 'Other': expected {KIND}"),
+        ("kind: [1]", f"kind: Invalid value: a list: expected {KIND}"),
         (
             "kind: kubeSchedulerConfiguration",
-            f"kind: got 'kubeSchedulerConfiguration', wanted {KIND} (did you mean {OURS}?)",
+            f"kind: Invalid value: 'kubeSchedulerConfiguration': "
+            f"expected {KIND} (did you mean {OURS}?)",
         ),
         (
             "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration",
-            "apiVersion: got 'kubescheduler.config.k8s.io/v1beta3',"
-            " wanted 'kubescheduler.config.k8s.io/v1'",
+            "apiVersion: Invalid value: 'kubescheduler.config.k8s.io/v1beta3':"
+            " expected 'kubescheduler.config.k8s.io/v1'",
         ),
         (
             "kind: KubeSchedulerConfiguration",
-            "apiVersion: wanted 'kubescheduler.config.k8s.io/v1'",
+            "apiVersion: expected 'kubescheduler.config.k8s.io/v1'",
         ),
         (
             f"{HEAD}---\n{HEAD}",
-            f"document: got 2 documents, wanted one document of kind {KIND}",
+            f"document: Invalid value: 2 documents: expected one document of kind {KIND}",
         ),
     ],
 )
@@ -477,5 +487,5 @@ def test_a_body_may_leave_out_what_it_is_and_a_file_may_not() -> None:
     assert config.from_tree(whole, "f", REGISTRY, DEFAULTS).parallelism == 3
     with pytest.raises(ConfigError, match="kind"):
         config.from_tree(body, "f", REGISTRY, DEFAULTS)
-    with pytest.raises(ConfigError, match="kind: got 'Other'"):
+    with pytest.raises(ConfigError, match="kind: Invalid value: 'Other'"):
         config.from_tree(body | {"kind": "Other"}, "f", REGISTRY, DEFAULTS, body=True)

@@ -163,7 +163,7 @@ def test_a_shape_that_is_replaced_is_not_looked_at() -> None:
     assert parsed(f"priorities: [{bad}, {good}]")
     at = "priorities[1].argument.requestedToCapacityRatioArguments.shape"
     assert complaints(f"priorities: [{good}, {bad}]") == [
-        f"{at}: got no point, wanted at least one point"
+        f"{at}: Invalid value: no point: expected at least one point"
     ]
 
 
@@ -257,18 +257,22 @@ def test_private_keys_are_not_printed() -> None:
         ("predicates: [{name: Generalpredicates}]", "did you mean 'GeneralPredicates'?"),
         ("predicates: [{name: CheckNodeMemoryPressure}]", "taints say what conditions said"),
         ("predicates: [{name: CheckServiceAffinity}]", "needs an argument with serviceAffinity"),
-        ("predicates: [{}]", "predicates[0].name: wanted NoVolumeZoneConflict"),
+        ("predicates: [{}]", "predicates[0].name: expected NoVolumeZoneConflict"),
         (
             "predicates: [{name: ab, argument: {}}]",
-            "predicates[0].argument: got nothing, wanted exactly one of 'serviceAffinity' or "
+            "predicates[0].argument: Invalid value: nothing: "
+            "expected exactly one of 'serviceAffinity' or "
             "'labelsPresence'",
         ),
         (
             "predicates: [{name: a, argument: {serviceAffinity: {labels: [x]}}}]",
-            "predicates[0].name: got 'a', wanted letters, digits and dashes",
+            "predicates[0].name: Invalid value: 'a': expected letters, digits and dashes",
         ),
         ("priorities: [{name: NodeLabelPriority, weight: 1}]", "an argument with labelPreference"),
-        ("priorities: [{name: EqualPriority}]", "weight: got 0, wanted a whole number above 0"),
+        (
+            "priorities: [{name: EqualPriority}]",
+            "weight: Invalid value: 0: expected a whole number above 0",
+        ),
         (
             "priorities: [{name: EqualPriority, weight: 922337203685477580}]",
             "and below 922337203685477580",
@@ -276,26 +280,33 @@ def test_private_keys_are_not_printed() -> None:
         (
             "priorities: [{name: EqualPriority, weight: 922337203685477579},"
             " {name: MostRequestedPriority, weight: 2}]",
-            "priorities: got weights of 922337203685477581, wanted at most 922337203685477580",
+            "priorities: Invalid value: weights of 922337203685477581: "
+            "expected at most 922337203685477580",
         ),
         ("priorities: [{name: ResourceLimitsPriority, weight: 1}]", "ResourceLimitsPriorityFunc"),
-        ("hardPodAffinitySymmetricWeight: 101", "got 101, wanted 1 to 100"),
-        ("hardPodAffinitySymmetricWeight: -1", "got -1, wanted 1 to 100"),
+        ("hardPodAffinitySymmetricWeight: 101", "Invalid value: 101: expected 1 to 100"),
+        ("hardPodAffinitySymmetricWeight: -1", "Invalid value: -1: expected 1 to 100"),
         ("alwaysCheckAllPredicate: true", "did you mean 'alwaysCheckAllPredicates'?"),
-        ("priorities: {name: EqualPriority}", "priorities: got a mapping, wanted a list"),
-        ("extenders: [{prioritizeVerb: p}]", "extenders[0].weight: got 0, wanted a whole"),
+        (
+            "priorities: {name: EqualPriority}",
+            "priorities: Invalid value: a mapping: expected a list",
+        ),
+        (
+            "extenders: [{prioritizeVerb: p}]",
+            "extenders[0].weight: Invalid value: 0: expected a whole",
+        ),
         (
             "extenders: [{bindVerb: a}, {bindVerb: b}]",
-            "extenders[1].bindVerb: got 'b', wanted one extender that binds",
+            "extenders[1].bindVerb: Invalid value: 'b': expected one extender that binds",
         ),
         (
             "extenders: [{managedResources: [{name: a.b/c}, {name: a.b/c}]}]",
-            "extenders[0].managedResources[1].name: got 'a.b/c' again",
+            "extenders[0].managedResources[1].name: Invalid value: 'a.b/c' again",
         ),
-        ("extenders: [{managedResources: [{name: cpu}]}]", "wanted an extended resource"),
+        ("extenders: [{managedResources: [{name: cpu}]}]", "expected an extended resource"),
         (
             "extenders: [{httpTimeout: -5}]",
-            "extenders[0].httpTimeout: got -5, wanted a number of nanoseconds",
+            "extenders[0].httpTimeout: Invalid value: -5: expected a number of nanoseconds",
         ),
     ],
 )
@@ -317,7 +328,7 @@ def test_every_mistake_is_found() -> None:
 
 
 def test_another_version_is_refused() -> None:
-    with pytest.raises(ConfigError, match="apiVersion: got 'v2', wanted 'v1'"):
+    with pytest.raises(ConfigError, match="apiVersion: Invalid value: 'v2': expected 'v1'"):
         configuration_of("kind: Policy\napiVersion: v2\n", "test.yaml")
 
 

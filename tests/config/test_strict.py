@@ -94,42 +94,58 @@ def test_what_fits(kind: Any, tree: Any, value: Any) -> None:
     assert type(read) is type(value)
 
 
-WHOLE, DURATION = "wanted a whole number", "wanted a duration such as 300ms, 15s or 1h30m"
+WHOLE, DURATION = "expected a whole number", "expected a duration such as 300ms, 15s or 1h30m"
 
 
 @pytest.mark.parametrize(
     ("kind", "tree", "complaint"),
     [
-        (int, "a", f"got 'a', {WHOLE}"),
-        (int, "5", f"got '5', {WHOLE} (write it without quotes)"),
-        (int, True, f"got true, {WHOLE}"),
-        (int, 1.5, f"got 1.5, {WHOLE}"),
-        (int, None, f"got null, {WHOLE}"),
-        (int, 2**63, f"got {2**63}, {WHOLE} of 64 bits"),
-        (int, {}, f"got an empty mapping, {WHOLE}"),
-        (float, True, "got true, wanted a number"),
-        (float, float("inf"), "got inf, wanted a finite number"),
-        (float, 10**400, "got a number of 1329 bits, wanted a finite number"),
-        (str, 5, 'got 5, wanted a string (put it in quotes: "5")'),
-        (str, True, 'got true, wanted a string (put it in quotes: "true")'),
-        (str, ["a"], "got a list, wanted a string"),
-        (bool, "true", "got 'true', wanted true or false (write it without quotes)"),
-        (bool, 1, "got 1, wanted true or false"),
-        (bytes, "*", "got '*', wanted base64 text"),
-        (timedelta, 5, f"got 5, {DURATION} (did you mean '5s'?)"),
-        (timedelta, "5", f"got '5', {DURATION}"),
-        (int | None, "a", f"got 'a', {WHOLE}"),
-        (str | int, 1.5, f"got 1.5, wanted a string or {WHOLE.removeprefix('wanted ')}"),
-        (Literal["ab", "b"], "aB", "got 'aB', wanted 'ab' or 'b' (did you mean 'ab'?)"),
-        (Colour, "green", "got 'green', wanted 'red' or 'blue'"),
-        (tuple[int, ...], 1, "got 1, wanted a list"),
-        (tuple[Inner, ...], {"a": 1}, "got a mapping, wanted a list (put a dash before it)"),
-        (dict[str, int], [1], "got a list, wanted a mapping"),
-        (Annotated[int, Meta(ge=1, le=5)], 6, f"got 6, {WHOLE}, 1 to 5"),
-        (Annotated[int, Meta(ge=1)], 0, f"got 0, {WHOLE}, at least 1"),
-        (Annotated[str, Meta(min_length=1)], "", "got '', wanted a string, at least this long: 1"),
-        (Inner, 5, "got 5, wanted a mapping of theName, timeLimit"),
-        (Even, {"number": 3}, "got a mapping, wanted an even number"),
+        (int, "a", f"Invalid value: 'a': {WHOLE}"),
+        (int, "5", f"Invalid value: '5': {WHOLE} (write it without quotes)"),
+        (int, True, f"Invalid value: true: {WHOLE}"),
+        (int, 1.5, f"Invalid value: 1.5: {WHOLE}"),
+        (int, None, f"Invalid value: null: {WHOLE}"),
+        (int, 2**63, f"Invalid value: {2**63}: {WHOLE} of 64 bits"),
+        (int, {}, f"Invalid value: an empty mapping: {WHOLE}"),
+        (float, True, "Invalid value: true: expected a number"),
+        (float, float("inf"), "Invalid value: inf: expected a finite number"),
+        (float, 10**400, "Invalid value: a number of 1329 bits: expected a finite number"),
+        (str, 5, 'Invalid value: 5: expected a string (put it in quotes: "5")'),
+        (str, True, 'Invalid value: true: expected a string (put it in quotes: "true")'),
+        (str, ["a"], "Invalid value: a list: expected a string"),
+        (bool, "true", "Invalid value: 'true': expected true or false (write it without quotes)"),
+        (bool, 1, "Invalid value: 1: expected true or false"),
+        (bytes, "*", "Invalid value: '*': expected base64 text"),
+        (timedelta, 5, f"Invalid value: 5: {DURATION} (did you mean '5s'?)"),
+        (timedelta, "5", f"Invalid value: '5': {DURATION}"),
+        (int | None, "a", f"Invalid value: 'a': {WHOLE}"),
+        (
+            str | int,
+            1.5,
+            f"Invalid value: 1.5: expected a string or {WHOLE.removeprefix('expected ')}",
+        ),
+        (
+            Literal["ab", "b"],
+            "aB",
+            "Invalid value: 'aB': expected 'ab' or 'b' (did you mean 'ab'?)",
+        ),
+        (Colour, "green", "Invalid value: 'green': expected 'red' or 'blue'"),
+        (tuple[int, ...], 1, "Invalid value: 1: expected a list"),
+        (
+            tuple[Inner, ...],
+            {"a": 1},
+            "Invalid value: a mapping: expected a list (put a dash before it)",
+        ),
+        (dict[str, int], [1], "Invalid value: a list: expected a mapping"),
+        (Annotated[int, Meta(ge=1, le=5)], 6, f"Invalid value: 6: {WHOLE}, 1 to 5"),
+        (Annotated[int, Meta(ge=1)], 0, f"Invalid value: 0: {WHOLE}, at least 1"),
+        (
+            Annotated[str, Meta(min_length=1)],
+            "",
+            "Invalid value: '': expected a string, at least this long: 1",
+        ),
+        (Inner, 5, "Invalid value: 5: expected a mapping of theName, timeLimit"),
+        (Even, {"number": 3}, "Invalid value: a mapping: expected an even number"),
         (str, "x" * 99, ""),
     ],
 )
@@ -150,16 +166,14 @@ def test_every_mistake_is_found_and_the_rest_is_read() -> None:
     }
     read, complaints = walk(tree, Outer)
     assert complaints == [
-        "at.size: got 'big', wanted a whole number",
-        "at.sise: got an unknown field, wanted size, inner, items, byName, HTTPS"
-        " (did you mean 'size'?)",
-        "at.inner.the_name: got an unknown field, wanted theName, timeLimit"
-        " (did you mean 'theName'?)",
-        f"at.inner.timeLimit: got 'soon', {DURATION}",
-        'at.items[0].theName: got 1, wanted a string (put it in quotes: "1")',
-        "at.items[1]: got 'b', wanted a mapping of theName, timeLimit",
-        "at.byName['b/c']: got 'x', wanted a whole number",
-        "at.HTTPS: got 'yes', wanted true or false",
+        "at.size: Invalid value: 'big': expected a whole number",
+        "at.sise: Unknown field: expected size, inner, items, byName, HTTPS (did you mean 'size'?)",
+        "at.inner.the_name: Unknown field: expected theName, timeLimit (did you mean 'theName'?)",
+        f"at.inner.timeLimit: Invalid value: 'soon': {DURATION}",
+        'at.items[0].theName: Invalid value: 1: expected a string (put it in quotes: "1")',
+        "at.items[1]: Invalid value: 'b': expected a mapping of theName, timeLimit",
+        "at.byName['b/c']: Invalid value: 'x': expected a whole number",
+        "at.HTTPS: Invalid value: 'yes': expected true or false",
     ]
     # `size` has no default to go on with.
     assert read is INVALID
@@ -169,7 +183,7 @@ def test_every_mistake_is_found_and_the_rest_is_read() -> None:
 
 
 def test_a_missing_field_is_named_with_what_it_takes() -> None:
-    assert walk({}, Outer) == (INVALID, ["at.size: wanted a whole number"])
+    assert walk({}, Outer) == (INVALID, ["at.size: expected a whole number"])
 
 
 def test_kubernetes_objects_are_read_strictly_too() -> None:
@@ -183,8 +197,8 @@ def test_kubernetes_objects_are_read_strictly_too() -> None:
     read, complaints = walk({required: {"nodeSelectorTerms": [typo]}}, NodeAffinity)
     where = f"at.{required}.nodeSelectorTerms[0].matchExpressions[0]"
     assert complaints == [
-        f"{where}.op: got an unknown field, wanted key, operator, values",
-        f'{where}.values[0]: got 1, wanted a string (put it in quotes: "1")',
+        f"{where}.op: Unknown field: expected key, operator, values",
+        f'{where}.values[0]: Invalid value: 1: expected a string (put it in quotes: "1")',
     ]
 
 
@@ -193,10 +207,10 @@ def test_long_values_are_cut() -> None:
     assert len(complaint) < 120
 
 
-def test_later_checks_do_not_blame_what_is_spoilt() -> None:
+def test_later_checks_skip_invalid_values() -> None:
     problems = Problems()
     problems.add("a.b", "1", "2")
-    problems.add("a.c", "an unknown field", "b", spoils=False)
+    problems.add("a.c", "an unknown field", "b", invalidates=False)
     later = [Problem(path, "got", "wanted") for path in ("a", "a.b", "a.b[0].x", "a.bc", "a.c")]
     problems.extend(later)
     assert [problem.path for problem in problems.found] == ["a.b", "a.c", "a.bc", "a.c"]

@@ -33,11 +33,11 @@ from stowplan.messages.extender_api import (
     body_tree,
     encode_body,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from tests.contract.api import Api, Tree
 
-SECOND = 1_000_000_000
 # The modules that choose one of several nodes; one of them goes by the name of its function.
 CHOOSING: tuple[Any, ...] = tuple(
     import_module(f"stowplan.cycle.{name}") for name in ("decision", "extender_consultation")

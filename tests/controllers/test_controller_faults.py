@@ -1,4 +1,5 @@
-"""A controller's exception is one object's failure: backed off, counted, told, and nothing else."""
+"""A controller's exception concerns one object: retried with backoff, counted, recorded as an
+event, and nothing else."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_a_fault_of_a_controller_is_its_object_s(
 @pytest.mark.parametrize(
     ("kind", "name"), [(ObjectIndex, "observe"), (DeploymentController, "observe")]
 )
-def test_a_change_that_cannot_be_taken_in_stands(
+def test_a_change_that_observers_fail_on_is_stored(
     monkeypatch: pytest.MonkeyPatch, faults: list[str], kind: type, name: str
 ) -> None:
     world = World(1)
@@ -147,7 +148,7 @@ def test_restarts_beyond_count(count: int) -> None:
     found = world.the("pods", "p")
     found["status"]["containerStatuses"][0]["restartCount"] = count
     world.api.update_status("pods", found)
-    part(world, Kubelets)._lives.clear()
+    part(world, Kubelets)._workers.clear()
     world.run(5)
     found = world.the("pods", "p")
     assert found["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == (
@@ -203,7 +204,7 @@ def test_seconds_are_added_as_go_adds_them() -> None:
 
 
 @pytest.mark.parametrize("cost", [LONG, "+1", "007", "", "x", "2147483648", "1 ", "٣"])
-def test_a_deletion_cost_that_is_none(cost: str) -> None:
+def test_an_invalid_deletion_cost_is_ignored(cost: str) -> None:
     assert deletion_cost({ANNOTATION: cost}) is None
     world = World(0)
     for path, obj in (
@@ -273,7 +274,7 @@ def test_times_are_stored_with_four_digits_of_a_year(text: str, stored: str) -> 
 
 
 @pytest.mark.parametrize("text", ["2023-02-29T00:00:00Z", "2023-04-31T00:00:00Z"])
-def test_days_that_are_none(text: str) -> None:
+def test_invalid_dates(text: str) -> None:
     with pytest.raises(schema_times.InvalidTime):
         schema_times.canonical_time(text)
 

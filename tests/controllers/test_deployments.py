@@ -1,4 +1,4 @@
-"""Deployments in virtual time: they roll out, back, stop and are told about as recorded."""
+"""Deployments in virtual time: rollout, rollback, pause and status as recorded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_new_deployment_becomes_available() -> None:
     assert made.the(DEPLOYMENTS, "web")["metadata"]["annotations"][REVISION] == "1"
 
 
-def test_a_set_is_told_its_revision_and_size_as_recorded() -> None:
+def test_a_replica_set_gets_its_revision_and_size_annotations_as_recorded() -> None:
     found = sets(world())["1"]
     name = found["metadata"]["name"]
     assert found["metadata"]["annotations"] == {
@@ -100,7 +100,7 @@ def test_an_update_rolls_within_its_bounds() -> None:
     assert {name: each["spec"]["replicas"] for name, each in sets(made).items()} == {"1": 0, "2": 4}
 
 
-def test_going_back_renumbers_the_old_set_and_remembers() -> None:
+def test_a_rollback_renumbers_the_old_replica_set() -> None:
     made = world(2)
     update(made, "app:2")
     made.run(60)
@@ -159,7 +159,7 @@ def test_a_paused_deployment_scales_but_does_not_roll() -> None:
     assert images(made) == ["app:2"] * 3
 
 
-def test_a_rollout_that_does_not_get_on_is_told() -> None:
+def test_a_stalled_rollout_is_reported() -> None:
     made = world(2, progressDeadlineSeconds=30)
     update(made, "app:2", {"stowplan.dev/ready-seconds": "forever"})
     made.run(25)
@@ -171,7 +171,7 @@ def test_a_rollout_that_does_not_get_on_is_told() -> None:
     assert note(made, "Progressing") == ("True", "NewReplicaSetAvailable")
 
 
-def test_min_ready_seconds_hold_availability_back() -> None:
+def test_min_ready_seconds_delay_availability() -> None:
     made = world(2, minReadySeconds=20)
     status = made.the(DEPLOYMENTS, "web")["status"]
     assert (status["readyReplicas"], status.get("availableReplicas", 0)) == (2, 0)
@@ -180,7 +180,7 @@ def test_min_ready_seconds_hold_availability_back() -> None:
     assert note(made, "Available") == ("True", "MinimumReplicasAvailable")
 
 
-def test_history_is_kept_as_long_as_asked() -> None:
+def test_revision_history_limit() -> None:
     made = world(1, revisionHistoryLimit=2)
     for version in range(2, 6):
         update(made, f"app:{version}")
@@ -201,7 +201,7 @@ def test_scaling_in_mid_rollout_keeps_both_sets_going() -> None:
 
 
 @pytest.mark.parametrize("labels", [{"app": "web", "x": "y"}])
-def test_a_set_without_owner_whose_labels_match_is_taken_over(labels: dict[str, str]) -> None:
+def test_a_matching_orphan_replica_set_is_adopted(labels: dict[str, str]) -> None:
     made = World(2)
     lone = template("web")
     lone["metadata"]["labels"] = labels

@@ -1,4 +1,4 @@
-"""Jobs: run, count, retry, give up, wait and vanish."""
+"""Jobs: completion, counting, retries, failure, suspension and TTL."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_containers_that_restart_count_against_the_limit() -> None:
     assert [p["status"]["containerStatuses"][0]["restartCount"] for p in world.pods(app="k")] == [1]
 
 
-def test_an_indexed_job_has_one_pod_for_each_index() -> None:
+def test_an_indexed_job_has_one_pod_per_index() -> None:
     world = World(3)
     world.create(JOBS, job("j", completions=3, parallelism=3, completionMode="Indexed"))
     world.settle()
@@ -136,7 +136,7 @@ def test_a_job_that_runs_too_long_is_ended() -> None:
     assert world.pods() == []
 
 
-def test_a_finished_job_vanishes_when_it_says_so() -> None:
+def test_a_finished_job_is_deleted_after_its_ttl() -> None:
     world = World(2)
     world.create(JOBS, job("j", ttlSecondsAfterFinished=30))
     world.run(10)

@@ -1,4 +1,4 @@
-"""Namespaces that are deleted: emptied, and gone when nothing holds them."""
+"""Deleted namespaces: emptied, and removed when nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def world() -> World:
     return made
 
 
-def test_everything_inside_goes_first() -> None:
+def test_the_content_is_deleted_first() -> None:
     made = world()
     inside = deployment("web", 3)
     inside["metadata"]["namespace"] = "a"

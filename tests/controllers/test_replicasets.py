@@ -1,4 +1,4 @@
-"""ReplicaSets: the count is kept, and the right pods go first."""
+"""ReplicaSets: the number of pods, and the order of deletion."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_deleted_and_failed_pods_are_replaced() -> None:
     assert len(running) == 3
 
 
-def test_an_orphan_that_matches_is_adopted_and_a_stranger_released() -> None:
+def test_a_matching_orphan_is_adopted_and_others_released() -> None:
     world = World(2)
     world.create("pods", pod("a"))
     world.create(SETS, replica_set("a", 2))
@@ -89,7 +89,7 @@ def test_status_counts_what_is_terminating() -> None:
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 0)
 
 
-def test_what_is_least_along_goes_first() -> None:
+def test_the_least_advanced_pods_are_deleted_first() -> None:
     pods = [
         facts("running"),
         facts("unbound", node="", phase="Pending", ready=False),

@@ -1,4 +1,4 @@
-"""The arithmetic of rolling updates, and that a rollout in small steps keeps to its bounds."""
+"""Rolling update arithmetic: a rollout in small steps stays within its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The definitions of PodGroup and Queue that ship, at work in the embedded API server."""
+"""The shipped CRDs of PodGroup and Queue in the embedded API server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def created(made: ApiServer, tree: Tree) -> tuple[int, Any]:
 
 @pytest.mark.parametrize("version", GROUP_API_VERSIONS)
 @pytest.mark.parametrize("kind", SPECS)
-def test_objects_of_every_group_are_taken_as_they_are(
+def test_objects_of_every_group_are_stored_unchanged(
     defined: ApiServer, version: str, kind: str
 ) -> None:
     tree = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": SPECS[kind]}
@@ -56,7 +56,7 @@ def test_objects_of_every_group_are_taken_as_they_are(
     assert created(defined, wrong)[0] == (201 if "volcano" in version else 400)
 
 
-def test_the_page_s_objects_are_taken(defined: ApiServer) -> None:
+def test_the_objects_of_the_docs_are_accepted(defined: ApiServer) -> None:
     trees = [
         tree
         for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

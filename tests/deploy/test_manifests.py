@@ -1,5 +1,4 @@
-"""deploy/ is consistent in itself and with the program: its rights are those that the client's
-requests take, no more and no less."""
+"""deploy/ is consistent: its RBAC rules are exactly those that the client's requests need."""
 
 from __future__ import annotations
 
@@ -133,7 +132,7 @@ def test_the_leases_of_other_schedulers_may_be_read_only() -> None:
 
 
 @pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])
-def test_bindings_lead_to_the_account_of_the_deployment(kind: str) -> None:
+def test_role_bindings_name_the_service_account_of_the_deployment(kind: str) -> None:
     account = one("ServiceAccount")["metadata"]
     for tree in trees():
         if tree["kind"] == kind:
@@ -240,7 +239,7 @@ def test_definitions_keep_the_fields_of_volcano_that_are_not_read() -> None:
         assert keeps == [True, True] or resource.api_version != VOLCANO_API_VERSION
 
 
-def test_definitions_in_a_protected_group_say_that_nobody_approved_them() -> None:
+def test_crds_of_a_protected_group_are_marked_unapproved() -> None:
     """An API server refuses others of *.k8s.io."""
     for tree in trees():
         if tree["kind"] == "CustomResourceDefinition" and tree["spec"]["group"].endswith(".k8s.io"):
@@ -248,7 +247,7 @@ def test_definitions_in_a_protected_group_say_that_nobody_approved_them() -> Non
             assert said.startswith("unapproved")
 
 
-def test_the_image_is_slim_and_runs_as_nobody() -> None:
+def test_the_image_is_slim_and_runs_as_non_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
     assert all(base.endswith("-slim") for base in bases)

@@ -1,4 +1,4 @@
-"""An embedded cluster as a process of its own, and what tests do in it."""
+"""An embedded cluster as a process, for tests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Tree = dict[str, Any]
 
 
 class Cluster:
-    """api: as somebody who may do everything. kubeconfig: of the scheduler's account."""
+    """api: client with cluster-admin rights. kubeconfig: of the scheduler's account."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Cluster:
 
 
 class Embedded:
-    """`stowplan up`, with nodes that pretend."""
+    """`stowplan up` with hollow nodes."""
 
     def __init__(self, tmp_path: Path, tokens: Path, n_nodes: int, *, lasting: bool) -> None:
         self._path = tmp_path
@@ -156,8 +156,8 @@ class Embedded:
 async def cluster(
     tmp_path: Path, n_nodes: int, server: str = "embedded", *, lasting: bool = False
 ) -> AsyncIterator[Cluster]:
-    """A cluster in which the scheduler's account has the rights that are shipped. lasting: it can
-    be started again from its data."""
+    """A cluster in which the scheduler's account has the shipped rights. lasting: it can be
+    restarted from its data."""
     tokens = tmp_path / "tokens.csv"
     groups = "system:serviceaccounts,system:authenticated"
     tokens.write_text(f'{TOKEN},{USER},1,"{groups}"\n')
@@ -200,7 +200,7 @@ async def _drained(process: asyncio.subprocess.Process) -> None:
 
 
 def _kubeconfig(path: Path, client_config: ClientConfig) -> str:
-    """The admin's, with the token of the scheduler's account."""
+    """The administrator's kubeconfig with the token of the scheduler's account."""
     where: Tree = {"server": client_config.server}
     if client_config.is_insecure:
         where["insecure-skip-tls-verify"] = True

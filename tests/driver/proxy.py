@@ -1,4 +1,4 @@
-"""A proxy that does harm, between a scheduler and its API server."""
+"""A faulty proxy between a scheduler and its API server."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ HOP = {"connection", "transfer-encoding", "content-length", "keep-alive", "host"
 
 
 class Proxy:
-    """share: of requests that something happens to, but for leases; seen: what happened how often.
-    cut_s: every watch is cut in the middle of a line after so long; None for never."""
+    """share: part of requests that fail, leases excepted; seen: number of faults by kind. cut_s:
+    every watch is cut inside a line after this time; None for never."""
 
     def __init__(self, client_config: ClientConfig, share: float = 0.0, seed: int = 1) -> None:
         self.share = share

@@ -1,6 +1,6 @@
 """A real kube-apiserver with its etcd, where KUBEBUILDER_ASSETS names a folder with both programs.
 
-No controllers and no kubelets: nodes are made by hand, and pods that end are removed here.
+No controllers and no kubelets: nodes are created by the tests, and finished pods are removed here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Process = asyncio.subprocess.Process
 
 
 def assets() -> Path | None:
-    """Where the programs are, None where they are not."""
+    """Directory of the programs, None if they are missing."""
     folder = Path(os.environ.get("KUBEBUILDER_ASSETS", "/nonexistent"))
     has_all = all((folder / name).exists() for name in ("kube-apiserver", "etcd"))
     return folder if has_all else None
@@ -37,7 +37,7 @@ def free_port() -> int:
 
 
 class RealServer:
-    """connection: as somebody who may do everything."""
+    """client_config: of cluster-admin."""
 
     def __init__(self, tmp_path: Path, tokens: Path) -> None:
         """tokens: a file of tokens; that of the administrator is put in."""

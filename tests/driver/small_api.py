@@ -1,5 +1,5 @@
 """A small API server over real HTTP for tests of the driver: objects as trees, lists, watches,
-bindings, patches, deletions, leases, events. It counts what it is asked and can be told to fail."""
+bindings, patches, deletions, leases, events. It counts requests and can be made to fail."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ def run(story: Coroutine[Any, Any, None], timeout_s: float = 600) -> None:
 
 
 def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
-    """One process that decides pods by a profile and gangs by sessions. lease_s: how long its lease
-    lasts, which should be longer than the server is busy; 0 for a short one."""
+    """One process that schedules pods by a profile and gangs by sessions. lease_s: lease duration,
+    longer than the server is busy; 0 for a short one."""
     profiles, gangs = tmp_path / "profiles.json", tmp_path / "gangs.yaml"
     lease = {"resourceName": "stowplan", "resourceNamespace": "stowplan-system"}
     if not lease_s:
@@ -53,7 +53,7 @@ def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
 
 async def leading(one: Replica) -> None:
     for _ in range(1200):
-        if one.said("leading") and one.said("synced"):
+        if one.said("Successfully acquired lease") and one.said("Informers synced"):
             return
         await asyncio.sleep(0.1)
     raise AssertionError(one.raw[-10:])
@@ -139,7 +139,7 @@ def test_all_that_fits_is_bound_once_though_the_leader_is_killed(
                     await creating
                     await made.create_all(trees[half:])
                     pods = await made.until_placed(n_pods, 300 + n_pods // 10, second)
-                    assert second.said("leading")
+                    assert second.said("Successfully acquired lease")
                     second.signal(signal.SIGTERM)
                     assert await second.ended() == 0
                     told = await events(made)
@@ -221,7 +221,7 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
     run(story())
 
 
-def test_a_missing_queue_is_said_on_pod_and_podgroup_until_it_comes(
+def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
     tmp_path: Path, server: str
 ) -> None:
     """With the objects, and the schedulerName, of Volcano."""
@@ -263,7 +263,7 @@ async def condition(made: Cluster, name: str, text: str) -> None:
             await asyncio.sleep(0.2)
 
 
-def test_all_that_is_shipped_is_taken_by_strict_validation(tmp_path: Path, server: str) -> None:
+def test_shipped_manifests_pass_strict_validation(tmp_path: Path, server: str) -> None:
     """The pods of the deployment, too, by the rules for pods that the namespace asks for."""
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""The client that sends: credentials that change, TLS, proxies, writes that are held back."""
+"""API client: changing credentials, TLS, proxies, guarded writes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 class Server:
-    """takes: the token that is good now."""
+    """takes: the valid token."""
 
     def __init__(self) -> None:
         self.takes = "first"
@@ -139,9 +139,9 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
 
 @pytest.mark.parametrize(
     ("body", "text"),
-    [("exit 3", "got exit code 3"), ("echo no", "wanted an ExecCredential")],
+    [("exit 3", "failed with exit code 3"), ("echo no", "expected an ExecCredential")],
 )
-def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> None:
+def test_a_failed_exec_plugin_is_reported(tmp_path: Path, body: str, text: str) -> None:
     async def story() -> None:
         async with ApiClient(
             ClientConfig("http://127.0.0.1:1", "f", run=program(tmp_path, body))
@@ -153,7 +153,7 @@ def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> N
     run(story())
 
 
-def test_a_program_that_is_not_there_comes_with_its_hint() -> None:
+def test_a_missing_exec_plugin_is_reported_with_its_hint() -> None:
     async def story() -> None:
         spec = ExecSpec("stowplan-no-such-program", hint="get it at example.com")
         async with ApiClient(ClientConfig("http://127.0.0.1:1", "f", run=spec)) as api:
@@ -162,7 +162,7 @@ def test_a_program_that_is_not_there_comes_with_its_hint() -> None:
     run(story())
 
 
-def test_basic_authentication_and_impersonation_are_told() -> None:
+def test_basic_authentication_and_impersonation_headers_are_sent() -> None:
     async def story() -> None:
         async with serving() as server:
             who = ClientConfig(
@@ -182,7 +182,7 @@ def test_basic_authentication_and_impersonation_are_told() -> None:
     run(story())
 
 
-def test_certificates_are_checked_unless_somebody_says_otherwise() -> None:
+def test_certificates_are_verified_unless_disabled() -> None:
     async def story() -> None:
         own = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
         other = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
@@ -253,7 +253,7 @@ def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[SelfSigne
     return found
 
 
-def test_a_client_shows_its_certificate_whichever_way_it_goes(
+def test_the_client_certificate_is_sent_on_every_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def story() -> None:
@@ -289,7 +289,7 @@ def giving(tmp_path: Path, given: list[SelfSignedCertificate]) -> ExecSpec:
     return spec
 
 
-def test_a_new_certificate_is_shown_when_the_one_before_is_refused(
+def test_a_new_client_certificate_is_sent_after_a_refusal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By whoever only follows, too; and of many that are refused at once one connects anew."""
@@ -325,11 +325,14 @@ def test_a_new_certificate_is_shown_when_the_one_before_is_refused(
     run(story())
 
 
-def test_a_certificate_that_is_none_is_told() -> None:
+def test_an_invalid_certificate_is_reported() -> None:
     async def story() -> None:
         cut = DataOrFile(data=b"-----BEGIN X-----")
         missing = DataOrFile(file="/no/such/ca")
-        for ca, text in ((cut, "f: certificate auth"), (missing, "/no/such/ca: got no such file")):
+        for ca, text in (
+            (cut, "f: certificate auth"),
+            (missing, "unable to read /no/such/ca"),
+        ):
             with pytest.raises(CredentialError, match=text):
                 async with ApiClient(ClientConfig("https://x", "f", ca=ca)):
                     pass
@@ -343,7 +346,7 @@ def test_a_bundle_may_have_comments() -> None:
     assert len(client_tls_context(bundle, b"", b"", "f").get_ca_certs()) == 1
 
 
-def test_what_python_asks_of_authorities_beyond_the_standard_of_clusters_is_left_out(
+def test_strict_x509_checks_of_python_are_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """From 3.13 on a context begins with that."""
@@ -370,7 +373,7 @@ DEK-Info: AES-128-CBC,{"0" * 32}
 """
 
 
-def test_a_key_that_is_locked_is_refused_and_no_password_asked_for(
+def test_an_encrypted_key_is_refused_without_a_prompt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """OpenSSL asks whoever sits before the terminal unless a password is given."""
@@ -400,7 +403,7 @@ def test_a_key_that_is_locked_is_refused_and_no_password_asked_for(
         ("https://127.0.0.1:6443", True),
     ],
 )
-def test_who_is_excepted_from_the_proxy_of_the_environment(
+def test_no_proxy_entries(
     monkeypatch: pytest.MonkeyPatch, server: str, goes_directly: bool
 ) -> None:
     monkeypatch.setenv("no_proxy", "10.0.0.0/8, fd00::/8,*.corp,.svc,nonsense/8")
@@ -423,7 +426,7 @@ def test_requests_go_through_the_proxy() -> None:
 # Writes that are held back.
 
 
-def test_a_write_is_held_back_when_the_lease_is_over_and_a_read_is_not() -> None:
+def test_writes_are_held_back_after_the_lease_expires_and_reads_are_not() -> None:
     async def story() -> None:
         async with serving() as server:
             may = True
@@ -442,7 +445,7 @@ def test_a_write_is_held_back_when_the_lease_is_over_and_a_read_is_not() -> None
 
 @pytest.mark.parametrize("n_asked", range(1, 4))
 @pytest.mark.parametrize("through_proxy", [False, True])
-def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(
+def test_the_guard_is_asked_directly_before_bytes_are_sent(
     n_asked: int, through_proxy: bool
 ) -> None:
     """However late the lease ends, what the guard has not allowed last does not leave."""
@@ -519,13 +522,13 @@ def test_the_cluster_is_found_as_kubectl_finds_it(
     assert load_client_config().server == "http://two"
     monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(CredentialError, match="wanted --kubeconfig FILE"):
+    with pytest.raises(CredentialError, match="set --kubeconfig FILE"):
         load_client_config()
-    with pytest.raises(CredentialError, match="wanted a kubeconfig"):
+    with pytest.raises(CredentialError, match="unable to read kubeconfig"):
         load_client_config(str(tmp_path / "missing"))
 
 
-def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) -> None:
+def test_a_legacy_auth_provider_is_asked_through_the_official_client(tmp_path: Path) -> None:
     def part(tree: dict[str, Any]) -> str:
         return base64.urlsafe_b64encode(json.dumps(tree).encode()).decode().rstrip("=")
 
@@ -542,5 +545,5 @@ def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) 
     assert auth_provider_token(load_client_config(str(file))) == token
     provider["name"] = "nobody"
     file.write_text(json.dumps(tree))
-    with pytest.raises(CredentialError, match="auth-provider: got 'nobody'"):
+    with pytest.raises(CredentialError, match="auth-provider 'nobody': returned no token"):
         auth_provider_token(load_client_config(str(file)))

@@ -1,4 +1,4 @@
-"""Bad input of the live commands ends in one line and exit code 2."""
+"""Bad input of the live commands: one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -19,22 +19,28 @@ GOOD = {
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["run", "--kubeconfig", "missing"], "missing: got no such file"),
+        (["run", "--kubeconfig", "missing"], "missing: no such file"),
         (["run", "--kubeconfig", "GOOD", "--context", "d"], "contexts: c"),
-        (["run", "--kubeconfig", "GOOD", "--config", "missing.yaml"], "missing.yaml: got no such"),
+        (
+            ["run", "--kubeconfig", "GOOD", "--config", "missing.yaml"],
+            "missing.yaml: no such",
+        ),
         (["run", "--kubeconfig", "GOOD", "--config", "BAD"], "profils"),
-        (["run", "--kubeconfig", "GOOD", "--listen", "here"], "wanted HOST:PORT"),
-        (["run", "--kubeconfig", "GOOD", "--log-level", "loud"], "wanted one of debug"),
-        (["run", "--kubeconfig", "GOOD", "--tls-cert-file", "x"], "alone, wanted both or none"),
-        (["extender", "--listen", "1", "--kubeconfig", "missing"], "missing: got no such file"),
-        (["extender", "--alone", "--listen", "0"], "wanted HOST:PORT"),
+        (["run", "--kubeconfig", "GOOD", "--listen", "here"], "expected HOST:PORT"),
+        (["run", "--kubeconfig", "GOOD", "--log-level", "loud"], "supported values: debug"),
+        (["run", "--kubeconfig", "GOOD", "--tls-cert-file", "x"], "must be set together"),
+        (
+            ["extender", "--listen", "1", "--kubeconfig", "missing"],
+            "missing: no such file",
+        ),
+        (["extender", "--alone", "--listen", "0"], "HOST:PORT"),
         (["extender", "--alone", "--listen", "1", "--profile", "x"], "wanted one of stowplan"),
-        (["status", "--address", "127.0.0.1:1"], "wanted a running `stowplan run`"),
+        (["status", "--address", "127.0.0.1:1"], "is `stowplan run` running there?"),
         (["explain", "x", "--cluster", "a", "--kubeconfig", "GOOD"], "one of them"),
         (["explain", "x", "--kubeconfig", "GOOD"], "127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_bad_input_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],

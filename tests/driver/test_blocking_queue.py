@@ -1,4 +1,4 @@
-"""The blocking queue under threads and tasks: nothing is lost, nothing is given out twice."""
+"""The blocking queue under threads and tasks: nothing is lost, nothing is popped twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from stowplan.driver.blocking_queue import (
     task,
 )
 from stowplan.framework.clusterevents import ANYTHING
-from stowplan.queue import SECOND, QueueEntry, QueueOptions
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue import QueueEntry, QueueOptions
 
 N_THREADS = 8
 STEP = SECOND // 5
@@ -29,7 +30,7 @@ LAST_ATTEMPT = 6
 
 
 class Clock:
-    """A clock that is moved by hand."""
+    """A clock that tests set."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -198,7 +199,7 @@ def wake_by(act: Callable[[BlockingQueue], object], queue: BlockingQueue) -> lis
 
 
 def unschedulable_pods() -> tuple[BlockingQueue, QueueEntry, Clock]:
-    """A queue whose only task was refused and is parked."""
+    """A queue whose only task is unschedulable."""
     clock = Clock()
     queue = BlockingQueue.of_tasks(clock=clock)
     queue.add(task("a"))
@@ -328,7 +329,7 @@ def test_tasks_of_an_event_loop_share_the_work() -> None:
     assert closed == 5
 
 
-def test_a_cancelled_pop_has_taken_nothing() -> None:
+def test_a_cancelled_pop_pops_no_pod() -> None:
     async def run() -> str:
         queue = AsyncQueue.of_tasks()
         waiting = asyncio.create_task(queue.pop())

@@ -1,4 +1,4 @@
-"""A client that is closed leaves no connection open, whatever the server does meanwhile."""
+"""A closed client leaves no connection open, whatever the server does meanwhile."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def contexts(folder: Path) -> ssl.SSLContext:
 
 @contextmanager
 def deaf(context: ssl.SSLContext | None) -> Iterator[str]:
-    """The address of a server that begins to answer a request, never ends the answer, and reads
-    nothing more: it sees neither a FIN nor the close_notify of TLS."""
+    """Address of a server that begins a response, never ends it, and reads nothing more: it sees
+    neither a FIN nor the close_notify of TLS."""
     accepted: list[socket.socket] = []
     listening = socket.create_server(("127.0.0.1", 0), backlog=200)
 
@@ -74,7 +74,7 @@ def deaf(context: ssl.SSLContext | None) -> Iterator[str]:
 
 
 def left_open(story: Callable[[str], Coroutine[Any, Any, None]], url: str) -> list[str]:
-    """What is still open when the loop of a story has ended."""
+    """What is still open when the event loop has ended."""
     gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -108,7 +108,7 @@ def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path)
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_request_that_is_given_up_at_any_moment_leaves_nothing_open(
+def test_a_request_cancelled_at_any_moment_leaves_nothing_open(
     scheme: str, request_: ApiRequest, tmp_path: Path
 ) -> None:
     async def story(url: str) -> None:

@@ -12,13 +12,15 @@ import pytest
 
 from stowplan.driver import logs
 from stowplan.driver.live import decision_log
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
-from stowplan.driver.live.decision_log import BURST, SECOND, DecisionLog
+from stowplan.driver.live.configuration_files import read_configuration_files
+from stowplan.driver.live.decision_log import BURST, DecisionLog
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
 from stowplan.testing import pod
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS, gang_member, group_of_three, run, scheduler
 

@@ -128,7 +128,7 @@ def test_a_call_is_what_the_original_sends_and_connections_are_kept() -> None:
     assert "Authorization" not in first
 
 
-def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> None:
+def test_url_credentials_are_sent_to_the_extender_only() -> None:
     seen: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -152,7 +152,7 @@ def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> Non
     assert seen == ["Basic bWU6c2VjcmV0"]
 
 
-def test_failures_are_told_in_the_words_of_the_original() -> None:
+def test_failures_are_worded_like_the_original() -> None:
     async def slow(request: web.Request) -> web.Response:
         await asyncio.sleep(5)
         return web.Response()
@@ -371,16 +371,16 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
 @pytest.mark.parametrize(
     ("verb", "body", "text"),
     [
-        ("filter", {}, "Pod: got nothing, wanted a pod"),
-        ("filter", [], "got list, wanted an object with Pod"),
-        ("filter", {"Pod": {}}, "got neither NodeNames nor Nodes"),
+        ("filter", {}, "Pod: Required value"),
+        ("filter", [], "Invalid value: list: expected Pod in an object"),
+        ("filter", {"Pod": {}}, "Required value: NodeNames or Nodes"),
         ("filter", {"Pod": {"spec": 3}, "NodeNames": []}, "Pod: $.spec"),
-        ("filter", {"Pod": {}, "NodeNames": [3]}, "NodeNames: got something else"),
-        ("filter", {"Pod": {}, "NodeNames": ["n"]}, "NodeNames: got names of nodes"),
-        ("bind", {"PodName": "x"}, "wanted a cluster to bind it in"),
+        ("filter", {"Pod": {}, "NodeNames": [3]}, "NodeNames: Invalid value"),
+        ("filter", {"Pod": {}, "NodeNames": ["n"]}, "NodeNames: needs whole nodes"),
+        ("bind", {"PodName": "x"}, "needs a cluster to bind in"),
     ],
 )
-def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) -> None:
+def test_invalid_extender_args_are_reported(verb: str, body: Any, text: str) -> None:
     async def story() -> None:
         async with service() as url, aiohttp.ClientSession() as session:
             code, answer = await post(session, f"{url}/{verb}", body)
@@ -394,7 +394,7 @@ def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) ->
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 @pytest.mark.parametrize("amount", ["x", "9" * 5000, "NaN", "-1", "1" * 30, "1e99", "1e1000000"])
-def test_amounts_that_are_none_are_no_fault_of_ours(verb: str, amount: str) -> None:
+def test_invalid_quantities_are_the_callers_error(verb: str, amount: str) -> None:
     requests = {"containers": [{"name": "c", "resources": {"requests": {"cpu": amount}}}]}
     strange = {"metadata": {"name": "a", "uid": "u"}, "spec": requests}
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": amount, "pods": "9"}}}
@@ -408,7 +408,7 @@ def test_amounts_that_are_none_are_no_fault_of_ours(verb: str, amount: str) -> N
                 assert code in (200, 400)
                 if amount in ("x", "9" * 5000, "NaN"):
                     assert code == 400
-                    assert answer.startswith(f"{verb}: cannot be judged: ".encode())
+                    assert answer.startswith(f"{verb}: cannot be evaluated: ".encode())
                     assert len(answer) < 500
 
     run(story())
@@ -423,7 +423,7 @@ def test_bodies_that_cannot_be_read(body: bytes) -> None:
             for verb in ("filter", "bind"):
                 async with session.post(f"{url}/{verb}", data=body, headers=JSON) as response:
                     assert response.status == 400
-                    assert (await response.text()).startswith(f"{verb}: no JSON document: ")
+                    assert (await response.text()).startswith(f"{verb}: invalid JSON: ")
 
     run(story())
 
@@ -460,7 +460,7 @@ def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int)
     run(story())
 
 
-def test_nobody_unknown_is_bound_for() -> None:
+def test_binding_is_refused_for_unauthenticated_callers() -> None:
     async def story() -> None:
         async with SmallApi() as api, aiohttp.ClientSession() as session:
             api.node("n")
@@ -470,7 +470,7 @@ def test_nobody_unknown_is_bound_for() -> None:
             connection = ClientConfig(api.url, "test")
             async with service(connection, binds=False) as url:
                 _, answer = await post(session, f"{url}/bind", target)
-                assert "from somebody unknown, wanted --bind" in answer["Error"]
+                assert "refused for callers without a client certificate" in answer["Error"]
                 assert api.binds == []
             async with service(connection) as url:
                 _, answer = await post(session, f"{url}/bind", target)
@@ -484,7 +484,7 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deciders, _ = read_configuration_files()
-    with pytest.raises(AddressError, match="wanted --client-ca-file"):
+    with pytest.raises(AddressError, match="--client-ca-file is required"):
         ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
     monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
@@ -538,7 +538,7 @@ def test_it_can_be_ended_while_the_cluster_does_not_answer(tmp_path: Path) -> No
     )
     assert process.stderr is not None
     try:
-        assert "trying again" in process.stderr.readline()
+        assert "Unable to connect to the API server" in process.stderr.readline()
         process.terminate()
         _, err = process.communicate(timeout=120)
     finally:

@@ -1,4 +1,4 @@
-"""A scheduler whose API server misbehaves: nothing is lost, nothing is bound twice."""
+"""A scheduler with a misbehaving API server: nothing is lost, nothing is bound twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 class Trouble:
-    """What goes wrong, drawn for each request. seen: how often what did."""
+    """Faults, drawn for each request. seen: number of faults by kind."""
 
     def __init__(self, api: SmallApi, share: float, kinds: list[str], seed: int = 1) -> None:
         self.seen: Counter[str] = Counter()
@@ -59,7 +59,7 @@ KINDS = ["500", "429", "reset", "lost reply", "stall"]
 
 
 def repeated_blindly(asked: list[tuple[str, str]]) -> list[str]:
-    """Bindings that were sent again though nobody had looked what became of the one before."""
+    """Bindings that were repeated without a read of the pod in between."""
     sent: set[str] = set()
     found = []
     for method, path in asked:
@@ -134,7 +134,7 @@ async def placed_in_trouble(api: SmallApi, trouble: Trouble, n_pods: int) -> Non
     assert dict(api.binds) == api.placed()
 
 
-def test_a_watch_that_is_cut_in_the_middle_of_an_object_goes_on() -> None:
+def test_a_watch_cut_inside_an_object_continues() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
@@ -150,7 +150,7 @@ def test_a_watch_that_is_cut_in_the_middle_of_an_object_goes_on() -> None:
     run(story())
 
 
-def test_what_has_gone_while_the_version_expired_is_noticed() -> None:
+def test_deletions_during_an_expired_version_are_noticed() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")

@@ -1,4 +1,4 @@
-"""HTTP as it comes over a socket: limits, slow clients, compression, streams, encryption."""
+"""HTTP over sockets: limits, slow clients, compression, streams, TLS."""
 
 import asyncio
 import gzip
@@ -17,7 +17,8 @@ from stowplan.driver.http import http_server
 from stowplan.driver.http.http_server import ServerLimits, ServerTls
 from stowplan.driver.storage.credentials_files import serving_certificate
 from stowplan.driver.storage.sqlite_store import SqliteStore
-from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.driver.logged import lines_of
+from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 
 
 def run(scene: Coroutine[Any, Any, None]) -> None:
@@ -26,10 +27,10 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
 
 def test_a_request_as_the_cluster_reads_it() -> None:
     async def scene() -> None:
-        face = StubFace(
+        cluster = StubCluster(
             lambda _: HttpResponse(201, (*JSON, ("Warning", "a"), ("Warning", "b")), b"{}")
         )
-        async with served(face) as (_, port):
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             client.get(
                 "/api/v1/a%2Fb/../c?limit=5&x=a%20b+c&x=&y",
@@ -45,7 +46,7 @@ def test_a_request_as_the_cluster_reads_it() -> None:
             assert (status, body) == (201, b"{}")
             client.get("http://x/absolute?a=b")
             await client.whole()
-        first, second = face.requests
+        first, second = cluster.requests
         assert (first.method, first.path) == ("POST", "/api/v1/a%2Fb/../c")
         assert first.query == (("limit", "5"), ("x", "a b c"), ("x", ""), ("y", ""))
         assert first.headers["accept"] == "application/json"
@@ -60,8 +61,8 @@ def test_a_request_as_the_cluster_reads_it() -> None:
 
 def test_head_sends_no_body_and_keeps_the_connection() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: HttpResponse(200, JSON, b'{"long": "body"}'))
-        async with served(face) as (_, port):
+        cluster = StubCluster(lambda _: HttpResponse(200, JSON, b'{"long": "body"}'))
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             for _ in range(3):
                 client.get("/x", method="HEAD")
@@ -69,7 +70,7 @@ def test_head_sends_no_body_and_keeps_the_connection() -> None:
                 assert (status, headers["content-length"]) == (200, "16")
             client.get("/x")
             assert (await client.whole())[2] == b'{"long": "body"}'
-        assert [request.method for request in face.requests] == ["HEAD"] * 3 + ["GET"]
+        assert [request.method for request in cluster.requests] == ["HEAD"] * 3 + ["GET"]
 
     run(scene())
 
@@ -79,8 +80,8 @@ def test_head_sends_no_body_and_keeps_the_connection() -> None:
 
 def test_a_body_over_the_limit_is_not_read() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face, ServerLimits(body_bytes_max=1000)) as (server, port):
+        cluster = StubCluster()
+        async with served(cluster, ServerLimits(body_bytes_max=1000)) as (server, port):
             client = await Client.to(port)
             # Nothing of the body is sent: the length alone is enough.
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n")
@@ -92,15 +93,15 @@ def test_a_body_over_the_limit_is_not_read() -> None:
             client.get("/x", method="POST", body=b"x" * 1000)
             assert (await client.whole())[0] == 200
             assert server._bodies_bytes == 0
-        assert [len(request.body) for request in face.requests] == [1000]
+        assert [len(request.body) for request in cluster.requests] == [1000]
 
     run(scene())
 
 
 def test_a_chunked_body_over_the_limit_is_cut_off() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face, ServerLimits(body_bytes_max=1000, body_s=5)) as (server, port):
+        cluster = StubCluster()
+        async with served(cluster, ServerLimits(body_bytes_max=1000, body_s=5)) as (server, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
             for _ in range(3):
@@ -108,16 +109,16 @@ def test_a_chunked_body_over_the_limit_is_cut_off() -> None:
             status, _, _ = await client.whole()
             assert status == 413
             assert server._bodies_bytes == 0
-        assert face.requests == []
+        assert cluster.requests == []
 
     run(scene())
 
 
 def test_all_bodies_together_are_bounded() -> None:
     async def scene() -> None:
-        face = StubFace()
+        cluster = StubCluster()
         bounds = ServerLimits(body_bytes_max=1000, bodies_bytes_max=1500)
-        async with served(face, bounds) as (server, port):
+        async with served(cluster, bounds) as (server, port):
             slow = await Client.to(port)
             slow.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 999)
             while server._bodies_bytes < 999:
@@ -137,20 +138,20 @@ def test_all_bodies_together_are_bounded() -> None:
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face, ServerLimits(body_s=0.2)) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster, ServerLimits(body_s=0.2)) as (_, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
             text = await client.rest()
             assert text.startswith(b"HTTP/1.1 408 ")
-        assert face.requests == []
+        assert cluster.requests == []
 
     run(scene())
 
 
 def test_expect_is_answered_before_the_body_is_sent() -> None:
     async def scene() -> None:
-        async with served(StubFace(), ServerLimits(body_bytes_max=100)) as (_, port):
+        async with served(StubCluster(), ServerLimits(body_bytes_max=100)) as (_, port):
             for length, first in ((50, 100), (500, 413)):
                 client = await Client.to(port)
                 client.send(
@@ -172,7 +173,7 @@ def test_expect_is_answered_before_the_body_is_sent() -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /x HT", b"GET /x HTTP/1.1\r\nHost: x\r\nA: "])
 def test_a_request_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
     async def scene() -> None:
-        async with served(StubFace(), ServerLimits(idle_s=0.2)) as (_, port):
+        async with served(StubCluster(), ServerLimits(idle_s=0.2)) as (_, port):
             client = await Client.to(port)
             client.send(sent)
             assert await client.rest() == b""
@@ -187,7 +188,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
 
 
 async def dripped(client: Client, sent: bytes) -> float:
-    """Send a byte at a time until the server hangs up; how long that took."""
+    """Send a byte at a time until the server closes the connection; returns the duration."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     reading = asyncio.ensure_future(client.rest())
@@ -202,14 +203,14 @@ async def dripped(client: Client, sent: bytes) -> float:
 
 @pytest.mark.parametrize("secret", [False, True])
 @pytest.mark.parametrize("before", ["", "GET", "POST"])
-def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: bool) -> None:
+def test_slow_headers_are_cut_off(before: str, secret: bool) -> None:
     """Neither at first, nor after an answer that went the general way, or the short one."""
 
     async def scene() -> None:
         keys = serving_certificate(None, "127.0.0.1", time.time())
         tls = ServerTls(keys.context, plain=True)
         options = {"ssl": trusting(keys.certificate)} if secret else {}
-        async with served(StubFace(), ServerLimits(idle_s=0.4), tls=tls) as (_, port):
+        async with served(StubCluster(), ServerLimits(idle_s=0.4), tls=tls) as (_, port):
             client = await Client.to(port, **options)
             if before:
                 client.get("/x", method=before)
@@ -220,10 +221,10 @@ def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: 
     run(scene())
 
 
-def test_a_body_that_comes_byte_by_byte_is_not_waited_for() -> None:
+def test_a_slow_body_is_cut_off() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face, ServerLimits(body_s=0.3)) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster, ServerLimits(body_s=0.3)) as (_, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n")
             start = asyncio.get_running_loop().time()
@@ -234,19 +235,19 @@ def test_a_body_that_comes_byte_by_byte_is_not_waited_for() -> None:
             assert asyncio.get_running_loop().time() - start < 1.5
             # Who goes on sending may find the connection broken before the answer is read.
             assert reading.result() == b"" or reading.result().startswith(b"HTTP/1.1 408 ")
-        assert face.requests == []
+        assert cluster.requests == []
 
     run(scene())
 
 
-def test_a_fault_of_the_server_is_told_and_answered(
+def test_an_internal_error_is_logged_and_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks(*_: object) -> None:
         raise KeyError("spec")
 
     async def scene() -> None:
-        async with served(StubFace()) as (_, port):
+        async with served(StubCluster()) as (_, port):
             client = await Client.to(port)
             with monkeypatch.context() as patched:
                 patched.setattr(http_server, "_wire_request_of", breaks)
@@ -261,8 +262,8 @@ def test_a_fault_of_the_server_is_told_and_answered(
     monkeypatch.setattr(logging.getLogger("stowplan"), "propagate", True)
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         run(scene())
-    (told,) = set(caplog.messages)
-    assert told.startswith("GET /x: a fault of Stowplan: KeyError('spec') in test_http_server.py:")
+    (line,) = set(lines_of(caplog))
+    assert line.startswith("Internal error during=GET /x err=KeyError('spec') in test_http_server")
 
 
 @pytest.mark.parametrize(
@@ -281,21 +282,21 @@ def test_a_fault_of_the_server_is_told_and_answered(
 )
 def test_what_is_no_request_is_refused(sent: bytes) -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             client.send(sent)
             assert (await client.rest()).startswith((b"HTTP/1.0 400 ", b"HTTP/1.1 400 "))
-        assert face.requests == []
+        assert cluster.requests == []
 
     run(scene())
 
 
-def test_an_answer_that_is_not_taken_is_not_kept() -> None:
+def test_a_response_that_is_not_read_is_dropped() -> None:
     async def scene() -> None:
         big = b"x" * (64 << 20)
-        face = StubFace(lambda _: HttpResponse(200, JSON, big))
-        async with served(face, ServerLimits(send_s=-63.5)) as (server, port):
+        cluster = StubCluster(lambda _: HttpResponse(200, JSON, big))
+        async with served(cluster, ServerLimits(send_s=-63.5)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.get("/x")
             await client.reader.readexactly(100)
@@ -321,10 +322,12 @@ def test_an_answer_that_is_not_taken_is_not_kept() -> None:
         (3 << 20, "", False),
     ],
 )
-def test_long_answers_are_packed_for_who_takes_it(length: int, accepted: str, packed: bool) -> None:
+def test_long_responses_are_compressed_if_accepted(
+    length: int, accepted: str, packed: bool
+) -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: HttpResponse(200, JSON, b"y" * length))
-        async with served(face) as (_, port):
+        cluster = StubCluster(lambda _: HttpResponse(200, JSON, b"y" * length))
+        async with served(cluster) as (_, port):
             client = await Client.to(port, limit=1 << 24)
             client.get("/x", *([f"Accept-Encoding: {accepted}"] if accepted else []))
             _, headers, body = await client.whole()
@@ -345,86 +348,86 @@ async def event(client: Client) -> bytes:
     return data
 
 
-def test_a_stream_goes_on_until_it_ends() -> None:
+def test_a_stream_continues_until_it_ends() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face) as (server, port):
+        cluster = StubCluster()
+        async with served(cluster) as (server, port):
             client = await Client.to(port)
             client.get("/watch")
             status, headers = await client.head()
             assert (status, headers["transfer-encoding"]) == (200, "chunked")
             for data in (b'{"a":1}\n', b'{"b":2}\n'):
-                face.feed(1, data)
+                cluster.feed(1, data)
                 server.server_loop._schedule_soon()
                 assert await event(client) == data
-            face.ended.add(1)
-            face.feed(1, b"")
+            cluster.ended.add(1)
+            cluster.feed(1, b"")
             server.server_loop._schedule_soon()
             assert await event(client) == b""
             # The connection is good for another request.
             client.get("/x")
             assert (await client.whole())[0] == 200
-            assert face.closed == [1]
+            assert cluster.closed == [1]
 
     run(scene())
 
 
 def test_a_watcher_that_leaves_is_noticed() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             client.get("/watch")
             await client.head()
             client.close()
-            while not face.closed:
+            while not cluster.closed:
                 await asyncio.sleep(0.01)
-        assert face.closed == [1]
+        assert cluster.closed == [1]
 
     run(scene())
 
 
 def test_a_watcher_that_does_not_read_is_cut_and_nothing_piles_up() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face, ServerLimits(send_s=0.3)) as (server, port):
+        cluster = StubCluster()
+        async with served(cluster, ServerLimits(send_s=0.3)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.get("/watch")
             await client.head()
-            face.feed(1, b"x" * (64 << 20))
+            cluster.feed(1, b"x" * (64 << 20))
             server.server_loop._schedule_soon()
-            while not face.closed:
+            while not cluster.closed:
                 await asyncio.sleep(0.01)
-            # What was not taken from the cluster is still there: the face decides when to drop it.
-            assert len(face.waiting[1]) > 32 << 20
+            # The rest is still there: the cluster decides when to drop it.
+            assert len(cluster.waiting[1]) > 32 << 20
 
     run(scene())
 
 
 def test_stopping_ends_streams_properly() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             client.get("/watch")
             await client.head()
             reading = asyncio.ensure_future(client.rest())
             await asyncio.sleep(0.05)
         assert (await reading).endswith(b"0\r\n\r\n")
-        assert face.closed == [1]
+        assert cluster.closed == [1]
 
     run(scene())
 
 
-def test_a_request_that_comes_while_stopping_changes_nothing() -> None:
+def test_a_request_during_shutdown_changes_nothing() -> None:
     async def scene() -> None:
-        face = StubFace()
-        async with served(face) as (server, port):
+        cluster = StubCluster()
+        async with served(cluster) as (server, port):
             client = await Client.to(port)
             await server.server_loop.stop()
             client.get("/x", method="POST", body=b"{}")
             assert (await client.rest()).startswith(b"HTTP/1.1 503 ")
-        assert face.requests == []
+        assert cluster.requests == []
 
     run(scene())
 
@@ -432,17 +435,17 @@ def test_a_request_that_comes_while_stopping_changes_nothing() -> None:
 # Commits.
 
 
-def written(face: StubFace, number: int, key: str) -> HttpResponse:
-    face.batches.append(PersistBatch(number, ((key, number, b"{}"),)))
+def written(cluster: StubCluster, number: int, key: str) -> HttpResponse:
+    cluster.batches.append(PersistBatch(number, ((key, number, b"{}"),)))
     return HttpResponse(201, JSON, b"{}", commit=number)
 
 
 def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
     async def scene() -> None:
         store = SqliteStore(tmp_path)
-        face = StubFace()
+        cluster = StubCluster()
         numbers = iter(range(1, 100))
-        face._answer = lambda request: written(face, next(numbers), request.path)
+        cluster._answer = lambda request: written(cluster, next(numbers), request.path)
         order: list[str] = []
         save = store.save
 
@@ -451,7 +454,7 @@ def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
             save(records)
 
         store.save = saving  # type: ignore[method-assign]
-        async with served(face, store=store) as (_, port):
+        async with served(cluster, store=store) as (_, port):
             clients = [await Client.to(port) for _ in range(8)]
             for client in clients:
                 client.get("/a", method="POST", body=b"{}")
@@ -460,27 +463,27 @@ def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
                 order.append("answer")
                 assert status == 201
         assert order[0] == "commit"
-        assert face.durable == store.version == 8
+        assert cluster.durable == store.version == 8
         store.close()
 
     run(scene())
 
 
-def test_when_the_disk_fails_nobody_is_told_that_all_is_well(tmp_path: Path) -> None:
+def test_no_success_is_reported_after_a_disk_failure(tmp_path: Path) -> None:
     async def scene() -> None:
         store = SqliteStore(tmp_path)
         store.save([("a", 1, b"{}")])
         assert store._file is not None
         store._file.execute("PRAGMA query_only=1")
-        face = StubFace()
-        face._answer = lambda request: written(face, 7, request.path)
+        cluster = StubCluster()
+        cluster._answer = lambda request: written(cluster, 7, request.path)
         said: list[str] = []
-        async with served(face, store=store, failed=said.append) as (_, port):
+        async with served(cluster, store=store, failed=said.append) as (_, port):
             for _ in range(2):
                 client = await Client.to(port)
                 client.get("/a", method="POST", body=b"{}")
                 assert (await client.whole())[0] == 500
-        assert face.durable == 0
+        assert cluster.durable == 0
         assert len(said) == 1
         assert "could not save" in said[0]
         store._file.execute("PRAGMA query_only=0")
@@ -489,10 +492,10 @@ def test_when_the_disk_fails_nobody_is_told_that_all_is_well(tmp_path: Path) -> 
     run(scene())
 
 
-def test_an_answer_may_be_held_back() -> None:
+def test_a_response_may_be_delayed() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: HttpResponse(504, JSON, b"{}", after=0.2))
-        async with served(face) as (_, port):
+        cluster = StubCluster(lambda _: HttpResponse(504, JSON, b"{}", after=0.2))
+        async with served(cluster) as (_, port):
             loop = asyncio.get_running_loop()
             start = loop.time()
             client = await Client.to(port)
@@ -510,10 +513,10 @@ def trusting(certificate: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=certificate)
 
 
-def test_one_port_speaks_both() -> None:
+def test_one_port_serves_tls_and_plain() -> None:
     async def scene() -> None:
         keys = serving_certificate(None, "127.0.0.1", time.time())
-        async with served(StubFace(), tls=ServerTls(keys.context, plain=True)) as (_, port):
+        async with served(StubCluster(), tls=ServerTls(keys.context, plain=True)) as (_, port):
             plain = await Client.to(port)
             secret = await Client.to(port, ssl=trusting(keys.certificate))
             for client in (plain, secret, plain, secret):
@@ -529,12 +532,12 @@ def test_one_port_speaks_both() -> None:
 def test_without_plain_only_tls_is_spoken() -> None:
     async def scene() -> None:
         keys = serving_certificate(None, "127.0.0.1", time.time())
-        face = StubFace()
-        async with served(face, tls=ServerTls(keys.context, plain=False)) as (_, port):
+        cluster = StubCluster()
+        async with served(cluster, tls=ServerTls(keys.context, plain=False)) as (_, port):
             plain = await Client.to(port)
             plain.get("/x", "Authorization: Bearer secret")
             assert await plain.rest() == b""
-            assert face.requests == []
+            assert cluster.requests == []
             secret = await Client.to(port, ssl=trusting(keys.certificate))
             secret.get("/x")
             assert (await secret.whole())[0] == 200

@@ -1,4 +1,4 @@
-"""Connections that ask nothing: which are closed, so that others can come."""
+"""Idle connections: which are closed, so that others can connect."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from stowplan.apis.machinery.http_messages import HttpResponse
 from stowplan.driver.http.http_server import ServerLimits, ServerTls
 from stowplan.driver.http.idle_connections import connections_max
 from stowplan.driver.storage.credentials_files import serving_certificate
-from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 from tests.driver.test_http_server import trusting
 
 
@@ -19,9 +19,9 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scene, 30))
 
 
-def test_more_connections_than_allowed_are_closed_when_none_is_idle() -> None:
+def test_excess_connections_are_closed_when_none_is_idle() -> None:
     async def scene() -> None:
-        async with served(StubFace(), ServerLimits(connections_max=2)) as (_, port):
+        async with served(StubCluster(), ServerLimits(connections_max=2)) as (_, port):
             clients = [await Client.to(port) for _ in range(2)]
             for client in clients:
                 client.get("/watch")
@@ -46,17 +46,17 @@ async def _status_of(client: Client) -> int | None:
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 @pytest.mark.parametrize("secret", [False, True])
-def test_idle_connections_shut_nobody_out(method: str, secret: bool) -> None:
+def test_idle_connections_do_not_block_others(method: str, secret: bool) -> None:
     """Nobody needs a token to open connections. Those without an accepted request go first."""
 
     async def scene() -> None:
-        face = StubFace(
+        cluster = StubCluster(
             lambda asked: HttpResponse(403 if asked.path == "/no" else 200, JSON, b"{}")
         )
         keys = serving_certificate(None, "127.0.0.1", time.time())
         how = {"ssl": trusting(keys.certificate)} if secret else {}
         bounds, tls = ServerLimits(connections_max=4), ServerTls(keys.context, plain=True)
-        async with served(face, bounds, tls=tls) as (_, port):
+        async with served(cluster, bounds, tls=tls) as (_, port):
             friend = await Client.to(port, **how)
             friend.get("/x", method=method)
             assert (await friend.whole())[0] == 200

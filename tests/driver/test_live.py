@@ -19,13 +19,14 @@ from stowplan.client.resources import resources_of
 from stowplan.driver import kernel_warming
 from stowplan.driver.live import scheduler_server as live_module
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import (
     LeaseThreadService,
     SchedulerServer,
     SchedulerServerOptions,
 )
 from stowplan.driver.live.status import status_summary, write_state_dump
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 
 QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}
@@ -85,7 +86,7 @@ def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
     run(story())
 
 
-def test_what_fits_nowhere_is_told_and_tried_again_when_there_is_room() -> None:
+def test_an_unschedulable_pod_is_reported_and_retried_when_it_may_fit() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
@@ -125,7 +126,7 @@ def test_a_pod_of_higher_priority_has_others_marked_then_deleted_and_takes_their
     run(story())
 
 
-def test_a_dry_run_writes_nothing_and_says_what_it_would_place() -> None:
+def test_a_dry_run_writes_nothing_and_logs_its_decisions() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")
@@ -178,7 +179,7 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asks_for_ended", [True, False])
-def test_members_that_have_done_their_work_count_in_their_gang(
+def test_finished_members_count_in_their_gang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks_for_ended: bool
 ) -> None:
     """So one that failed is replaced while others have ended; whoever does not ask for pods that
@@ -278,7 +279,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
     over.set()
 
 
-def test_what_breaks_while_it_is_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compile_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ValueError("no kernels")
 

@@ -1,4 +1,4 @@
-"""A cluster in this process: what it cannot begin with, and what ends it, is said in a line."""
+"""A cluster in this process: errors at the start and during operation are one line."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.cli.commands.up import command
-from stowplan.driver.http import server_loop as pumping
+from stowplan.driver.http import server_loop as server_loop_module
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.local_cluster import (
     LocalCluster,
@@ -28,7 +28,8 @@ from stowplan.driver.local_cluster import (
 )
 from stowplan.driver.storage import sqlite_store
 from stowplan.driver.storage.sqlite_store import COMMITTED, FILE
-from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.driver.logged import lines_of
+from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 
 
 @pytest.fixture(autouse=True)
@@ -134,8 +135,8 @@ def test_records_that_are_no_objects_are_set_aside(
         assert cluster.cluster.server.get(resource, "default", "a") is None
 
     assert begun(settings, scene) == ""
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith(f"Stored object set aside, it is no object: key={KEY} err=")
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith(f"Skipped invalid stored object key={KEY} err=")
     assert said in logged_fault
     file = sqlite3.connect(tmp_path / FILE)
     assert file.execute("SELECT value FROM objects WHERE key = ?", (KEY,)).fetchone() == (stored,)
@@ -154,13 +155,14 @@ def test_a_stored_object_that_an_observer_cannot_read(
     assert begun(settings, one_write) == ""
     rewritten(tmp_path, changed(ownerReferences=[7]))
     assert begun(settings) == ""
-    assert any(f"index {KEY}: a fault of Stowplan: ValidationError" in m for m in caplog.messages)
+    text = f"Internal error during=index {KEY} err=ValidationError"
+    assert any(text in line for line in lines_of(caplog))
     assert len(faults) == 1
     faults.clear()
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", COMMITTED])
-def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
+def test_removed_files_end_the_cluster(tmp_path: Path, name: str) -> None:
     async def scene(cluster: LocalCluster) -> None:
         await one_write(cluster)
         (tmp_path / name).rename(tmp_path / "elsewhere")
@@ -168,25 +170,24 @@ def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
             await cluster.server_loop.ask(asked(cluster, "b"))
 
     text = begun(LocalClusterSettings(data=tmp_path), scene)
-    assert f"{tmp_path / name}: removed or exchanged while the cluster ran" in text
+    assert f"{tmp_path / name}: removed or replaced while the cluster ran" in text
     assert "\n" not in text
 
 
-def test_a_taken_port_is_told_once(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         text = refusal(LocalClusterSettings(port=port, kubeconfig=tmp_path / "k"))
     assert text == (
-        f"port {port} of 127.0.0.1: Address already in use; name another with --port, or 0 for any "
-        "that is free"
+        f"unable to listen on port {port} of 127.0.0.1: Address already in use; use another "
+        "--port, or 0 for any free one"
     )
 
 
 @pytest.mark.parametrize("host", ["nosuch.invalid", "192.0.2.1"])
-def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
+def test_a_foreign_address_is_reported(tmp_path: Path, host: str) -> None:
     text = refusal(LocalClusterSettings(host=host, kubeconfig=tmp_path / "k"))
-    assert text.startswith(f"{host}: ")
-    assert text.endswith("; name another with --bind")
+    assert text.startswith(f"unable to listen on {host} (--bind): ")
 
 
 @pytest.mark.parametrize("option", ["--data", "--kubeconfig", "--token-file", "--cluster"])
@@ -216,7 +217,7 @@ def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
             async with running_local_cluster(LocalClusterSettings()):
                 raise AssertionError("two clusters have one kubeconfig")
         assert str(refused.value).startswith(
-            "stowplan.kubeconfig: in use by another `stowplan up`; name another with --kubeconfig"
+            "stowplan.kubeconfig is in use by another `stowplan up`; use another --kubeconfig"
         )
         async with running_local_cluster(LocalClusterSettings(kubeconfig=tmp_path / "other")):
             assert len(names(tmp_path)) == 4
@@ -226,7 +227,7 @@ def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
     assert names(tmp_path) == []
 
 
-def test_a_kubeconfig_that_was_left_is_written_anew(tmp_path: Path) -> None:
+def test_a_stale_kubeconfig_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "k"
 
     async def killed(cluster: LocalCluster) -> None:
@@ -241,12 +242,12 @@ def test_a_kubeconfig_that_was_left_is_written_anew(tmp_path: Path) -> None:
 def test_a_kubeconfig_of_another_is_not_deleted(tmp_path: Path) -> None:
     path = tmp_path / "k"
 
-    async def exchanged(cluster: LocalCluster) -> None:
+    async def replaced(cluster: LocalCluster) -> None:
         text = path.read_text()
         path.unlink()
         path.write_text(text)
 
-    assert begun(LocalClusterSettings(kubeconfig=path), exchanged) == ""
+    assert begun(LocalClusterSettings(kubeconfig=path), replaced) == ""
     assert names(tmp_path) == ["k"]
 
 
@@ -275,7 +276,7 @@ def test_a_data_directory_that_everybody_may_write(tmp_path: Path, mode: int) ->
     data.mkdir()
     data.chmod(mode)
     assert refusal(LocalClusterSettings(data=data)) == (
-        f"{data}: permissions {mode:04o} are too open: every user of this machine may exchange the "
+        f"{data}: permissions {mode:04o} are too open: every user of this machine may replace the "
         "data and the tokens in it; `chmod 700` it"
     )
     assert names(data) == []
@@ -289,8 +290,8 @@ def test_a_data_directory_that_others_may_read(
     data.mkdir()
     data.chmod(mode)
     assert begun(LocalClusterSettings(data=data)) == ""
-    text = "Data directory can be written by its group"
-    assert any(message.startswith(text) for message in caplog.messages) == warned
+    text = "Data directory is group-writable"
+    assert any(line.startswith(text) for line in lines_of(caplog)) == warned
 
 
 def test_a_disk_that_is_full_at_the_end(
@@ -305,10 +306,8 @@ def test_a_disk_that_is_full_at_the_end(
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **more: connect(*a, factory=Full, **more))
     assert begun(LocalClusterSettings(data=tmp_path), one_write) == ""
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith(
-        f"The data directory was not closed cleanly: err={tmp_path / FILE}: "
-    )
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith(f"Data directory was not closed cleanly err={tmp_path / FILE}: ")
     assert "database or disk is full; nothing is lost" in logged_fault
     monkeypatch.undo()
 
@@ -320,11 +319,11 @@ def test_a_disk_that_is_full_at_the_end(
     assert begun(LocalClusterSettings(data=tmp_path), scene) == ""
 
 
-# Faults of our own: a face that breaks.
+# Internal errors: a cluster that breaks.
 
 
-class Breaking(StubFace):
-    """Breaks where it is told to, as often as it is told to."""
+class Breaking(StubCluster):
+    """Fails in a given method, a given number of times."""
 
     def __init__(self, where: str, times: int) -> None:
         super().__init__(lambda _: HttpResponse(200, JSON, b"{}"))
@@ -350,7 +349,7 @@ class Breaking(StubFace):
         return super().read(stream, now)
 
 
-class Reading(StubFace):
+class Reading(StubCluster):
     """A POST is read for as long as no GET has been answered."""
 
     def __init__(self) -> None:
@@ -373,17 +372,17 @@ class Reading(StubFace):
 @pytest.mark.parametrize("short", [True, False])
 def test_others_are_answered_while_a_long_request_is_read(short: bool) -> None:
     async def scene() -> None:
-        face = Reading()
-        async with served(face) as (_, port):
+        cluster = Reading()
+        async with served(cluster) as (_, port):
             long, other = await Client.to(port), await Client.to(port)
             # A body in one piece takes the short way, one that comes later the general one.
             long.get("/x", method="POST", body=b"{}" if short else b"{}" * 50_000)
-            while not face.threads:
+            while not cluster.threads:
                 await asyncio.sleep(0.01)
             other.get("/y")
             assert (await other.whole())[0] == 200
             assert (await long.whole())[0] == 200
-        assert face.threads == ["long-requests_0"]
+        assert cluster.threads == ["long-requests_0"]
         await Client.close_all()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
@@ -393,24 +392,24 @@ def test_a_fault_while_a_long_request_is_read_is_of_that_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene() -> None:
-        face = Reading()
-        face._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-        server_loop = ServerLoop(face)
+        cluster = Reading()
+        cluster._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        server_loop = ServerLoop(cluster)
         answer = await server_loop.ask(HttpRequest("POST", "/x"))
         assert isinstance(answer, HttpResponse)
         assert (answer.status, b"ZeroDivisionError" in answer.body) == (500, True)
         await server_loop.stop()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
-    assert "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in lines_of(caplog)[0]
 
 
-def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is said when a pump turns for a while."""
+def ticked(cluster: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Log messages of a server loop that runs for a while."""
     said: list[str] = []
 
     async def scene() -> None:
-        server_loop = ServerLoop(face, None, said.append)
+        server_loop = ServerLoop(cluster, None, said.append)
         server_loop.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -423,26 +422,26 @@ def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> 
     return said
 
 
-def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
-    face = Breaking("tick", 5)
-    assert pumped(face, 0.3, caplog) == []
-    assert face.ticks > 10
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith("letting time pass: a fault of Stowplan: KeyError('spec') in ")
+def test_a_failed_tick_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Breaking("tick", 5)
+    assert ticked(cluster, 0.3, caplog) == []
+    assert cluster.ticks > 10
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith("Internal error during=tick err=KeyError('spec') in ")
     assert "test_local_cluster.py" in logged_fault
     assert "(tick)" in logged_fault
 
 
-def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
-    (said,) = pumped(Breaking("tick", 10**6), 0.5, caplog)
-    assert said.startswith("the cluster cannot go on: KeyError('spec') in test_local_cluster.py:")
+def test_repeated_tick_failures_end_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
+    (said,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
+    assert said.startswith("cluster stopped: KeyError('spec') in test_local_cluster.py:")
     assert len(caplog.messages) == 1
 
 
 def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
-        face = Breaking("handle", 1)
-        server_loop = ServerLoop(face)
+        cluster = Breaking("handle", 1)
+        server_loop = ServerLoop(cluster)
         server_loop.start()
         for status in (500, 200):
             answer = await server_loop.ask(HttpRequest("POST", "/x"))
@@ -451,7 +450,7 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
             if status == 500:
                 tree = json.loads(answer.body)
                 assert tree["message"].startswith("Internal error occurred: KeyError('spec') in ")
-        face.where, face.left = "read", 1
+        cluster.where, cluster.left = "read", 1
         stream = await server_loop.ask(HttpRequest("GET", "/watch"))
         assert not isinstance(stream, HttpResponse)
         assert (await server_loop.read(stream.number)).end
@@ -459,14 +458,17 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
 
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         asyncio.run(scene())
-    assert [text.partition(":")[0] for text in caplog.messages] == ["POST /x", "a watch"]
+    assert [line.partition(" err=")[0] for line in lines_of(caplog)] == [
+        "Internal error during=POST /x",
+        "Internal error during=a watch",
+    ]
 
 
-def test_only_so_many_faults_are_told(
+def test_the_number_of_logged_faults_is_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pumping, "LOGGED_FAULTS_MAX", 3)
-    server_loop = ServerLoop(StubFace())
+    monkeypatch.setattr(server_loop_module, "LOGGED_FAULTS_MAX", 3)
+    server_loop = ServerLoop(StubCluster())
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         for number in (1, 1, 2, 3, 4, 5):
             try:

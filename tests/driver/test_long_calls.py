@@ -1,4 +1,4 @@
-"""A call of the machine that takes long keeps neither lease nor health nor requests waiting."""
+"""A long `handle` call delays neither lease, health nor requests."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS
 
@@ -39,7 +40,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 class Waiting(SchedulerServer):
     """Wrong: holds sessions in the loop."""
 
-    def _may_take_long(self) -> bool:
+    def _may_run_session(self) -> bool:
         return False
 
 
@@ -119,7 +120,7 @@ async def looked_after(
     one.released.set()
 
 
-def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
+def test_health_and_lease_continue_during_a_long_handle_call() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
@@ -134,7 +135,7 @@ def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
     run(story())
 
 
-def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
+def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> None:
     """Its beginning would let the next one follow at once."""
 
     async def story() -> None:

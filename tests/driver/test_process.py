@@ -1,5 +1,4 @@
-"""`stowplan run` as users and orchestrators meet it: refusals at the start, signals, what it writes
-to its log, and what a dry run says at the end."""
+"""`stowplan run` as a process: refusals at the start, signals, log, dry run summary."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ from aiohttp import web
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
-from stowplan.driver.live.configuration_files import default_deciders
 from stowplan.driver.live.scheduler_server import SchedulerServerOptions
 from stowplan.driver.process import ProcessOptions
+from tests.driver.deciders import default_deciders
 from tests.driver.processes import CONFIG, kubeconfig, replica
 from tests.driver.real_server import free_port
 from tests.driver.small_api import SmallApi, status
@@ -35,9 +34,10 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"), [(401, "credentials that it knows"), (403, "the right to list nodes")]
+    ("code", "hint"),
+    [(401, "check the credentials"), (403, "permission to list nodes is required")],
 )
-def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wanted: str) -> None:
+def test_a_refusal_of_the_api_server_is_one_line(tmp_path: Path, code: int, hint: str) -> None:
     async def refuses(request: web.Request) -> web.Response:
         return status(code, "No", "not you")
 
@@ -48,7 +48,8 @@ def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wa
             async with replica("--kubeconfig", file, "--listen", "0") as one:
                 assert await one.ended() == 2
             (line,) = one.raw
-            assert line == f"error: {file}: {api.url}: got {code} (not you), wanted {wanted}"
+            text = f"refused with status {code} (not you); {hint}"
+            assert line == f"error: {file}: {api.url}: {text}"
 
     run(story())
 
@@ -65,8 +66,9 @@ def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path)
             one.signal(signal.SIGTERM)
             assert await one.ended() == 0
         (line,) = one.lines
-        assert line["msg"].startswith(f"http://127.0.0.1:{port}: Cannot connect")
-        assert line["msg"].endswith("trying again")
+        assert line["msg"] == "Unable to connect to the API server; retrying"
+        assert line["server"] == f"http://127.0.0.1:{port}"
+        assert line["err"].startswith("Cannot connect")
 
     run(story())
 
@@ -82,14 +84,14 @@ async def renewing(api: SmallApi, holder: str) -> None:
         await asyncio.sleep(0.5)
 
 
-def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
+def test_a_competing_scheduler_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             task = asyncio.create_task(renewing(api, "other"))
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--listen", "0") as one:
                 assert await one.ended() == 1
-            assert "'stowplan': got the lease kube-system/stowplan being renewed" in one.raw[-1]
+            assert "'other' renews lease kube-system/stowplan" in one.raw[-1]
             assert "--take-over" in one.raw[-1]
             task.cancel()
 
@@ -105,7 +107,7 @@ def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
         ("stowplan_a_replica", True, ProcessOptions(), False),
     ],
 )
-def test_who_counts_as_somebody_else(
+def test_which_holders_count_as_competing(
     monkeypatch: pytest.MonkeyPatch,
     holder: str,
     is_renewed: bool,
@@ -121,9 +123,7 @@ def test_who_counts_as_somebody_else(
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
             begins = process.check_startup(default_deciders("stowplan"), options, orders)
             if is_refused:
-                with pytest.raises(
-                    process.CompetingSchedulerError, match="being renewed by 'other'"
-                ):
+                with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
                     await begins
             else:
                 await begins
@@ -134,7 +134,7 @@ def test_who_counts_as_somebody_else(
 
 
 @pytest.mark.parametrize("every", [2, 3])
-def test_a_server_in_trouble_does_not_hide_who_renews(
+def test_failing_reads_do_not_hide_the_renewing_holder(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """Of the looks at the lease some fail, the first among them."""
@@ -156,7 +156,7 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
             api.fault = trouble
             task = asyncio.create_task(renewing(api, "other"))
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
-            with pytest.raises(process.CompetingSchedulerError, match="being renewed by 'other'"):
+            with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
                 await process.check_startup(default_deciders("stowplan"), options, ProcessOptions())
             task.cancel()
 
@@ -166,7 +166,7 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
 # While it runs.
 
 
-def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes(
+def test_state_dump_configz_and_shutdown_with_pending_bindings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -192,7 +192,7 @@ def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes
             async with replica("--kubeconfig", file, *configs, *levels, *listen) as one:
                 await api.until(lambda: any(w[0] == "PATCH" for w in api.writes))
                 one.signal(signal.SIGUSR2)
-                await api.until(lambda: one.said("state written to"))
+                await api.until(lambda: one.said("Wrote state dump"))
                 (dumped,) = tmp_path.glob("stowplan-state-*.json")
                 assert json.loads(dumped.read_text())["queue"][0]["pod"] == "default/huge"
 
@@ -233,22 +233,27 @@ async def page(port: int) -> dict[str, Any]:
         return tree
 
 
-def test_a_dry_run_says_what_differs_as_it_comes_and_in_all_at_the_end(tmp_path: Path) -> None:
+def test_a_dry_run_logs_differences_and_a_summary(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")
             api.node("large", cpu="4")
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--dry-run", "--listen", "0") as one:
-                await api.until(lambda: one.said("synced"))
+                await api.until(lambda: one.said("Informers synced"))
                 for name, node in (("right", "large"), ("wrong", "small")):
                     api.pod(name, cpu="600m", scheduler="default-scheduler")
                     tree = api.objects["pods", "default", name]
                     api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": node}})
-                await api.until(lambda: one.said("default/wrong: here large ("))
+                await api.until(lambda: one.said("Decision differs"))
                 one.signal(signal.SIGTERM)
                 assert await one.ended() == 0
-            assert one.said("2 placements compared: 1 the same, 0 equally good, 1 on another node")
+            (differs,) = (line for line in one.lines if line["msg"] == "Decision differs")
+            pod, here, there = (differs[key] for key in ("pod", "here", "there"))
+            assert (pod, here, there) == ("default/wrong", "large", "small")
+            (summary,) = (line for line in one.lines if line["msg"] == "Dry run finished")
+            counts = [summary[key] for key in ("compared", "same", "equallyGood", "otherNode")]
+            assert counts == [2, 1, 0, 1]
             assert api.writes == []
 
     run(story())

@@ -1,4 +1,4 @@
-"""The examples of docs/queue.md, run as they stand."""
+"""The examples of docs/queue.md, run unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def until(holds: Any) -> bool:
     return bool(holds())
 
 
-def test_the_one_with_threads_sends_what_the_quota_allows_and_the_rest_later() -> None:
+def test_the_thread_example_respects_the_quota() -> None:
     names = run(THREADS)
     queue, sent, workers = names["queue"], names["sent"], names["workers"]
     for worker in workers:
@@ -42,7 +42,7 @@ def test_the_one_with_threads_sends_what_the_quota_allows_and_the_rest_later() -
     assert sorted(sent) == ["mail-0", "mail-1", "mail-2"]
 
 
-def test_the_one_with_asyncio_tries_again_after_a_second() -> None:
+def test_the_asyncio_example_retries_after_a_second() -> None:
     began = time.monotonic()
     seen = asyncio.run(run(ASYNCIO)["main"]())
     assert seen == [("large", 1), ("small", 1), ("small", 2)]

@@ -1,4 +1,4 @@
-"""What rules read is what is followed."""
+"""Every kind that plugins read is watched."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def lines(folder: str, step: int) -> Iterable[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("folder", "form"), [("attempts", "attempt"), ("legacy", "legacy")])
-def test_no_rule_reads_what_would_not_be_followed(
+def test_plugins_read_only_watched_kinds(
     folder: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While recorded questions are answered each rule asks for the kinds that are followed for it,

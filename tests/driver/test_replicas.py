@@ -1,4 +1,4 @@
-"""Replicas of `stowplan run` that are killed, stopped, and asked to go."""
+"""Replicas of `stowplan run` that are killed, paused, and stopped."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> Non
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("leading"))
+                await api.until(lambda: first.said("Successfully acquired lease"))
                 async with replica(*args) as second:
-                    await api.until(lambda: second.said("synced"))
+                    await api.until(lambda: second.said("Informers synced"))
                     for i in range(50):
                         api.pod(f"a{i}")
                     await api.until(lambda: len(api.binds) >= 20)
@@ -55,7 +55,7 @@ def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> Non
                     await first.ended()
                     for i in range(20):
                         api.pod(f"b{i}")
-                    await api.until(lambda: second.said("leading"))
+                    await api.until(lambda: second.said("Successfully acquired lease"))
                     await api.until(lambda: all(api.placed().values()))
                     pods = [pod for pod, _ in api.binds]
                     assert len(pods) == len(set(pods)) == 70
@@ -73,9 +73,9 @@ def test_a_leader_that_stood_still_past_its_lease_writes_nothing_more(tmp_path: 
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("leading"))
+                await api.until(lambda: first.said("Successfully acquired lease"))
                 holder = api.objects["leases", "kube-system", "stowplan"]["spec"]["holderIdentity"]
-                await api.until(lambda: first.said("synced"))
+                await api.until(lambda: first.said("Informers synced"))
                 api.pod("before")
                 await api.until(lambda: all(api.placed().values()))
                 # The more is under way when it is stopped, the better.
@@ -93,7 +93,7 @@ def test_a_leader_that_stood_still_past_its_lease_writes_nothing_more(tmp_path: 
                 assert after == []
                 lease = api.objects["leases", "kube-system", "stowplan"]
                 assert lease["spec"]["holderIdentity"] == holder
-            assert first.said("Leaderelection lost")
+            assert first.said("Leader election lost")
 
     run(story())
 
@@ -114,13 +114,13 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("leading"))
+                await api.until(lambda: first.said("Successfully acquired lease"))
                 api.fault = answer_late
                 assert await first.ended() == 1
             errors = [line for line in first.lines if line["level"] == "error"]
             assert [line["msg"] for line in errors] == [
                 "Failed to renew lease",
-                "Leaderelection lost",
+                "Leader election lost",
             ]
             assert errors[0]["lease"] == "kube-system/stowplan"
             assert all(
@@ -128,7 +128,7 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
             )
             late = False
             async with replica(*args) as second:
-                await api.until(lambda: second.said("leading"))
+                await api.until(lambda: second.said("Successfully acquired lease"))
                 api.pod("after")
                 await api.until(lambda: bool(api.placed()["after"]))
                 second.signal(signal.SIGTERM)
@@ -138,7 +138,7 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
     run(story())
 
 
-def test_a_scheduler_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_a_scheduler_name_in_use_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             spec = {"holderIdentity": "host_1234", "leaseDurationSeconds": 15, "renewTime": "0"}
@@ -176,16 +176,16 @@ def test_sessions_are_read_again_when_their_file_changes_and_the_state_is_writte
             gangs.write_text(GANGS)
             args = [*arguments(tmp_path, api), "--config", str(gangs)]
             async with replica(*args) as one:
-                await api.until(lambda: one.said("synced"))
+                await api.until(lambda: one.said("Informers synced"))
                 gangs.write_text(GANGS.replace("allocate", "allcate"))
                 await api.until(lambda: one.said("configuration: "))
                 told = next(line for line in one.lines if "configuration: " in line["msg"])
                 assert told["level"] == "error"
                 assert "did you mean 'allocate'?" in told["msg"]
                 one.signal(signal.SIGUSR2)
-                await api.until(lambda: one.said("state written to"))
-                told = next(line for line in one.lines if "state written to" in line["msg"])
-                file = Path(told["msg"].rpartition(" ")[2])
+                await api.until(lambda: one.said("Wrote state dump"))
+                dumped = next(line for line in one.lines if line["msg"] == "Wrote state dump")
+                file = Path(dumped["file"])
                 assert json.loads(file.read_text())["nodes"] == 10
                 file.unlink()
                 one.signal(signal.SIGTERM)

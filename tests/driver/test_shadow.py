@@ -1,4 +1,5 @@
-"""What a dry run compares: each decision of the cluster's scheduler, on the cluster as it was."""
+"""What a dry run compares: each decision of the cluster's scheduler, on the cluster as it was
+then."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
     KEPT_NS,
@@ -27,15 +28,16 @@ from stowplan.messages.effects import Bind
 from stowplan.messages.events import BindDone, Event, NodeAdded, PodAdded, PodDeleted, PodUpdated
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.testing import node, pod
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS, scheduler
 
 NODES = (node("small", cpu="1"), node("large", cpu="4"))
 
 
-def comparer(*events: Event, judge: ReferenceScheduler | None = None) -> DecisionComparer:
+def comparer(*events: Event, reference: ReferenceScheduler | None = None) -> DecisionComparer:
     made = DecisionComparer(
-        lambda event: None, judge or ReferenceScheduler(default_deciders("default-scheduler"))
+        lambda event: None, reference or ReferenceScheduler(default_deciders("default-scheduler"))
     )
     made.seen([*map(NodeAdded, NODES), *events], 0)
     made.compare_all(0)
@@ -59,7 +61,7 @@ def small(name: str) -> Pod:
     return pod(name, cpu="800m", memory="1Mi")
 
 
-def test_what_comes_bound_at_once_is_compared_all_the_same() -> None:
+def test_pods_that_arrive_bound_are_compared() -> None:
     # As a quick scheduler's placements are shown: pending and bound in one go.
     one, two, three = small("one"), small("two"), pod("huge", cpu="3900m", memory="1Mi")
     found = comparer(
@@ -94,7 +96,7 @@ def test_the_judge_does_not_see_what_was_decided_here() -> None:
     made.seen([*told, bound(two, "large")], 1)
     made.compare_all(1)
     assert made.counts == {SAME: 1}
-    assert [opinion.key for opinion in made.ours_only()] == ["default/one"]
+    assert [expected.key for expected in made.ours_only()] == ["default/one"]
 
 
 def test_nodes_of_equal_worth_are_as_good() -> None:
@@ -104,7 +106,7 @@ def test_nodes_of_equal_worth_are_as_good() -> None:
     assert found.counts == {AS_GOOD: 1, OTHER: 1}
 
 
-def test_bindings_that_overtook_each_other_are_taken_in_the_order_of_the_pods() -> None:
+def test_bindings_out_of_order_are_compared_in_pod_order() -> None:
     nodes = [NodeAdded(node("a", cpu="4")), NodeAdded(node("b", cpu="3"))]
     one, two = small("one"), small("two")
     # Decided: one for a, the best while both are empty; two for b, the best after that.
@@ -165,12 +167,12 @@ def test_pods_that_ran_before_and_pods_of_others_are_not_compared() -> None:
     assert found.counts == {}
 
 
-def test_pods_of_sessions_are_compared_with_what_was_decided_when_they_came(
+def test_session_pods_are_compared_with_the_decision_at_arrival(
     tmp_path: Path,
 ) -> None:
     config = tmp_path / "gangs.yaml"
     config.write_text(GANGS)
-    found = comparer(judge=ReferenceScheduler(read_configuration_files([str(config)])[0]))
+    found = comparer(reference=ReferenceScheduler(read_configuration_files([str(config)])[0]))
     one, two = (pod(name, scheduler="kube-batch") for name in ("one", "two"))
     found.seen([PodAdded(one), PodAdded(two)], 1)
     found.take(Bind(1, 1, one.uid, "default", "one", "large"))

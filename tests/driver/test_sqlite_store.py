@@ -34,7 +34,7 @@ def filled(directory: Path, count: int = 40) -> Found:
     return found
 
 
-def test_begins_empty_and_goes_on(tmp_path: Path) -> None:
+def test_a_new_store_is_empty_and_persists(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "data")
     assert contents(store) == {}
     store.save([("a", 3, b"1"), ("b", 4, b"2"), ("a", 5, b"3"), ("b", 6, None)])
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_bytes().startswith(b"not a database")
 
 
-def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+def test_a_foreign_database_is_refused(tmp_path: Path) -> None:
     file = sqlite3.connect(tmp_path / FILE)
     file.execute("CREATE TABLE objects (key)")
     file.commit()
@@ -98,7 +98,7 @@ def test_another_format(tmp_path: Path) -> None:
     file = sqlite3.connect(tmp_path / FILE)
     file.execute("PRAGMA user_version=9")
     file.close()
-    assert "got format 9, wanted 2" in refusal(tmp_path)
+    assert "unsupported format 9: expected 2" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("left", [0, 100, 4096, 8000])
@@ -110,15 +110,15 @@ def test_a_file_cut_short(tmp_path: Path, left: int) -> None:
     assert (tmp_path / FILE).stat().st_size == left
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / FILE).unlink()
-    assert "it is gone, but writes were acknowledged here before" in refusal(tmp_path)
+    assert "it is missing, but writes were acknowledged here before" in refusal(tmp_path)
     assert not (tmp_path / FILE).exists()
 
 
 def copied_while_open(source: Path, target: Path) -> None:
-    """What a kill -9 leaves: the files as they are, the journal not folded in."""
+    """State after a kill -9: the files as they are, the journal not checkpointed."""
     store = SqliteStore(source)
     for i in range(5):
         store.save([(f"late/{i}", 1000 + i, b"x" * 300)])
@@ -179,7 +179,7 @@ def test_a_note_that_cannot_be_written_acknowledges_nothing(
     store.close()
 
 
-def test_without_the_note_nothing_is_begun_anew(tmp_path: Path) -> None:
+def test_without_the_note_no_new_file_is_created(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / COMMITTED).unlink()
     assert f"{COMMITTED} beside it is missing" in refusal(tmp_path)
@@ -187,7 +187,7 @@ def test_without_the_note_nothing_is_begun_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("note", [b"", b"\0", b"\0" * 8, b"\0" * 13, b"\1" * 12])
-def test_a_note_that_is_none(tmp_path: Path, note: bytes) -> None:
+def test_an_invalid_note_is_refused(tmp_path: Path, note: bytes) -> None:
     filled(tmp_path)
     (tmp_path / COMMITTED).write_bytes(note)
     text = refusal(tmp_path)
@@ -195,19 +195,19 @@ def test_a_note_that_is_none(tmp_path: Path, note: bytes) -> None:
         assert f"the checksum of {COMMITTED} beside it is wrong" in text
     else:
         shown = "more" if len(note) > 12 else len(note)
-        assert f"{COMMITTED} beside it: got {shown} bytes, wanted 12" in text
+        assert f"{COMMITTED} beside it has {shown} bytes: expected 12" in text
     assert (tmp_path / COMMITTED).read_bytes() == note
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE facts SET value = 41", "the checksum of the version that it says it holds"),
-        ("UPDATE facts SET value = 'x'", "it says that it holds version 'x'"),
-        ("DELETE FROM facts", "it does not say which version it holds"),
+        ("UPDATE facts SET value = 41", "the checksum of its version is wrong"),
+        ("UPDATE facts SET value = 'x'", "its version is invalid: 'x'"),
+        ("DELETE FROM facts", "its version is missing"),
     ],
 )
-def test_a_version_that_somebody_changed(tmp_path: Path, change: str, said: str) -> None:
+def test_a_changed_version_is_refused(tmp_path: Path, change: str, said: str) -> None:
     filled(tmp_path)
     file = sqlite3.connect(tmp_path / FILE)
     file.execute(change)
@@ -216,11 +216,11 @@ def test_a_version_that_somebody_changed(tmp_path: Path, change: str, said: str)
     assert said in refusal(tmp_path)
 
 
-def test_files_taken_away_before_anything_was_written(tmp_path: Path) -> None:
+def test_files_removed_before_the_first_write(tmp_path: Path) -> None:
     filled(tmp_path)
     store = SqliteStore(tmp_path)
     (tmp_path / FILE).unlink()
-    with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or exchanged"):
+    with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or replaced"):
         store.save([("a", 99, b"1")])
     assert not (tmp_path / FILE).exists()
     store.close()

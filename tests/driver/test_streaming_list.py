@@ -75,7 +75,7 @@ def test_pods_are_bound_where_streaming_lists_are_refused(
     assert keys.count({"resource": "pods", "err": words}) == 1
 
 
-def test_who_may_not_list_pods_reads_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forbidden_list_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     wanted = 'pods: pods is forbidden: User "u" cannot list resource "pods"'
 
     def reported() -> bool:

@@ -1,4 +1,4 @@
-"""The demonstration: the whole of it as a newcomer runs it, and that it can fail."""
+"""The demo as a user runs it, and that its checks can fail."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def left_behind(folder: Path) -> list[Path]:
 
 @whole
 @together
-def test_all_acts_go_as_they_say_and_nothing_is_left(tmp_path: Path) -> None:
+def test_all_steps_pass_and_nothing_is_left(tmp_path: Path) -> None:
     process = started(tmp_path)
     text, _ = process.communicate(timeout=240)
     assert process.returncode == 0, text
@@ -114,15 +114,15 @@ def test_it_can_be_stopped_and_leaves_nothing(tmp_path: Path, number: signal.Sig
 
 @whole
 @together
-def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_fails_without_the_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     without = CONFIGURATION.replace("reclaim, ", "")
     assert without != CONFIGURATION
     monkeypatch.setattr(demo_cluster, "CONFIGURATION", without)
-    gangs, reclaim = (step for step in DEMO_STEPS if step.title in ("Gangs", "A reclaim"))
+    gangs, reclaim = (step for step in DEMO_STEPS if step.title in ("Gangs", "Reclaim"))
     outcome = run_demo(Silent(), fast=True, steps=(gangs, impatient(reclaim, monkeypatch)))
     failed = [check for check in outcome.checks if not check.held]
     assert [check.expected.partition(":")[0] for check in failed] == [
-        "sweep is cut down to 6 pods",
+        "sweep is reduced to 6 pods",
         "serve has the room",
     ]
     assert "0 evicted" in failed[0].seen
@@ -130,9 +130,9 @@ def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.Mon
 
 
 def impatient(step: DemoStep, monkeypatch: pytest.MonkeyPatch) -> DemoStep:
-    async def run(stage: demo_cluster.DemoCluster) -> None:
+    async def run(demo: demo_cluster.DemoCluster) -> None:
         monkeypatch.setattr(demo_cluster, "EXPECT_TIMEOUT_S", 8.0)
-        await step.run(stage)
+        await step.run(demo)
 
     return step._replace(run=run)
 
@@ -143,7 +143,7 @@ def outcome(held: bool) -> DemoResult:
 
 
 @pytest.mark.parametrize(("held", "code"), [(True, 0), (False, 1)])
-def test_the_exit_code_says_whether_all_was_as_expected(
+def test_the_exit_code_is_0_if_all_checks_passed(
     monkeypatch: pytest.MonkeyPatch, held: bool, code: int
 ) -> None:
     def played(
@@ -165,7 +165,7 @@ def placement(*pods: Pod, key: str, by: str = DEFAULT_SCHEDULER) -> AppPlacement
     )
 
 
-def test_why_is_what_explain_says_of_the_cluster_as_it_was() -> None:
+def test_the_explanation_is_that_of_the_snapshot() -> None:
     said = explain_placement(placement(pod("web", cpu="1", on="n2"), key="default/web"))
     assert said.startswith("3 of 3 nodes fit, n1 has ")
     assert " points as 1 more, n3 " in said
@@ -182,21 +182,19 @@ def test_why_is_what_explain_says_of_the_cluster_as_it_was() -> None:
     assert explain_placement(placement(key="")) == "no pod is left"
 
 
-def test_a_view_keeps_when_pods_came_got_a_node_and_went() -> None:
+def test_a_view_keeps_times_of_pods() -> None:
     view = ObservedCluster()
     waiting = pod("web", cpu="500m", labels={"app": "web"})
     placed = pod("web", cpu="500m", labels={"app": "web"}, on="n1")
-    view.tell([PodAdded(waiting)])
+    view.handle([PodAdded(waiting)])
     assert [one.app for one in view.waiting("web")] == ["web"]
     assert view.waits_s(batch=False) == []
-    view.tell([PodUpdated(placed)])
+    view.handle([PodUpdated(placed)])
     assert view.per_node("web") == {"n1": 1}
-    assert view.cores_used("n1") == 0.5
     (wait_s,) = view.waits_s(batch=False)
     assert 0 <= wait_s < 60
-    view.tell([PodDeleted(placed)])
+    view.handle([PodDeleted(placed)])
     assert list(view.live()) == []
-    assert view.cores_used("n1") == 0.0
     assert view.waits_s(batch=False) == [wait_s]
     assert view.waits_s(batch=True) == []
 

@@ -25,6 +25,7 @@ from stowplan.framework import OK, Handle, PermitWait, Registry, Status
 from stowplan.framework.clusterevents import STORAGE_CLASS, Action, ClusterEventWithHint, on
 from stowplan.messages import events as happened
 from stowplan.messages.effects import CallExtender
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -35,7 +36,6 @@ from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
 from tests.scenarios import crew as scenarios
 from tests.scenarios.crew import Purser

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import ContainerImage, Node, Taint
 from stowplan.objects.pod import Pod
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.builders import node
 from stowplan.testing.generators.choices import chance, random_int
 

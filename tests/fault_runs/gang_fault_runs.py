@@ -18,13 +18,13 @@ from stowplan.fault_runs.fault_run import FaultRunConfig, run_with_faults, shrin
 from stowplan.framework.deciders.session_decider import NodeAssignment
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.objects.workload import PriorityClass
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import pod
 from stowplan.testing.auditor import Auditor, SchedulerView, Violation
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
@@ -87,7 +87,7 @@ def decider_of(made: Scheduler) -> BatchDecider:
 class GangAuditor(Auditor):
     """Knows that sessions evict by other rules, and that whole gangs may go."""
 
-    def _judge_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
+    def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
         victims = view.versions(uid)
         if not victims:
@@ -105,7 +105,7 @@ class GangAuditor(Auditor):
             if not nodes & cleared:
                 raise Violation(f"{effect.name} goes from {sorted(nodes)} for nobody there", uid)
         elif not is_member:
-            super()._judge_evict(view, effect)
+            super()._check_evict(view, effect)
 
 
 def gangs(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:

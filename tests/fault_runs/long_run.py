@@ -34,6 +34,7 @@ from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.objects import pod_templates
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import Queue, QueueSpec
@@ -45,7 +46,7 @@ from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import Pace, SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import pick, random_int
 from tests.fault_runs.fault_runs import TIDE, Tide
 from tests.fault_runs.fleet import Fleet

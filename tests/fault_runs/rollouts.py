@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import LabelSelector
@@ -22,7 +23,6 @@ from stowplan.objects.workload import (
     ServiceSpec,
     WorkloadSpec,
 )
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.builders import HOSTNAME, ZONE, affinity, pod, spread, term
 
 if TYPE_CHECKING:

@@ -109,14 +109,17 @@ class Misspelt:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (Wordy, "Wordy: filter() asks for 'nodes'; on offer are pod, node, state"),
+        (Wordy, "Wordy: filter() has an unknown parameter 'nodes'; available: pod, node, state"),
         (Wordy, "(did you mean 'node'?)"),
-        (Misspelt, "Misspelt: score() asks for 'nod'; on offer are"),
-        (plugin("A", filter=OK, score_column=1), "has score_column() without score(); wanted both"),
+        (Misspelt, "Misspelt: score() has an unknown parameter 'nod'; available:"),
+        (
+            plugin("A", filter=OK, score_column=1),
+            "has score_column() without score(); expected both",
+        ),
         (plugin("A", score=1, filter_column=1), "has filter_column() without filter()"),
         (plugin("A", pre_filter=OK, add_pod=OK), "has add_pod() without remove_pod()"),
         (plugin("A", filter=OK, unreserve=None), "has unreserve() without reserve()"),
-        (plugin("A", filter=OK, REJECTED="no"), "`REJECTED` is 'no', wanted the Status"),
+        (plugin("A", filter=OK, REJECTED="no"), "`REJECTED` is 'no'; expected the Status"),
         (plugin("A", filter=OK, REJECTED=OK), "nodes that the plugin refuses, such as"),
         (
             plugin("A", score=1, weight=0),
@@ -229,7 +232,7 @@ def test_a_constructor_that_cannot_be_called() -> None:
     def fails(self: Any) -> None:
         raise KeyError("size")
 
-    wanted = "plugin 'A': the constructor asks for 'clock'; on offer are args, handle"
+    wanted = "plugin 'A': the constructor has an unknown parameter 'clock'; available: args, handle"
     with pytest.raises(ContractError, match=wanted):
         built(constructor(wants_more))
     with pytest.raises(ContractError, match="plugin 'A': the constructor raised KeyError: 'size'"):
@@ -244,7 +247,7 @@ def test_a_profile_has_one_queue_sort() -> None:
     registry = Registry([Sort, other])
     for uses, have in (((), r"\[\]"), (("Sort", "Other"), r"\['Sort', 'Other'\]")):
         points = {"queueSort": tuple(PluginUse(name) for name in uses)}
-        with pytest.raises(ContractError, match=f"profile 'p': queueSort is {have}, wanted one"):
+        with pytest.raises(ContractError, match=f"profile 'p': queueSort is {have}; expected one"):
             Framework(Profile("p", points), registry, FeatureGates())
 
 
@@ -344,7 +347,7 @@ def test_an_answer_of_the_wrong_kind_is_named(method: str, wanted: str) -> None:
         # Every method is offered a pod first.
         member.call(method, *[POD, NODE, CycleState(), None][: n_offered(method)])
     told, _, place = str(caught.value).partition(" (stage.py:")
-    assert told.endswith(f"gave None, wanted a {wanted}")
+    assert told.endswith(f"gave None; expected a {wanted}")
     assert place.endswith(")")
 
 

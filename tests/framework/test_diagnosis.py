@@ -45,8 +45,7 @@ def test_refusals_come_with_their_rows() -> None:
 
 def test_a_verdict_can_be_overruled() -> None:
     found = verdicts()
-    found.overrule(0, OK)
-    found.overrule(3, TAINT.by("C"))
+    found.overrule_all(np.array([0, 3]), np.arange(2), (OK, TAINT.by("C")))
     assert (found.at(0), found.at(3)) == (OK, TAINT.by("C"))
     assert found.passed().tolist() == [4]
     listed = {status: rows.tolist() for status, rows in found.refusals()}
@@ -69,7 +68,7 @@ def test_verdicts_can_be_given_one_by_one() -> None:
 def diagnosed(n_nodes: int = 9, absent: Status | None = None) -> Diagnosis:
     diagnosis = Diagnosis(n_nodes, absent)
     diagnosis.verdicts = verdicts()
-    diagnosis.verdicts.overrule(3, TAINT.by("C"))
+    diagnosis.verdicts.overrule_all(np.array([3]), np.zeros(1, np.int64), (TAINT.by("C"),))
     return diagnosis
 
 

@@ -27,7 +27,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.runtime.framework import PreFilterOutcome
+from stowplan.framework.runtime.outcomes import PreFilterOutcome
 from stowplan.objects.pod import Pod
 from stowplan.testing import pod
 from tests.framework.stage import POD, framework_of, plugin, snapshot
@@ -232,14 +232,14 @@ def columns_of(answer: Any, **members: Any) -> type[Any]:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        (columns_of([True] * 3), "gave a list, wanted an array bool or int64 (3,)"),
-        (columns_of(np.ones(2, dtype=np.bool_)), "gave bool (2,), wanted an array"),
-        (columns_of(np.ones(3)), "gave float64 (3,), wanted an array"),
+        (columns_of([True] * 3), "gave a list; expected an array bool or int64 (3,)"),
+        (columns_of(np.ones(2, dtype=np.bool_)), "gave bool (2,); expected an array"),
+        (columns_of(np.ones(3)), "gave float64 (3,); expected an array"),
         (columns_of(np.ones(3, dtype=np.bool_)), "gives bool and the class has no REJECTED"),
-        (columns_of(np.ones(3, dtype=np.int64)), "gives int64 codes and the class has no"),
+        (columns_of(np.ones(3, dtype=np.int64)), "returns int64 codes and the class has no"),
         (
             columns_of(np.ones(3, dtype=np.int64), filter_status=OK),
-            "gave Success for code 1, wanted the refusal that it stands for",
+            "gave Success for code 1; expected the refusal that it stands for",
         ),
     ],
 )

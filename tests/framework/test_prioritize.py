@@ -125,7 +125,7 @@ def test_what_fails_is_named_together() -> None:
     for text, name in zip(texts, ("n1", "n2", "n3"), strict=False):
         wanted = f"priority 'crash': map of pod 'default/web' on node '{name}' raised ValueError"
         assert text.startswith(wanted)
-    wanted = "priority 'short': whole_list of pod 'default/web' gave int64 (1,), wanted an array"
+    wanted = "priority 'short': whole_list of pod 'default/web' gave int64 (1,); expected an array"
     assert texts[3].startswith(wanted)
     assert str(caught.value).startswith("[")
 
@@ -133,10 +133,16 @@ def test_what_fails_is_named_together() -> None:
 @pytest.mark.parametrize(
     ("priority", "said"),
     [
-        (Priority("high", map=lambda p, n, m: 11), "on node 'n1' is 11, wanted 0..10"),
-        (Priority("half", map=lambda p, n, m: 0.5), "on node 'n1' gave 0.5, wanted a whole number"),
-        (Priority("list", whole_list=lambda p, n, r, m: [1]), "gave a list, wanted an array"),  # type: ignore[arg-type,return-value]
-        (Priority("low", map=cpu, reduce=lambda s, *_: s - 5), "on node 'n1' is -1, wanted 0..10"),
+        (Priority("high", map=lambda p, n, m: 11), "on node 'n1' is 11; expected 0..10"),
+        (
+            Priority("half", map=lambda p, n, m: 0.5),
+            "on node 'n1' gave 0.5; expected a whole number",
+        ),
+        (Priority("list", whole_list=lambda p, n, r, m: [1]), "gave a list; expected an array"),  # type: ignore[arg-type,return-value]
+        (
+            Priority("low", map=cpu, reduce=lambda s, *_: s - 5),
+            "on node 'n1' is -1; expected 0..10",
+        ),
         (
             Priority("lost", map=cpu, metadata=lambda pod: {}["x"]),
             "metadata of pod 'default/web' raised KeyError",

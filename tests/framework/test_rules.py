@@ -39,6 +39,7 @@ from stowplan.framework.runtime.framework import Scores
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import Bind, Effect, PatchStatus, RecordEvent
 from stowplan.messages.events import NodeAdded, PodAdded, Tick
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.requests import nonzero_requested
 from stowplan.testing import check_plugin, node, pod
 from tests.framework.stage import POD as WEB
@@ -46,7 +47,6 @@ from tests.framework.stage import framework_of, snapshot
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-SECOND = 1_000_000_000
 CLUSTER = "node cpu memory\nn1 4 4Gi\nn2 8 16Gi\nn3 16 8Gi"
 ALL = np.arange(3)
 
@@ -248,25 +248,26 @@ def a_score(function: Any, **more: Any) -> str:
 
 
 def test_what_a_decorator_refuses() -> None:
-    assert "wanted either `node`" in a_score(lambda pod: 1)
-    assert "wanted either `node`" in a_score(lambda node, nodes: 1)
+    assert "expected `node`" in a_score(lambda pod: 1)
+    assert "expected `node`" in a_score(lambda node, nodes: 1)
     text = a_score(lambda node, podd: 1)
     assert text == (
-        "rule 'mine': <lambda>() asks for 'podd'; on offer are pod, node (did you mean 'pod'?)"
+        "rule 'mine': <lambda>() has an unknown parameter 'podd'; "
+        "available: pod, node (did you mean 'pod'?)"
     )
-    assert "asks for 'state'" in a_score(lambda node, state: 1)
-    assert "asks for 'rows'; on offer are pod, node" in a_score(lambda node, rows: 1)
-    assert "weight is 0, wanted a whole number above 0" in a_score(lambda node: 1, weight=0)
+    assert "unknown parameter 'state'" in a_score(lambda node, state: 1)
+    assert "unknown parameter 'rows'; available: pod, node" in a_score(lambda node, rows: 1)
+    assert "weight is 0; expected a whole number above 0" in a_score(lambda node: 1, weight=0)
     assert "weight is True" in a_score(lambda node: 1, weight=True)
-    assert "wanted a plain function" in a_score(NodeInfo)
-    assert "got an async function" in a_score(_waits)
-    assert "is a rule already" in a_score(big)
+    assert "expected a plain function" in a_score(NodeInfo)
+    assert "Invalid value: an async function" in a_score(_waits)
+    assert "is decorated already" in a_score(big)
     name: Any = lambda node: 1  # noqa: E731
-    assert '@score: got a function, wanted the rule\'s name: @score("my-rule")' in refused(
+    assert '@score: Invalid value: a function: expected a name: @score("my-rule")' in refused(
         lambda: score(name)
     )
-    assert "@priority: got a function" in refused(lambda: priority(name))
-    assert "got no name" in refused(lambda: filter(""))
+    assert "@priority: Invalid value: a function" in refused(lambda: priority(name))
+    assert "Invalid value: no name" in refused(lambda: filter(""))
 
 
 async def _waits(node: NodeInfo) -> int:
@@ -277,20 +278,22 @@ def test_what_a_priority_refuses() -> None:
     def made(function: Any, **more: Any) -> str:
         return refused(lambda: priority("mine", **more)(function))
 
-    assert "asks for 'meta', wanted metadata=... beside 'mine'" in made(lambda node, meta: 1)
+    assert "takes 'meta'; expected metadata=... beside 'mine'" in made(lambda node, meta: 1)
     reduce = normalize_reduce(10)
-    assert "got a reduce for a function of all nodes" in made(lambda nodes: 1, reduce=reduce)
-    assert "asks for 'score'" in made(lambda node: 1, reduce=lambda score: score)
-    assert "got neither" in refused(lambda: Priority("mine"))
+    assert "Invalid value: a reduce for a function of all nodes" in made(
+        lambda nodes: 1, reduce=reduce
+    )
+    assert "unknown parameter 'score'" in made(lambda node: 1, reduce=lambda score: score)
+    assert "Invalid value: neither" in refused(lambda: Priority("mine"))
     both: Any = {"map": min, "whole_list": min}
-    assert "got both" in refused(lambda: Priority("mine", **both))
-    assert "got a reduce, wanted a map" in refused(
+    assert "Invalid value: both" in refused(lambda: Priority("mine", **both))
+    assert "Invalid value: a reduce without a map: expected both" in refused(
         lambda: Priority("mine", whole_list=lambda *_: ALL, reduce=reduce)
     )
     assert "name is ''" in refused(lambda: Priority("", map=lambda *_: 1))
 
 
-# A rule that goes wrong says who, for which pod, where, what was got and what was wanted.
+# A rule that goes wrong says who, for which pod, where, the value and what is expected.
 
 
 def fault(decorate: Any, function: Any) -> str:
@@ -306,36 +309,36 @@ def raises(node: NodeInfo) -> Any:
 
 WHO = "plugin 'mine': <lambda>() of pod 'default/web'"
 FAULTS: list[tuple[Any, Callable[..., Any], str]] = [
-    (score, lambda node: 0.5, "score of pod 'default/web' on node 'n1' is 0.5, wanted a whole"),
-    (score, lambda node: 2**70, f"on node 'n1' is {2**70}, wanted a whole number of 64 bits"),
+    (score, lambda node: 0.5, "score of pod 'default/web' on node 'n1' is 0.5; expected a whole"),
+    (score, lambda node: 2**70, f"on node 'n1' is {2**70}; expected a whole number of 64 bits"),
     (
         score,
         lambda node: 101,
-        "plugin 'mine' scores 101 on node 'n1' for pod 'default/web'; wanted 0..100",
+        "plugin 'mine' scores 101 on node 'n1' for pod 'default/web'; expected 0..100",
     ),
-    (score, lambda nodes: [1, 2, 3], f"{WHO} gave a list, wanted an array int64 (3,)"),
-    (score, lambda nodes: np.ones(3), f"{WHO} gave float64 (3,), wanted an array int64 (3,)"),
+    (score, lambda nodes: [1, 2, 3], f"{WHO} gave a list; expected an array int64 (3,)"),
+    (score, lambda nodes: np.ones(3), f"{WHO} gave float64 (3,); expected an array int64 (3,)"),
     (
         score,
         lambda nodes: np.ones(3, np.int32),
-        f"{WHO} gave int32 (3,), wanted an array int64 (3,)",
+        f"{WHO} gave int32 (3,); expected an array int64 (3,)",
     ),
     (
         score,
         lambda nodes: np.ones(2, np.int64),
-        f"{WHO} gave int64 (2,), wanted an array int64 (3,)",
+        f"{WHO} gave int64 (2,); expected an array int64 (3,)",
     ),
     (
         score,
         lambda nodes: ALL - 1,
-        "'mine' scores -1 on node 'n1' for pod 'default/web'; wanted 0..100",
+        "'mine' scores -1 on node 'n1' for pod 'default/web'; expected 0..100",
     ),
-    (filter, lambda node: 1, f"{WHO} on node 'n1' gave 1, wanted True, False or a Status"),
-    (filter, lambda node: None, f"{WHO} on node 'n1' gave None, wanted True, False or a Status"),
-    (filter, lambda nodes: ALL, f"{WHO} gave int64 (3,), wanted an array bool (3,)"),
-    (priority, lambda node: 11, f"{WHO} on node 'n1' came to 11, wanted 0..10"),
-    (priority, lambda nodes: ALL * 6, f"{WHO} on node 'n3' came to 12, wanted 0..10"),
-    (priority, lambda nodes: ALL / 1, f"{WHO} gave float64 (3,), wanted an array int64 (3,)"),
+    (filter, lambda node: 1, f"{WHO} on node 'n1' gave 1; expected True, False or a Status"),
+    (filter, lambda node: None, f"{WHO} on node 'n1' gave None; expected True, False or a Status"),
+    (filter, lambda nodes: ALL, f"{WHO} gave int64 (3,); expected an array bool (3,)"),
+    (priority, lambda node: 11, f"{WHO} on node 'n1' came to 11; expected 0..10"),
+    (priority, lambda nodes: ALL * 6, f"{WHO} on node 'n3' came to 12; expected 0..10"),
+    (priority, lambda nodes: ALL / 1, f"{WHO} gave float64 (3,); expected an array int64 (3,)"),
 ]
 
 
@@ -354,7 +357,7 @@ def test_what_a_reduce_gets_wrong() -> None:
     def with_reduce(reduce: Any) -> str:
         return fault(priority("mine", reduce=reduce), lambda node: 1)
 
-    assert f"{WHO} gave a list from its reduce, wanted an array int64 (3,)" in with_reduce(
+    assert f"{WHO} gave a list from its reduce; expected an array int64 (3,)" in with_reduce(
         lambda scores: scores.tolist()
     )
     assert "gave float64 (3,) from its reduce" in with_reduce(lambda scores: scores / 2)
@@ -374,7 +377,8 @@ def test_a_fault_fails_the_attempt_and_the_scheduler_lives() -> None:
     nodes = [NodeAdded(node(name)) for name in ("n1", "n2")]
     effects = scheduler.handle([*nodes, PodAdded(pod("bad")), PodAdded(pod("good"))], 0)
     wanted = (
-        "plugin 'moody': moody() of pod 'default/bad' gave float64 (2,), wanted an array int64 (2,)"
+        "plugin 'moody': moody() of pod 'default/bad' gave float64 (2,); "
+        "expected an array int64 (2,)"
         f" (test_rules.py:{moody.__code__.co_firstlineno})"
     )
     (patch,) = (effect for effect in effects if isinstance(effect, PatchStatus))

@@ -106,7 +106,7 @@ def test_a_score_out_of_range_names_profile_plugin_node_and_pod(score: int) -> N
         scored(plugin("A", score=one))
     assert str(caught.value) == (
         f"profile 'test': plugin 'A' scores {score} on node 'n2' for pod 'default/web'; "
-        f"wanted 0..100 (test_scoring.py:{one.__code__.co_firstlineno})"
+        f"expected 0..100 (test_scoring.py:{one.__code__.co_firstlineno})"
     )
 
 
@@ -115,17 +115,17 @@ def test_a_score_is_a_whole_number(score: object) -> None:
     with pytest.raises(ContractError) as caught:
         scored(plugin("A", score=score))
     assert str(caught.value).startswith(
-        f"plugin 'A': score of pod 'default/web' on node 'n1' is {score!r}, "
-        "wanted a whole number of 64 bits (stage.py:"
+        f"plugin 'A': score of pod 'default/web' on node 'n1' is {score!r}; "
+        "expected a whole number of 64 bits (stage.py:"
     )
 
 
 @pytest.mark.parametrize(
     ("normal", "message"),
     [
-        ([1, 2, 3], "gave a list, wanted an array int64 (3,)"),
-        (np.ones(3), "gave float64 (3,), wanted an array int64 (3,)"),
-        (np.ones(2, dtype=np.int64), "gave int64 (2,), wanted an array int64 (3,)"),
+        ([1, 2, 3], "gave a list; expected an array int64 (3,)"),
+        (np.ones(3), "gave float64 (3,); expected an array int64 (3,)"),
+        (np.ones(2, dtype=np.int64), "gave int64 (2,); expected an array int64 (3,)"),
     ],
 )
 def test_normalising_gives_an_array_of_whole_numbers(normal: Any, message: str) -> None:

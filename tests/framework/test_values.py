@@ -79,7 +79,7 @@ def test_what_was_written_is_read() -> None:
     assert state.find("B") is None
     with pytest.raises(LookupError, match=r"cycle state has no 'B'; it has \['A'\]"):
         state.read("B", int)
-    with pytest.raises(TypeError, match="cycle state 'A' is a int, wanted str"):
+    with pytest.raises(TypeError, match="cycle state 'A' is a int; expected str"):
         state.read("A", str)
 
 
@@ -110,8 +110,8 @@ def test_every_problem_is_told_with_its_source() -> None:
     ]
     failure = ConfigError("c.yaml", problems)
     assert str(failure) == (
-        "c.yaml: profiles[0].name: got 'x', wanted a name (did you mean 'y'?)\n"
-        "c.yaml: kind: wanted KubeSchedulerConfiguration"
+        "c.yaml: profiles[0].name: Invalid value: 'x': expected a name (did you mean 'y'?)\n"
+        "c.yaml: kind: expected KubeSchedulerConfiguration"
     )
     assert failure.problems == tuple(problems)
 
@@ -145,7 +145,7 @@ def test_an_unknown_gate_is_refused() -> None:
         "nodeDeclaredFeatures",
         "did you mean 'NodeDeclaredFeatures'?",
     )
-    assert str(caught.value).startswith("flags: nodeDeclaredFeatures: got an unknown gate, wanted ")
+    assert str(caught.value).startswith("flags: nodeDeclaredFeatures: Unknown gate: expected ")
     assert second.path == "Warp"
 
 

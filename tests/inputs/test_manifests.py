@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.inputs.manifests import KINDS, ManifestInventory
+from stowplan.inputs.manifests import KINDS, ManifestInventory, items
 from stowplan.inputs.object_defaults import NAMESPACE_LABEL
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.node import Node
@@ -18,7 +18,8 @@ Tree = dict[str, Any]
 def inventory(*trees: Any) -> ManifestInventory:
     found = ManifestInventory()
     for number, tree in enumerate(trees, start=1):
-        found.add_document(tree, f"f.yaml: document {number}")
+        for item, path in items(tree):
+            found.add_item(item, path, f"f.yaml: document {number}")
     return found
 
 
@@ -221,7 +222,7 @@ COMPLAINTS: list[tuple[Any, str]] = [
         "items[0]: got 3, wanted an object with apiVersion and kind",
     ),
     ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: got nothing, wanted a name"),
-    (pod("p1", containers={}), "Pod default/p1: spec.containers: got a mapping, wanted a list"),
+    (pod("p1", containers={}), "Pod default/p1: spec.containers: got an empty mapping, wanted a list"),
     (
         pod("p1", hostNetwork="yes"),
         "Pod default/p1: spec.hostNetwork: got 'yes', wanted true or false",
@@ -244,7 +245,7 @@ COMPLAINTS: list[tuple[Any, str]] = [
         "Pod default/p1: metadata.creationTimestamp: got 'today', wanted a time such as "
         "2026-01-31T12:00:00Z",
     ),
-    ({**pod("p1"), "metadata": []}, "Pod: metadata: got a list, wanted a mapping"),
+    ({**pod("p1"), "metadata": []}, "Pod: metadata: got an empty list, wanted a mapping"),
     (
         {**DEPLOYMENT, "spec": {"replicas": "three"}},
         "Deployment default/d: spec.replicas: got 'three', wanted a whole number",

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.inputs.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
-from stowplan.inputs.manifests import ManifestInventory
 from stowplan.inputs.object_defaults import NAMESPACE_LABEL
 from stowplan.inputs.volume_claims import BETA_CLASS
 from stowplan.inputs.workload_expansion import (
@@ -22,6 +21,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import label_selector_matches
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import Namespace, ReplicaSet
+from tests.inputs.test_manifests import inventory
 
 Tree = dict[str, Any]
 
@@ -66,10 +66,7 @@ def node(name: str, /, labels: Tree | None = None, *taints: str) -> Tree:
 
 
 def population(*trees: Tree) -> ExpandedCluster:
-    inventory = ManifestInventory()
-    for number, tree in enumerate(trees, start=1):
-        inventory.add_document(tree, f"f.yaml: document {number}")
-    return expand_workloads(inventory)
+    return expand_workloads(inventory(*trees))
 
 
 def names(*trees: Tree) -> list[str]:

@@ -118,7 +118,7 @@ def test_values_may_be_bounded(text: str) -> None:
     assert trees(text, values_max=n_values)
     refused = refusal(text, values_max=n_values - 1)
     assert (refused.got, refused.wanted) == (
-        "what comes to more",
+        "a document that expands to more",
         f"at most {n_values - 1} values",
     )
 
@@ -184,4 +184,6 @@ def test_errors_carry_what_a_face_needs() -> None:
     unprintable = refusal("é: é\nb: \x01")
     assert isinstance(unprintable, UnprintableCharacter)
     assert (unprintable.place, unprintable.position) == ("line 2", 8)
-    assert str(refusal("{", "json")).startswith("line 1, column 2: got the end of the text, wanted")
+    assert str(refusal("{", "json")).startswith(
+        "line 1, column 2: Invalid value: the end of the text: expected"
+    )

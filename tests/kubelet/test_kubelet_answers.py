@@ -1,4 +1,4 @@
-"""What a kubelet would answer: logs of hollow nodes are a line, the rest is refused in one."""
+"""Kubelet requests: logs of hollow nodes are one line, all others are refused in one."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
         ("runs/portforward", {}, 501, 'pods "runs": port-forward is not supported'),
     ],
 )
-def test_what_is_refused_is_said_in_a_line(
+def test_a_refusal_is_one_line(
     world: World, path: str, query: dict[str, str], code: int, text: str
 ) -> None:
     for method in ("GET", "POST"):
@@ -102,7 +102,7 @@ def test_what_is_refused_is_said_in_a_line(
 
 
 @pytest.mark.parametrize("name", sorted(POD_CONNECT_SUBRESOURCES))
-def test_other_methods_and_kinds_have_none_of_it(world: World, name: str) -> None:
+def test_other_methods_and_kinds_are_refused(world: World, name: str) -> None:
     assert ask(world, f"runs/{name}", "DELETE").status == 405
     answer = asked(world.server, "GET", f"/api/v1/nodes/node-1/{name}", now=world.now)
     assert isinstance(answer, HttpResponse)

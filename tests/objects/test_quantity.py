@@ -149,7 +149,7 @@ def test_refused(text: Quantity) -> None:
         value(text)
     line = str(refusal.value)
     assert repr(text)[:50] in line
-    assert "wanted a decimal number" in line
+    assert "expected a decimal number" in line
     assert "\n" not in line
     assert len(line) < 250
 

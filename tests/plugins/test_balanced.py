@@ -168,8 +168,8 @@ def test_leaving_the_pod_out_is_caught() -> None:
         (
             {"resources": [{"name": "cpu"}, {"name": "cpu", "weight": 2}]},
             [
-                "args.resources[1].name: got 'cpu' again, wanted each resource once",
-                "args.resources[1].weight: got 2, wanted 1",
+                "args.resources[1].name: Invalid value: 'cpu' again: expected each resource once",
+                "args.resources[1].weight: Invalid value: 2: expected 1",
             ],
         ),
     ],

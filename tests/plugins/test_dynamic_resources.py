@@ -103,8 +103,8 @@ def test_every_node_scores_nothing() -> None:
 def test_args() -> None:
     wrong = DynamicResourcesArgs(timedelta(seconds=-1), timedelta(milliseconds=500))
     assert [str(problem) for problem in wrong.problems("args")] == [
-        "args.filterTimeout: got -1s, wanted 0s or more",
-        "args.bindingTimeout: got 0.5s, wanted 1s or more",
+        "args.filterTimeout: Invalid value: -1s: expected 0s or more",
+        "args.bindingTimeout: Invalid value: 0.5s: expected 1s or more",
     ]
     assert not list(DynamicResourcesArgs().problems("args"))
 

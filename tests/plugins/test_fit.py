@@ -208,11 +208,14 @@ def test_wrong_columns_are_caught(wrong: type[NodeResourcesFit]) -> None:
         ({"ignoredResources": [GPU], "ignoredResourceGroups": ["example.com"]}, []),
         (
             {"ignoredResourceGroups": [GPU]},
-            [f"args.ignoredResourceGroups[0]: got '{GPU}', wanted the part before the slash only"],
+            [
+                f"args.ignoredResourceGroups[0]: Invalid value: '{GPU}': "
+                f"expected the part before the slash only"
+            ],
         ),
         (
             {"scoringStrategy": {"type": "MostAllocated", "resources": [{"weight": -1}]}},
-            ["args.scoringStrategy.resources[0].weight: got -1, wanted 1 to 100"],
+            ["args.scoringStrategy.resources[0].weight: Invalid value: -1: expected 1 to 100"],
         ),
     ],
 )
@@ -224,7 +227,7 @@ def test_problems(tree: dict[str, Any], problems: list[str]) -> None:
 def test_names_that_are_no_names() -> None:
     args = convert({"ignoredResources": ["a b"]}, NodeResourcesFitArgs)
     (problem,) = args.problems("args")
-    assert str(problem).startswith("args.ignoredResources[0]: got 'a b', wanted ")
+    assert str(problem).startswith("args.ignoredResources[0]: Invalid value: 'a b': expected ")
 
 
 def test_signature_is_what_is_asked_for() -> None:

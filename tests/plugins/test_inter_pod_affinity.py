@@ -313,7 +313,7 @@ def test_filter_is_skipped_where_nothing_is_required(
 
 def test_arguments() -> None:
     assert [str(p) for p in InterPodAffinityArgs(101).problems("args")] == [
-        "args.hardPodAffinityWeight: got 101, wanted 0 to 100"
+        "args.hardPodAffinityWeight: Invalid value: 101: expected 0 to 100"
     ]
     assert not [*InterPodAffinityArgs(0).problems("args"), *InterPodAffinityArgs(100).problems("a")]
 

@@ -182,7 +182,8 @@ def test_added_affinity() -> None:
             required(term("disk Exists"), term("disk Near ssd")),
             [
                 f"args.addedAffinity.{REQUIRED}.nodeSelectorTerms[1].matchExpressions[0].operator: "
-                'got "Near", wanted supported values: "In", "NotIn", "Exists", "DoesNotExist", '
+                'Invalid value: "Near": '
+                'expected supported values: "In", "NotIn", "Exists", "DoesNotExist", '
                 '"Gt", "Lt"'
             ],
         ),
@@ -190,7 +191,7 @@ def test_added_affinity() -> None:
             preferred(w3=term(fields=("metadata.name In a b",))),
             [
                 f"args.addedAffinity.{PREFERRED}[0].preference.matchFields[0].values: "
-                'got ["a","b"], wanted must have one element'
+                'Invalid value: ["a","b"]: expected must have one element'
             ],
         ),
     ],

@@ -344,19 +344,22 @@ def test_a_zone_without_a_name_and_no_zone_are_one_domain_for_the_system() -> No
         ({}, []),
         ({"defaultingType": "List"}, []),
         ({"defaultingType": ""}, []),
-        ({"defaultingType": "Some"}, ['x.defaultingType: got "Some", wanted List or System']),
+        ({"defaultingType": "Some"}, ['x.defaultingType: Invalid value: "Some": '
+        'expected List or System']),
         (
             {"defaultConstraints": [RACK]},
-            ['x.defaultingType: got "System", wanted List, as defaultConstraints are given'],
+            ['x.defaultingType: Invalid value: "System": '
+        'expected List, as defaultConstraints are given'],
         ),
         (
             {"defaultingType": "List", "defaultConstraints": [{"labelSelector": {}}]},
             [
-                "x.defaultConstraints[0].maxSkew: got 0, wanted 1 or more",
-                "x.defaultConstraints[0].topologyKey: wanted a label key",
-                "x.defaultConstraints[0].whenUnsatisfiable: wanted DoNotSchedule or ScheduleAnyway",
-                "x.defaultConstraints[0].labelSelector: got a selector, "
-                "wanted none: the selector is deduced for each pod",
+                "x.defaultConstraints[0].maxSkew: Invalid value: 0: expected 1 or more",
+                "x.defaultConstraints[0].topologyKey: expected a label key",
+                "x.defaultConstraints[0].whenUnsatisfiable: "
+        "expected DoNotSchedule or ScheduleAnyway",
+                "x.defaultConstraints[0].labelSelector: Invalid value: a selector: "
+                "expected none: the selector is deduced for each pod",
             ],
         ),
         (
@@ -365,8 +368,8 @@ def test_a_zone_without_a_name_and_no_zone_are_one_domain_for_the_system() -> No
                 "defaultConstraints": [RACK, {**RACK, "maxSkew": 2}],
             },
             [
-                "x.defaultConstraints[1]: got {rack, ScheduleAnyway} again, "
-                "wanted each topologyKey and whenUnsatisfiable once"
+                "x.defaultConstraints[1]: Invalid value: {rack, ScheduleAnyway} again: "
+                "expected each topologyKey and whenUnsatisfiable once"
             ],
         ),
     ],

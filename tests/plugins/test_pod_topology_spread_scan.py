@@ -292,7 +292,7 @@ class CutsOff(PodTopologySpread):
         ("rows_with_keys", sums_with_strangers(module.rows_with_keys), answers_differ),
         ("PodTopologySpread", FirstReasonLast, answers_differ),
         ("PodTopologySpread", CutsOff, answers_differ),
-        ("Domains", StaleMinimum, what_if_differs),
+        ("CriticalPaths", StaleMinimum, what_if_differs),
     ],
 )
 def test_wrong_variants_are_caught(

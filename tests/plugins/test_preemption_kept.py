@@ -75,7 +75,7 @@ def unbudgeted(monkeypatch: pytest.MonkeyPatch) -> None:
     right = DisruptionBudgetIndex.follow
 
     def follow(self: DisruptionBudgetIndex, object_store: Any) -> None:
-        if self._world is None:
+        if self._object_store is None:
             right(self, object_store)
 
     monkeypatch.setattr(DisruptionBudgetIndex, "follow", follow)

@@ -102,6 +102,6 @@ def test_weights() -> None:
     assert ResourceSpec("cpu", 0).weight == 1
     problems = weight_problems([ResourceSpec("a", -1), ResourceSpec("b", 101)], "r")
     assert list(map(str, problems)) == [
-        "r[0].weight: got -1, wanted 1 to 100",
-        "r[1].weight: got 101, wanted 1 to 100",
+        "r[0].weight: Invalid value: -1: expected 1 to 100",
+        "r[1].weight: Invalid value: 101: expected 1 to 100",
     ]

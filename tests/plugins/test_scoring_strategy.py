@@ -169,33 +169,39 @@ def test_wrong_arithmetic_is_caught(wrong: Plain, rule: ScoringFunction) -> None
         (
             {"type": "leastAllocated"},
             [
-                "s.type: got 'leastAllocated', wanted one of LeastAllocated, MostAllocated, "
+                "s.type: Invalid value: 'leastAllocated': "
+                "expected one of LeastAllocated, MostAllocated, "
                 "RequestedToCapacityRatio (did you mean 'LeastAllocated'?)"
             ],
         ),
         (
             {"resources": [{"name": "cpu", "weight": 200}]},
             [
-                "s.type: got '', wanted one of LeastAllocated, MostAllocated, "
+                "s.type: Invalid value: '': expected one of LeastAllocated, MostAllocated, "
                 "RequestedToCapacityRatio",
-                "s.resources[0].weight: got 200, wanted 1 to 100",
+                "s.resources[0].weight: Invalid value: 200: expected 1 to 100",
             ],
         ),
         (
             {"type": "RequestedToCapacityRatio"},
             [
-                "s.requestedToCapacityRatio: got nothing, wanted a shape, since the type is "
+                "s.requestedToCapacityRatio: Invalid value: nothing: "
+                "expected a shape, since the type is "
                 "RequestedToCapacityRatio"
             ],
         ),
         (
             {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {}},
-            ["s.requestedToCapacityRatio.shape: got no point, wanted at least one point"],
+            [
+                "s.requestedToCapacityRatio.shape: Invalid value: no point: "
+                "expected at least one point"
+            ],
         ),
         (
             {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": RISING}},
             [
-                "s.requestedToCapacityRatio: got a shape, wanted nothing, unless the type is "
+                "s.requestedToCapacityRatio: Invalid value: a shape: "
+                "expected nothing, unless the type is "
                 "RequestedToCapacityRatio"
             ],
         ),

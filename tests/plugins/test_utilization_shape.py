@@ -36,16 +36,16 @@ def test_values(points: tuple[tuple[int, int], ...], values: dict[int, int]) -> 
     ("points", "problems"),
     [
         (((0, 0), (100, 10)), []),
-        ((), ["s: got no point, wanted at least one point"]),
-        (((5, 0), (5, 1)), ["s[1].utilization: got 5, wanted more than 5"]),
-        (((101, 0),), ["s[0].utilization: got 101, wanted 0 to 100"]),
-        (((0, 11),), ["s[0].score: got 11, wanted 0 to 10"]),
+        ((), ["s: Invalid value: no point: expected at least one point"]),
+        (((5, 0), (5, 1)), ["s[1].utilization: Invalid value: 5: expected more than 5"]),
+        (((101, 0),), ["s[0].utilization: Invalid value: 101: expected 0 to 100"]),
+        (((0, 11),), ["s[0].score: Invalid value: 11: expected 0 to 10"]),
         (
             ((0, -1), (-1, 0)),
             [
-                "s[1].utilization: got -1, wanted more than 0",
-                "s[0].score: got -1, wanted 0 to 10",
-                "s[1].utilization: got -1, wanted 0 to 100",
+                "s[1].utilization: Invalid value: -1: expected more than 0",
+                "s[0].score: Invalid value: -1: expected 0 to 10",
+                "s[1].utilization: Invalid value: -1: expected 0 to 100",
             ],
         ),
     ],

@@ -28,7 +28,7 @@ from stowplan.framework import (
     Snapshot,
 )
 from stowplan.framework.clusterevents import SCV, Action, ClusterEvent, QueueingHint
-from stowplan.inputs.manifests import ManifestInventory
+from stowplan.inputs.manifests import ManifestInventory, items
 from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda.card_columns import CardColumns
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX, GpuRequest, parse_uint, queue_priority
@@ -412,7 +412,8 @@ def test_a_report_is_read_from_a_manifest() -> None:
             ],
         },
     }
-    inventory.add_document(tree, "here")
+    for item, path in items(tree):
+        inventory.add_item(item, path, "here")
     found = inventory.find(Scv, "n1")
     assert found is not None
     assert found.status.card_list[0].clock == 5705

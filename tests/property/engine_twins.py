@@ -118,7 +118,7 @@ class Twins:
 
     def put(self, value: Object) -> None:
         """An object beside nodes and pods is there or has changed."""
-        self.both(lambda one: one.world.put(value))
+        self.both(lambda one: one.object_store.put(value))
 
     def add_node(self, node: Node) -> None:
         """A node arrives."""

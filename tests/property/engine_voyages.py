@@ -23,6 +23,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.objects.volume import PVCVolumeSource, Volume
 from stowplan.queue import QueueOptions
@@ -30,7 +31,7 @@ from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.property import engine_objects as objects
 from tests.scheduler.volumes import CLAIMS, VOLUMES
-from tests.scheduler.world import EPOCH, SECOND, Faults, World
+from tests.scheduler.world import EPOCH, Faults, World
 
 NODES = tuple(f"n{i}" for i in range(9))
 ROUGH = Faults(refused=15, lost=12, late=15, silent=8)

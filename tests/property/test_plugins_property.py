@@ -155,7 +155,7 @@ class ForgetsNoExecute(TaintToleration):
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         def repels(taint: Any) -> bool:
             hard = frozenset({"NoSchedule"})
-            return self.repels(taint, pod, hard)
+            return self.is_untolerated(taint, pod, hard)
 
         return nodes.taints.count_where(repels, rows) == 0
 

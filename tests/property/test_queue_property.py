@@ -14,15 +14,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.queue import SECOND, QueueEntry, QueueingStrategy, SchedulingQueue
+from stowplan.queue import QueueEntry, QueueingStrategy, SchedulingQueue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
 from tests.soak import examples
 
 STEP = SECOND // 1000
-PARKED_MAX = 300 * SECOND
+UNSCHEDULABLE_MAX = 300 * SECOND
 
 
 @dataclass
@@ -99,7 +100,7 @@ class Model:
             return
         record.refusals, record.errors = record.refusals + 1, 0
         worths = [self.worth(record, *seen) for seen in record.seen]
-        record.place = "parked"
+        record.place = "unschedulable"
         if "now" in worths or "later" in worths:
             self.enter(record, may_wait="now" not in worths)
 
@@ -117,7 +118,7 @@ class Model:
         return "later" if any(says[plugin] for plugin in record.refused) else "nothing"
 
     def happen(self, event: str, helped: str, which: list[Record]) -> None:
-        """An event, tried on some of the parked and gated."""
+        """An event that may help some of the unschedulable and gated pods."""
         for record in which:
             if record.place == "gated" and event != "label":
                 continue
@@ -135,8 +136,12 @@ class Model:
                 record.place = "active"
 
     def flush_unschedulable(self) -> None:
-        """Whoever was parked for too long gets a chance."""
-        old = [r for r in self.at("parked", "gated") if self.now - r.added_at > PARKED_MAX]
+        """Retry pods that were unschedulable for too long."""
+        old = [
+            r
+            for r in self.at("unschedulable", "gated")
+            if self.now - r.added_at > UNSCHEDULABLE_MAX
+        ]
         if old:
             self.happen("wildcard", "", old)
 
@@ -188,7 +193,7 @@ class Pair:
     def happen(self, event: str, helped: str) -> None:
         what = NODE_ADD if event == "add" else NODE_LABEL
         self.queue.move(what, None, tuple(helped), self.model.now)
-        self.model.happen(event, helped, self.model.at("parked", "gated"))
+        self.model.happen(event, helped, self.model.at("unschedulable", "gated"))
 
     def gate(self, name: str) -> None:
         for closed in (self.harness.closed, self.model.closed):
@@ -220,7 +225,7 @@ class Pair:
         if record.place == "flight":
             record.seen.append(("wildcard", name))
         elif record.place != "active":
-            self.model.enter(record, ask=record.place in ("parked", "gated"))
+            self.model.enter(record, ask=record.place in ("unschedulable", "gated"))
 
     def flush(self, leftover: bool) -> None:
         if leftover:
@@ -238,7 +243,7 @@ class Pair:
         shown, model = self.harness.shown(), self.model
         for place in ("active", "backoff", "failed"):
             assert shown.get(place, []) == [r.name for r in model.at(place)], place
-        for place in ("parked", "gated"):
+        for place in ("unschedulable", "gated"):
             assert sorted(shown.get(place, [])) == sorted(r.name for r in model.at(place)), place
         flying = Counter(self.queue.in_flight.pods())
         assert flying == Counter(r.uid for r in model.at("flight"))

@@ -15,9 +15,10 @@ from stowplan.framework.clusterevents import (
     QueueingHint,
     on,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import SECOND, QueueEntry, QueueOptions, SchedulingQueue
+from stowplan.queue import QueueEntry, QueueOptions, SchedulingQueue
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queueing_hints import QueueingHintMap
 from stowplan.testing.builders import pod
@@ -93,7 +94,7 @@ class Harness:
             "active": queue.active.in_order(),
             "backoff": queue.backoff.refused.in_order(),
             "failed": queue.backoff.failed.in_order(),
-            "parked": [entry for entry in queue.unschedulable_pods if not entry.gated_by],
+            "unschedulable": [entry for entry in queue.unschedulable_pods if not entry.gated_by],
             "gated": [entry for entry in queue.unschedulable_pods if entry.gated_by],
         }
         found = {place: [e.pod.name for e in entries] for place, entries in places.items()}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import SECOND, QueueEntry, QueueOptions
+from stowplan.queue import QueueEntry, QueueOptions
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import ns

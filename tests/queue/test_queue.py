@@ -29,13 +29,13 @@ def test_pods_come_by_priority_then_by_age() -> None:
     assert h.queue.cycle == 3
 
 
-def test_a_refused_pod_is_parked_until_an_event_helps_it() -> None:
+def test_a_rejected_pod_is_unschedulable_until_an_event_helps_it() -> None:
     h = Harness()
     h.park("a", 0, "Picky")
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
     h.queue.move(NODE_DELETE, None, ("a",), ns(1))
     h.queue.move(NODE_ADD, None, ("b",), ns(1))
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
     h.queue.move(NODE_ADD, None, ("a",), ns(1))
     assert h.shown() == {"backoff": ["a"]}
     h.queue.flush_backoff(ns(1.9))
@@ -91,7 +91,7 @@ def test_an_event_in_flight_is_judged_when_the_pod_comes_back() -> None:
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
     for entry in entries:
         h.fail(entry, 0.2, "Picky")
-    assert h.shown() == {"backoff": ["a"], "parked": ["b"]}
+    assert h.shown() == {"backoff": ["a"], "unschedulable": ["b"]}
 
 
 def test_an_event_before_the_attempt_does_not_count() -> None:
@@ -99,7 +99,7 @@ def test_an_event_before_the_attempt_does_not_count() -> None:
     h.add("a")
     h.queue.move(NODE_ADD, None, ("a",), ns(0))
     h.fail(h.pop(), 0.1, "Picky")
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
 
 
 def test_of_several_events_in_flight_the_strongest_counts() -> None:
@@ -150,7 +150,7 @@ def test_only_some_pods_may_be_looked_at() -> None:
     for name, priority in (("a", 1), ("b", 2)):
         h.park(name, 0, "Easy", priority=priority)
     h.queue.move(NODE_ADD, None, None, ns(5), lambda of: of.priority <= 1)
-    assert h.shown() == {"active": ["a"], "parked": ["b"]}
+    assert h.shown() == {"active": ["a"], "unschedulable": ["b"]}
 
 
 # Gates.
@@ -233,21 +233,21 @@ def test_an_update_of_a_pod_that_nobody_knows_adds_it() -> None:
     assert h.shown() == {"active": ["a"]}
 
 
-def test_an_update_that_helps_nobody_leaves_a_parked_pod_with_its_new_version() -> None:
+def test_an_update_that_helps_no_pod_leaves_an_unschedulable_pod_with_its_new_version() -> None:
     h = Harness()
     entry = h.park("a", 0, "Picky")
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}), ns(1))
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
     assert entry.pod.labels == {"x": "y"}
 
 
-@pytest.mark.parametrize("place", ["active", "backoff", "failed", "parked", "gated"])
+@pytest.mark.parametrize("place", ["active", "backoff", "failed", "unschedulable", "gated"])
 def test_a_deleted_pod_leaves_wherever_it_is(place: str) -> None:
     h = Harness()
     if place == "gated":
         h.closed.add("a")
     made = h.add("a")
-    if place in ("backoff", "failed", "parked"):
+    if place in ("backoff", "failed", "unschedulable"):
         h.fail(h.pop(), 0, *(() if place == "failed" else ("Picky",)))
     if place == "backoff":
         h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
@@ -286,13 +286,15 @@ def test_a_pod_with_a_nomination_in_its_status_is_nominated_when_it_gets_active(
 
 def test_activation_skips_backoff_but_not_the_gates() -> None:
     h = Harness()
-    for name in ("parked", "gated"):
+    for name in ("unschedulable", "gated"):
         h.park(name, 0, "Picky")
     h.add("failed")
     h.fail(h.pop(), 0)
     h.closed.add("gated")
-    h.queue.activate([pod(name) for name in ("parked", "gated", "failed", "unknown")], ns(0.1))
-    assert h.shown() == {"active": ["parked", "failed"], "gated": ["gated"]}
+    h.queue.activate(
+        [pod(name) for name in ("unschedulable", "gated", "failed", "unknown")], ns(0.1)
+    )
+    assert h.shown() == {"active": ["unschedulable", "failed"], "gated": ["gated"]}
 
 
 def test_activation_of_a_pod_in_flight_counts_when_it_comes_back() -> None:
@@ -305,14 +307,14 @@ def test_activation_of_a_pod_in_flight_counts_when_it_comes_back() -> None:
     assert h.shown() == {"backoff": ["a"]}
 
 
-def test_what_was_parked_for_too_long_is_tried_again() -> None:
+def test_a_pod_unschedulable_for_too_long_is_requeued() -> None:
     h = Harness()
     h.park("a", 0, "Stranger")
     h.park("b", 100, "Stranger")
     h.queue.flush_unschedulable(ns(300))
-    assert h.shown() == {"parked": ["a", "b"]}
+    assert h.shown() == {"unschedulable": ["a", "b"]}
     h.queue.flush_unschedulable(ns(300) + 1)
-    assert h.shown() == {"parked": ["b"], "active": ["a"]}
+    assert h.shown() == {"unschedulable": ["b"], "active": ["a"]}
     entry = h.pop()
     assert entry.flushed
     h.fail(entry, 301, "Stranger")

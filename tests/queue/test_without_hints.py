@@ -49,7 +49,7 @@ def test_a_pod_that_fails_goes_to_backoff_if_anything_moved_in_its_cycle(
     third = h.pop()
     for entry in (first, second, third):
         h.fail(entry, 0, *plugins)
-    assert h.shown() == {"backoff": ["a", "b"], "parked": ["c"]}
+    assert h.shown() == {"backoff": ["a", "b"], "unschedulable": ["c"]}
 
 
 def test_the_cycle_may_be_given() -> None:
@@ -62,7 +62,7 @@ def test_the_cycle_may_be_given() -> None:
     h.queue.add_unschedulable_if_not_present(
         second, 0, refused_by={"Picky"}, cycle=h.queue.cycle + 1
     )
-    assert h.shown() == {"backoff": ["a"], "parked": ["b"]}
+    assert h.shown() == {"backoff": ["a"], "unschedulable": ["b"]}
 
 
 def test_a_move_takes_pods_to_backoff_while_they_wait_and_to_active_after() -> None:
@@ -78,7 +78,7 @@ def test_hints_are_not_asked_but_registrations_count() -> None:
     for name, plugins in (("picky", ("Picky",)), ("stranger", ("Stranger",)), ("unnamed", ())):
         h.park(name, 0, *plugins)
     h.queue.move(NODE_ADD, None, (), ns(9))
-    assert h.shown() == {"active": ["picky", "unnamed"], "parked": ["stranger"]}
+    assert h.shown() == {"active": ["picky", "unnamed"], "unschedulable": ["stranger"]}
 
 
 def test_errors_and_refusals_are_not_told_apart() -> None:
@@ -105,22 +105,22 @@ def test_leftovers_are_flushed_after_60_seconds_checked_every_30() -> None:
     h = harness()
     h.park("a", 0, "Stranger")
     h.queue.flush_unschedulable(ns(60))
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
     h.queue.flush_unschedulable(ns(60) + 1)
     assert h.shown() == {"active": ["a"]}
 
 
-def test_an_update_moves_a_parked_pod_unless_only_its_status_changed() -> None:
+def test_an_update_moves_an_unschedulable_pod_unless_only_its_status_changed() -> None:
     h = harness()
     entry = h.park("a", 0, "Stranger")
     old = entry.pod
     h.queue.update(old, pod("a", uid="a-uid", nominated="n1", priority=0), ns(9))
-    assert h.shown() == {"parked": ["a"]}
+    assert h.shown() == {"unschedulable": ["a"]}
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}, priority=0), ns(9))
     assert h.shown() == {"active": ["a"]}
 
 
-def test_an_update_in_its_backoff_puts_a_parked_pod_into_backoff() -> None:
+def test_an_update_in_its_backoff_puts_an_unschedulable_pod_into_backoff() -> None:
     h = harness()
     entry = h.park("a", 0, "Stranger")
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}, priority=0), ns(0.1))

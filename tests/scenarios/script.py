@@ -66,7 +66,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.encoding.duration import parse, render
+from stowplan.objects.encoding.duration import SECOND, parse, render
 from stowplan.objects.encoding.json_codec import encode
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
@@ -77,7 +77,6 @@ from tests.scenarios import callers, gangs
 from tests.scenarios.crew import CREW
 from tests.scenarios.storage import KINDS
 
-SECOND = 1_000_000_000
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 _STATES = {"leaving", "preempted"}

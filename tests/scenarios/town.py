@@ -44,7 +44,7 @@ from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.encoding.duration import parse
+from stowplan.objects.encoding.duration import SECOND, parse
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
@@ -57,7 +57,7 @@ from stowplan.simulation.cluster.simulated_cluster import (
     SimulatedCluster,
 )
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing import node, pod
 from stowplan.testing.builders import HOSTNAME, affinity, taint, term
 

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scenarios.script import made, rendered
-from tests.scheduler.world import EPOCH, SECOND
+from tests.scheduler.world import EPOCH
 
 E = TypeVar("E")
 

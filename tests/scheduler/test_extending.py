@@ -233,7 +233,7 @@ def test_pods_of_interest_are_not_placed_in_runs(extenders: str) -> None:
 
 def test_somebody_must_be_allowed_to_wait() -> None:
     (problem,) = SchedulerOptions(extender_waits_max=0).problems("options")
-    assert str(problem) == "options.extender_waits_max: got 0, wanted 1 or more"
+    assert str(problem) == "options.extender_waits_max: Invalid value: 0: expected 1 or more"
 
 
 @pytest.mark.parametrize(

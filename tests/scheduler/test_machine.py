@@ -7,11 +7,11 @@ import pytest
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import SubQueue
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge, bound
-from tests.scheduler.world import SECOND
 
 
 def test_time_does_not_run_backwards() -> None:

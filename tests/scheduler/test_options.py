@@ -11,10 +11,10 @@ from stowplan.framework import ConfigError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import QueueOptions, SubQueue
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing import node, pod
-from tests.scheduler.world import SECOND
 
 SLOW = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -121,15 +121,24 @@ def test_limits_of_time_and_size() -> None:
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        (queue(max_backoff_s=-1), "options.queue.max_backoff_s: got -1, wanted 0 or more"),
+        (
+            queue(max_backoff_s=-1),
+            "options.queue.max_backoff_s: Invalid value: -1: expected 0 or more",
+        ),
         (
             queue(flush_unschedulable_s=0),
-            "options.queue.flush_unschedulable_s: got 0, wanted more than 0",
+            "options.queue.flush_unschedulable_s: Invalid value: 0: expected more than 0",
         ),
-        (SchedulerOptions(assume_limit_s=-2), "options.assume_limit_s: got -2, wanted 0 or more"),
-        (SchedulerOptions(read_again_s=0), "options.read_again_s: got 0, wanted more than 0"),
-        (SchedulerOptions(heads_max=0), "options.heads_max: got 0, wanted 1 or more"),
-        (SchedulerOptions(term=0), "options.term: got 0, wanted 1 or more"),
+        (
+            SchedulerOptions(assume_limit_s=-2),
+            "options.assume_limit_s: Invalid value: -2: expected 0 or more",
+        ),
+        (
+            SchedulerOptions(read_again_s=0),
+            "options.read_again_s: Invalid value: 0: expected more than 0",
+        ),
+        (SchedulerOptions(heads_max=0), "options.heads_max: Invalid value: 0: expected 1 or more"),
+        (SchedulerOptions(term=0), "options.term: Invalid value: 0: expected 1 or more"),
     ],
 )
 def test_what_is_out_of_range(options: SchedulerOptions, complaint: str) -> None:

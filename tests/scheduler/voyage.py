@@ -22,6 +22,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderBindingArgs, ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_claims import volume_uses_of
 from stowplan.scheduler.scheduler import Scheduler
@@ -29,7 +30,7 @@ from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.scenarios.script import made
 from tests.scheduler.volumes import CLAIMS, VOLUMES
-from tests.scheduler.world import EPOCH, READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
+from tests.scheduler.world import EPOCH, READS_AND_STOPS, Faults, World, counts, cpu_of
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
@@ -191,8 +192,10 @@ class Voyage:
             HELD & set(each.labels) for each in waiting
         )
         for (kind, key), value in world.volumes.objects.items():
-            assert scheduler.cache.world.observed(kind, key) == value, f"{key} is not known so"
-            seen = scheduler.cache.world.find(kind, key)
+            assert scheduler.cache.object_store.observed(kind, key) == value, (
+                f"{key} is not known so"
+            )
+            seen = scheduler.cache.object_store.find(kind, key)
             assert assumes or seen == value, f"{key} is seen as it is not"
         for each in there.values():
             if each.node_name or each.spec.scheduler_name == "other":
@@ -390,7 +393,7 @@ def watch_starts_over(voyage: Voyage) -> None:
     gone = [one for one in nodes.nodes if one.name not in world.nodes]
     world.watch.extend(happened.NodeDeleted(one) for one in gone)
     world.watch.extend(happened.NodeAdded(one) for one in world.nodes.values())
-    world.watch.extend(world.volumes.shown_anew(voyage.scheduler.cache.world))
+    world.watch.extend(world.volumes.shown_anew(voyage.scheduler.cache.object_store))
     ended = [one for key, one in known.items() if key not in world.pods]
     world.watch.extend(happened.PodDeleted(one) for one in ended)
     world.watch.extend(happened.PodAdded(one) for one in world.pods.values())

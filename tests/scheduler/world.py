@@ -28,7 +28,6 @@ from stowplan.testing.generators.choices import RandomSource, chance, pick
 from tests.scheduler import answerers
 from tests.scheduler.volumes import Volumes
 
-SECOND = 1_000_000_000
 READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
 EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 

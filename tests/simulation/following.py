@@ -69,7 +69,7 @@ class LiveInstance(SchedulerInstance):
         now = self.world.event_queue.now
         for effect in effects:
             if isinstance(effect, RecordEvent):
-                self.series.told(effect, now, now, "2001-02-03T04:05:06.000000Z")
+                self.series.record(effect, now, now, "2001-02-03T04:05:06.000000Z")
 
 
 def version_in(pods: Informer, namespace: str, name: str, uid: str) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from stowplan.messages.effects import Effect, Wake
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation.cluster import scheduler_instance
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import Pace
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 
 
 class Spinning:

@@ -114,5 +114,5 @@ def test_no_library_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "pandas")
     with pytest.raises(ImportError, match=r"needs polars: pip install polars"):
         to_dataframe({}, "polars")
-    with pytest.raises(ValueError, match=r"got 'numpy', wanted one of pandas, polars"):
+    with pytest.raises(ValueError, match=r"Invalid value: 'numpy': expected one of pandas, polars"):
         to_dataframe({}, "numpy")

@@ -16,11 +16,11 @@ from stowplan.assembly import configuration_of
 from stowplan.assembly.build import scheduler_for
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
 from stowplan.simulation.cluster.node_churn import Churn
-from stowplan.simulation.event_queue import SECOND
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.time_series import PodSizes, TimeSeries

@@ -9,6 +9,7 @@ from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.simulated_cluster import (
     Pace,
@@ -17,7 +18,7 @@ from stowplan.simulation.cluster.simulated_cluster import (
 )
 from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault, SimulatedDispatcher
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind, is_not_pod, is_pod
-from stowplan.simulation.event_queue import SECOND, EventQueue, in_seconds
+from stowplan.simulation.event_queue import EventQueue, in_seconds
 from stowplan.testing import node, pod
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec
 from stowplan.objects.workload import Namespace
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.builders import HOSTNAME, ZONE, affinity, pod, spread, term
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.fault_runs.fault_runs import TIDE

@@ -10,7 +10,6 @@ import pytest
 
 from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
 from stowplan.batch import Session, SessionAction, SessionPlugin
-from stowplan.batch.session import tasks_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.state.session_state import TaskEventHandlers
 from stowplan.testing import (
@@ -250,7 +249,7 @@ class Overcommits(SessionAction):
 
     def run(self, session: Session) -> None:
         for job in session.jobs.values():
-            for task in tasks_of(job, TaskStatus.PENDING):
+            for task in list(job.of(TaskStatus.PENDING).values()):
                 session.allocate(task, 0)
 
 

@@ -471,8 +471,8 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
         "returned_columns_are_owned",
         f"score_column{line_of(LendsAColumn.score_column)} returns a view",
     ),
-    (ScoresTooHigh, "scores_are_in_range", "0..100"),
-    (ScoresTooLow, "scores_are_in_range", "0..100"),
+    (ScoresTooHigh, "scores_are_in_range", "expected 0..100"),
+    (ScoresTooLow, "scores_are_in_range", "expected 0..100"),
     (ScoresFractions, "column_agrees_with_scalar", "normalize_score of pod"),
     (PrefersLowRows, "row_order_does_not_matter", "with the nodes on other rows"),
     (CountsQuestions, "calls_are_repeatable", "on the second call"),
@@ -557,7 +557,7 @@ class WrongSize(FewPods):
     ("plugin", "says"),
     [
         (Raises, "on node 'n0' raised KeyError: 'n0'"),
-        (ReturnsNone, "gave None"),
+        (ReturnsNone, "gave None; expected a Status"),
         (WrongSize, "filter_column of pod"),
     ],
 )

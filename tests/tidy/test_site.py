@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import yaml
 
+from stowplan.queue.scheduling_queue import SubQueue
+from stowplan.scheduler.binding.binding_cycle import BindingStage
 from tests.tidy import tree
 
 DOCS = tree.ROOT / "docs"
 SCRIPTS = DOCS / "scripts"
 SITE = tree.ROOT / "site"
+# Diagram -> what it must show. A pod whose binding is in doubt is `bind unknown` in the glossary.
+STATES = {
+    "pod.svg": [
+        "bind unknown" if one.value == "doubtful" else one.value.replace("_", " ")
+        for one in BindingStage
+    ],
+    "queue.svg": [one.value for one in SubQueue],
+    "session.svg": ["reclaim", "allocate", "backfill", "preempt"],
+}
 NOT_LISTED = {"decisions"}
 """Folders whose pages the build adds to the navigation."""
 
@@ -101,6 +114,23 @@ def test_images_are_as_the_scripts_draw_them() -> None:
     kept = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in drawn}
     stale = [name for name, text in drawn.items() if kept[name] != text]
     assert not stale, f"`make docs-images` draws them again: {stale}"
+
+
+def missing_words(words: Iterable[str], image: str) -> list[str]:
+    """The words that no text of a diagram has."""
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", image)
+    return [word for word in words if not any(word in text for text in texts)]
+
+
+def test_diagrams_show_every_state_and_step() -> None:
+    shown = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in STATES}
+    missing = {name: missing_words(words, shown[name]) for name, words in STATES.items()}
+    assert not any(missing.values()), missing
+
+
+def test_control_a_missing_state_is_seen() -> None:
+    image = '<text class="title" x="1">waiting</text>'
+    assert missing_words(["waiting", "parked"], image) == ["parked"]
 
 
 def test_images_suit_light_and_dark_pages() -> None:

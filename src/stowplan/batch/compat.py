@@ -78,7 +78,6 @@ class Compat(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, **{name: on})
 
 
-MENDED = Compat()
 KUBE_BATCH_0_5 = Compat(**dict.fromkeys(Compat.__struct_fields__, True))
 
 COMPATS = {"kube-batch-0.5": KUBE_BATCH_0_5}

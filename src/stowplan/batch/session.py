@@ -9,12 +9,13 @@ Source: kube-batch v0.5, framework/session.go, framework/framework.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_property
 from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import ValidateResult
@@ -132,6 +133,8 @@ class Session:
 
     # What actions and policies read.
 
+    working = deprecated_property("working", "state")
+
     @property
     def jobs(self) -> dict[str, JobInfo]:
         """The jobs of the session by id."""
@@ -247,8 +250,3 @@ def call_timed(
     call(session)
     labels = (("plugin", policy.name), ("OnSession", moment))
     metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
-
-
-def tasks_of(job: JobInfo, status: TaskStatus) -> Sequence[TaskInfo]:
-    """The tasks of a job in a status, as they are now."""
-    return list(job.of(status).values())

@@ -50,11 +50,6 @@ class Statement:
         return len(self._ledger)
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
-        """What was done and not taken back, in order."""
-        return tuple(self._ledger)
-
-    @property
     def evicts(self) -> bool:
         """True when somebody has to go."""
         return any(isinstance(operation, EvictOperation) for operation in self._ledger)

@@ -40,7 +40,6 @@ SWITCH_OF: Mapping[str, str] = {
 }
 """Kind of function -> the switch of a configuration that turns it off; the others have none."""
 
-Compare = Callable[[Any, Any], int]
 Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]

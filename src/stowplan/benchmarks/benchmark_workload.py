@@ -8,11 +8,11 @@ from typing import NamedTuple
 from stowplan.benchmarks.benchmark_objects import BenchmarkClient
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-SECOND = 1_000_000_000
 BATCH = 1000
 """Events that the machine is given at once."""
 

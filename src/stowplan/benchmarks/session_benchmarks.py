@@ -18,6 +18,7 @@ from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Bind, Effect, PatchStatus
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeStatus
 from stowplan.objects.pod import (
@@ -30,7 +31,6 @@ from stowplan.objects.pod import (
 )
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.scheduler import Scheduler
-from stowplan.simulation.event_queue import SECOND
 
 CONFIGURATION = """
 actions: "reclaim, allocate, backfill, preempt"

@@ -20,17 +20,17 @@ CACHE_FOLDERS = ("NUMBA_CACHE_DIR", "STOWPLAN_CACHE_DIR", "XDG_CACHE_HOME")
 _DECIDE = """\
 import sys, time
 from stowplan.assembly import configuration_of
-from stowplan.assembly.build import machine_for
+from stowplan.assembly.build import scheduler_for
 from stowplan.messages.effects import Bind
 from stowplan.messages.events import NodeAdded, PodAdded
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-machine = machine_for(*configuration_of(None, "default"))
+scheduler = scheduler_for(*configuration_of(None, "default"))
 with open(sys.argv[1], "rb") as lines:
     pod = decode(next(lines), Pod)
-    machine.handle([NodeAdded(decode(line, Node)) for line in lines], 0)
-effects = machine.handle([PodAdded(pod)], 0)
+    scheduler.handle([NodeAdded(decode(line, Node)) for line in lines], 0)
+effects = scheduler.handle([PodAdded(pod)], 0)
 assert any(isinstance(effect, Bind) for effect in effects)
 print(time.monotonic(), flush=True)
 """

@@ -1,4 +1,4 @@
-"""Cluster state: deltas in, snapshot out; pods assumed on a node before the API says so."""
+"""Cluster state of the scheduler: watch events in, snapshots out; pods assumed until confirmed."""
 
 from stowplan.cache.cache import Cache, CacheError
 

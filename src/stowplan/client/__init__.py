@@ -1,1 +1,1 @@
-"""The Kubernetes API as a client sees it, as values: what to send, and what an answer means."""
+"""Client side of the Kubernetes API as values: requests to send, and the meaning of responses."""

@@ -1,4 +1,4 @@
-"""Reviews: asking an API server who somebody is, and what they may do.
+"""Token and access reviews: authentication and authorization of a request by the API server.
 
 Source: Kubernetes API v1.36, authentication.k8s.io/v1 and authorization.k8s.io/v1.
 """
@@ -14,7 +14,7 @@ from stowplan.client.responses import ApiResponse, decode_body
 
 
 class UserInfo(msgspec.Struct, frozen=True):
-    """Whom a token belongs to."""
+    """User that a token belongs to."""
 
     username: str = ""
     uid: str = ""
@@ -40,20 +40,20 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 def token_review(token: str) -> ApiRequest:
-    """Who has a token?"""
+    """Request that asks the API server for the user of a token."""
     return _review_request(
         "authentication.k8s.io/v1", "TokenReview", "tokenreviews", {"token": token}
     )
 
 
 def user_of_token_review(answer: ApiResponse) -> UserInfo | None:
-    """Whom the token belongs to; None for nobody, or where the server does not say."""
+    """User that the token belongs to; None for an invalid token or an unreadable response."""
     found = decode_body(answer.body, _TokenReview) if answer.is_done else None
     return found.status.user if found is not None and found.status.authenticated else None
 
 
 def subject_access_review(user: UserInfo, path: str, verb: str = "get") -> ApiRequest:
-    """May somebody read a path that is no resource?"""
+    """Request that asks whether a user may access a non-resource path."""
     spec = {
         "user": user.username,
         "uid": user.uid,
@@ -66,7 +66,7 @@ def subject_access_review(user: UserInfo, path: str, verb: str = "get") -> ApiRe
 
 
 def is_access_allowed(answer: ApiResponse) -> bool:
-    """True where they may."""
+    """True when the review allows the access."""
     found = decode_body(answer.body, _AccessReview) if answer.is_done else None
     return found is not None and bool(found.status.allowed)
 

@@ -1,11 +1,12 @@
-"""Performing: the requests that an effect takes, and the event that it ends in.
+"""The API requests of each effect, and the event that reports its outcome.
 
-Each effect is a generator: it yields requests, is sent their answers, and returns its outcome, None
-where its kind has none or nobody waits for one. It is the same for whoever sends the requests.
+Each effect is a generator: it yields requests, is sent their responses, and returns its outcome, or
+None where the effect has no outcome or nothing waits for it. It does no I/O, so that any sender can
+drive it.
 
-A 429 says that nothing was done: the request is yielded again after the time that the server asks
-for (`RetryPause`). An answer that leaves open what was done ends the effect; what to make of that
-is the machine's matter.
+After a 429 nothing has been done: the request is yielded again after the time that the server asks
+for (`RetryPause`). A response that leaves the outcome unknown ends the effect; the scheduler
+decides what follows.
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ from stowplan.objects.encoding.json_codec import DecodeError, decode
 from stowplan.objects.pod import Pod
 
 THROTTLED_RETRIES_MAX = 20
-"""How often a request is repeated that the server has no time for."""
+"""How often a throttled request is sent at most."""
 
 
 class RetryPause(msgspec.Struct, frozen=True):
-    """Leave the server alone for so long."""
+    """Wait this long before the next request."""
 
     seconds: float
 
 
 class RequestTime(msgspec.Struct, frozen=True):
-    """When a request is made. now: nanoseconds of a steady clock. wall_ns: since 1970."""
+    """Time of a request. now: nanoseconds of a monotonic clock. wall_ns: since 1970."""
 
     now: int
     wall_ns: int
@@ -58,7 +59,7 @@ RequestClock = Callable[[], RequestTime]
 def send_unthrottled(
     request: ApiRequest,
 ) -> Generator[ApiRequest | RetryPause, ApiResponse | None, ApiResponse]:
-    """A request, repeated while the server is too busy for it."""
+    """Send a request, and repeat it while the server throttles it."""
     attempt = 0
     while True:
         answer = yield request
@@ -70,7 +71,7 @@ def send_unthrottled(
 
 
 class ApiCalls:
-    """Turns effects into requests. clock: says what time it is when a request is made."""
+    """Turns effects into requests. clock: returns the time at which a request is made."""
 
     def __init__(self, series: EventCorrelator, clock: RequestClock) -> None:
         self.series = series
@@ -86,8 +87,7 @@ class ApiCalls:
         }
 
     def steps(self, effect: Effect) -> ApiCallSteps:
-        """The requests of an effect that is performed at the API server; raises KeyError for
-        others."""
+        """Requests of an effect that is performed at the API server; raises KeyError for others."""
         return self._kinds[type(effect)](effect)
 
     def _bind(self, effect: to_do.Bind) -> ApiCallSteps:
@@ -105,7 +105,7 @@ class ApiCalls:
         try:
             return happened.PodRead(effect.effect, effect.uid, decode(answer.body, Pod))
         except DecodeError:
-            # As good as no answer: it is asked for again.
+            # Same as no response: the scheduler reads the pod again.
             return None
 
     def _patch(self, effect: to_do.PatchStatus) -> ApiCallSteps:
@@ -132,7 +132,7 @@ class ApiCalls:
             return None
         answer = yield from send_unthrottled(request)
         if request.method == "PATCH" and answer.status == 404:
-            # It has expired there.
+            # The Event has expired on the server.
             self.series.forget(effect)
             moment = self._clock()
             request = self.series.record(effect, moment.now, moment.wall_ns, moment.micros)

@@ -1,15 +1,15 @@
-"""Backoff: how long to leave something alone that keeps failing."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
 import numpy as np
 
-SECOND = 1_000_000_000
+from stowplan.objects.encoding.duration import SECOND
 
 
 class JitteredBackoff:
-    """Doubles from first_s to most_s; each wait is up to `jitter` times longer, by chance, so that
-    many who failed together do not come back together."""
+    """Wait that doubles from first_s to most_s. Each wait is extended by a random part of up to
+    `jitter` of it, so that clients that failed together do not retry together."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class JitteredBackoff:
         return self.jittered(wait_s)
 
     def jittered(self, wait_s: float) -> float:
-        """A wait made longer by chance."""
+        """The wait, extended by a random part."""
         return wait_s * (1 + self._jitter * float(self._rng.random()))
 
     def reset(self) -> None:
-        """It works again."""
+        """Start again from first_s, after a success."""
         self._next_s = self._first_s
 
 
 def seconds_after(now: int, wait_s: float) -> int:
-    """A time that many seconds later, in whole nanoseconds."""
+    """`now` plus seconds, in whole nanoseconds."""
     return now + round(wait_s * SECOND)

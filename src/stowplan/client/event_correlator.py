@@ -1,7 +1,7 @@
-"""Series: the same event told again and again becomes one event that counts.
+"""Event correlation: repeated events become one Event with a series count.
 
-The first time it is created, the second time it gets a series; what comes after is counted and told
-once in a while.
+The first occurrence creates the Event, the second adds a series; later ones are counted and sent
+once per refresh interval.
 
 Source: client-go v1.36, tools/events event_broadcaster.
 """
@@ -14,23 +14,23 @@ from typing import Any
 
 import msgspec
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.requests import ApiRequest, create_event, patch_event
 from stowplan.messages.effects import RecordEvent
+from stowplan.objects.encoding.duration import SECOND
 
 SERIES_FINISHED_S = 360
-"""A series that has not been told for so long is over."""
+"""A series without a new event for this long is finished."""
 SERIES_REFRESH_S = 1800
 SERIES_KEPT_MAX = 20_000
 
 EventKey = tuple[str, str, str, str, str, str]
 
 PodVersionLookup = Callable[[str, str, str], str]
-"""The resource version of a pod by namespace, name and uid, "" where it is not known."""
+"""The resource version of a pod by namespace, name and uid; "" if unknown."""
 
 
 class CorrelatedEvent(msgspec.Struct):
-    """An event that was told. sent_at: when the server was told last; count: 1 before a series."""
+    """An event that was sent. sent_at: when it was last sent; count: 1 before a series."""
 
     namespace: str
     name: str
@@ -41,11 +41,11 @@ class CorrelatedEvent(msgspec.Struct):
 
 
 class EventCorrelator:
-    """The events told of late."""
+    """Correlates recent events."""
 
     def __init__(self, instance: str, version: PodVersionLookup = lambda *_: "") -> None:
-        """instance: of this scheduler, behind its name: the host's name. version: of a pod, as the
-        watch has shown it last: what happens to another version is another event."""
+        """instance: host name of this scheduler. version: resource version of a pod, as the watch
+        last showed it; an event about another version is another event."""
         self._instance = instance
         self._version = version
         self._kept: OrderedDict[EventKey, CorrelatedEvent] = OrderedDict()
@@ -54,10 +54,10 @@ class EventCorrelator:
         return len(self._kept)
 
     def record(self, effect: RecordEvent, now: int, wall_ns: int, moment: str) -> ApiRequest | None:
-        """The request that an event takes, None where it is only counted.
+        """The request for an event, None when it is only counted.
 
-        wall_ns: nanoseconds since 1970, for a name of its own. moment: the same, as the API spells
-        it with microseconds.
+        wall_ns: nanoseconds since 1970, for a unique name. moment: the same in RFC 3339 with
+        microseconds.
         """
         version = ""
         if effect.kind == "Pod":
@@ -79,7 +79,7 @@ class EventCorrelator:
         return create_event(effect.namespace, self._event(effect, name, moment, version))
 
     def forget(self, effect: RecordEvent) -> None:
-        """The server does not have the event (any more): the next one begins anew."""
+        """Start a new Event next time: the server does not have this one (any more)."""
         about = _series_key(effect)
         for key in [key for key in self._kept if key[:5] == about]:
             del self._kept[key]

@@ -1,4 +1,4 @@
-"""Programs that give credentials: what to run, and what its output means.
+"""Exec credential plugins: which program to run, and how to read its output.
 
 Source: client-go v1.36, plugin/pkg/client/auth/exec; client.authentication.k8s.io/v1 and v1beta1.
 """
@@ -11,13 +11,15 @@ from typing import ClassVar
 
 import msgspec
 
+from stowplan.client.responses import excerpt
+
 EXEC_INFO = "KUBERNETES_EXEC_INFO"
-"""The variable in which the program finds what it is asked for."""
+"""Environment variable that carries the ExecCredential request to the plugin."""
 
 
 class ExecSpec(msgspec.Struct, frozen=True):
-    """What to run. env: beside the environment that there is. hint: for users who do not have the
-    program. tells_cluster: it is told which cluster it is for. is_interactive: it has to ask."""
+    """An exec plugin. env: added to the environment. hint: shown to users who lack the program.
+    tells_cluster: pass it the cluster. is_interactive: it needs a terminal."""
 
     VERSIONS: ClassVar[tuple[str, ...]] = (
         "client.authentication.k8s.io/v1",
@@ -34,8 +36,8 @@ class ExecSpec(msgspec.Struct, frozen=True):
 
 
 class ExecCredential(msgspec.Struct, frozen=True):
-    """What such a program gives. until: None for as long as the server takes it. certificate, key:
-    PEM, "" for none."""
+    """Credential that a plugin returns. until: expiry, None if it does not expire. certificate,
+    key: PEM, "" for none."""
 
     token: str = ""
     certificate: str = ""
@@ -59,8 +61,8 @@ class _ExecCredentialObject(msgspec.Struct, frozen=True, rename="camel"):
 def exec_info(
     spec: ExecSpec, server: str, ca: bytes, server_name: str = "", *, is_insecure: bool = False
 ) -> str:
-    """The value of EXEC_INFO."""
-    told: dict[str, object] = {"interactive": spec.is_interactive}
+    """Value of EXEC_INFO."""
+    spec_tree: dict[str, object] = {"interactive": spec.is_interactive}
     if spec.tells_cluster:
         cluster: dict[str, object] = {"server": server}
         if server_name:
@@ -69,32 +71,33 @@ def exec_info(
             cluster["insecure-skip-tls-verify"] = True
         if ca:
             cluster["certificate-authority-data"] = base64.b64encode(ca).decode()
-        told["cluster"] = cluster
-    tree = {"kind": "ExecCredential", "apiVersion": spec.api_version, "spec": told}
+        spec_tree["cluster"] = cluster
+    tree = {"kind": "ExecCredential", "apiVersion": spec.api_version, "spec": spec_tree}
     return msgspec.json.encode(tree).decode()
 
 
 def parse_exec_credential(spec: ExecSpec, output: bytes) -> ExecCredential:
-    """What the program has printed; raises ValueError saying what was got and wanted."""
+    """Parse the output of the plugin; raises ValueError."""
     try:
         found = msgspec.json.decode(output, type=_ExecCredentialObject)
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise ValueError(f"got {_excerpt(output)} ({problem}), wanted an ExecCredential") from None
+        what = f"{excerpt(output, 80)}: expected an ExecCredential: {problem}"
+        raise ValueError(f"invalid output: {what}") from None
     if found.kind != "ExecCredential" or found.api_version != spec.api_version:
-        got = f"{found.kind or 'no kind'} of {found.api_version or 'no apiVersion'}"
-        raise ValueError(f"got {got}, wanted an ExecCredential of {spec.api_version}")
+        got = f"{found.kind or 'no kind'}, {found.api_version or 'no apiVersion'}"
+        raise ValueError(f"invalid output: {got}: expected ExecCredential, {spec.api_version}")
     status = found.status
     if status is None or not (status.token or status.client_certificate_data):
-        raise ValueError("got an ExecCredential without token or certificate, wanted either")
+        raise _invalid("status: Required value: token or clientCertificateData")
     if bool(status.client_certificate_data) != bool(status.client_key_data):
-        raise ValueError("got a certificate or a key alone, wanted both or none")
+        raise _invalid("clientCertificateData and clientKeyData must be set together")
     until = status.expiration_timestamp
     if until is not None and until.tzinfo is None:
-        raise ValueError(f"got expirationTimestamp {until} without a zone, wanted one")
+        raise _invalid(f"expirationTimestamp: Invalid value: {until}: expected a time zone")
     return ExecCredential(
         status.token, status.client_certificate_data, status.client_key_data, until
     )
 
 
-def _excerpt(output: bytes) -> str:
-    return repr(output[:80].decode(errors="replace"))
+def _invalid(problem: str) -> ValueError:
+    return ValueError(f"invalid ExecCredential: {problem}")

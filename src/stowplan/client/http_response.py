@@ -1,7 +1,7 @@
-"""Reply: the answer to one HTTP/1.1 request, read from the bytes of a connection as they come.
+"""Incremental parser of one HTTP/1.1 response.
 
-Enough of HTTP for answers to writes: bodies by length, in chunks, or until the connection ends.
-What cannot be understood is refused, as after it nobody knows where the next answer begins.
+Covers what responses to writes need: bodies by Content-Length, chunked, or until the connection
+closes. A malformed response is an error, because the start of the next one is unknown.
 
 Source: RFC 9112.
 """
@@ -14,26 +14,26 @@ from stowplan.client.responses import ApiResponse, parse_retry_after
 
 HEAD_BYTES_MAX = 1 << 16
 RESPONSE_BYTES_MAX = 1 << 24
-"""Far more than any answer to a write: an object may have some MiB."""
+"""Far above any response to a write: an object has at most some MiB."""
 _END = b"\r\n\r\n"
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n]*)?(?=\r\n|\Z)")
 _HEADERS = re.compile(
     rb"\r\n(content-(?:length|type)|transfer-encoding|connection|retry-after):[ \t]*([^\r\n]*)",
     re.IGNORECASE,
 )
-"""The headers that are read; the others are passed over in one go."""
+"""Headers that are read; the regular expression skips all others in one pass."""
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _BODILESS = (204, 304)
 
 
 class MalformedResponse(ValueError):
-    """Bytes that are no answer: says what was got and what was wanted."""
+    """Bytes that are not a valid HTTP response."""
 
 
 class ResponseParser:
-    """One answer. status: 0 before its head is there. stays: whether another request may follow on
-    the connection, once the answer is whole."""
+    """Parser of one response. status: 0 until the head is complete. keep_alive: whether the
+    connection can carry another request once the response is complete."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -46,21 +46,17 @@ class ResponseParser:
         self._content_type = ""
 
     def feed(self, data: bytes) -> ApiResponse | None:
-        """The next bytes; the answer as soon as it is whole. Raises BadReply."""
+        """Add bytes; returns the response when it is complete. Raises MalformedResponse."""
         self._n_bytes += len(data)
         if self._n_bytes > RESPONSE_BYTES_MAX:
-            raise MalformedResponse(
-                f"got an answer of over {RESPONSE_BYTES_MAX} bytes, wanted a shorter one"
-            )
+            raise MalformedResponse(f"response is longer than {RESPONSE_BYTES_MAX} bytes")
         if self._rest:
             data, self._rest = self._rest + data, b""
         while not self.status:
             end = data.find(_END)
             if end < 0:
                 if len(data) > HEAD_BYTES_MAX:
-                    raise MalformedResponse(
-                        f"got a head of over {HEAD_BYTES_MAX} bytes, wanted a shorter one"
-                    )
+                    raise MalformedResponse(f"response head is longer than {HEAD_BYTES_MAX} bytes")
                 self._rest = data
                 return None
             self._read_head(data[:end])
@@ -70,7 +66,7 @@ class ResponseParser:
         return self._feed_body(data)
 
     def ended(self) -> ApiResponse | None:
-        """The connection has ended; the answer where that is its end."""
+        """Handle the end of the connection; returns the response if that completes it."""
         self.keep_alive = False
         if self.status and self._chunks is None and self._length is None:
             return self._finish(self._rest)
@@ -84,10 +80,10 @@ class ResponseParser:
     def _read_head(self, head: bytes) -> None:
         found = _STATUS_LINE.match(head)
         if found is None:
-            raise MalformedResponse(f"got {head[:80]!r}, wanted HTTP/1.1 and a status")
+            raise MalformedResponse(f"invalid status line: {head[:80]!r}")
         status = int(found[2])
         if status < 200:
-            # An answer about the answer, which comes behind it.
+            # An informational (1xx) response; the final one follows.
             return
         self.status = status
         self.keep_alive = found[1] == b"1"
@@ -101,11 +97,11 @@ class ResponseParser:
     def _read_header(self, name: bytes, value: bytes) -> None:
         if name == b"content-length":
             if _LENGTH.fullmatch(value) is None or self._length not in (None, int(value)):
-                raise MalformedResponse(f"got Content-Length {value[:80]!r}, wanted one number")
+                raise MalformedResponse(f"invalid Content-Length: {value[:80]!r}")
             self._length = int(value)
         elif name == b"transfer-encoding":
             if value.lower() != b"chunked":
-                raise MalformedResponse(f"got Transfer-Encoding {value[:80]!r}, wanted chunked")
+                raise MalformedResponse(f"unsupported Transfer-Encoding: {value[:80]!r}")
             self._chunks = []
         elif name == b"connection":
             options = {option.strip() for option in value.lower().split(b",")}
@@ -124,7 +120,7 @@ class ResponseParser:
         if length is None or len(data) < length:
             self._rest = data
             return None
-        # What comes behind the answer has not been asked for.
+        # Bytes after the response belong to no request: do not reuse the connection.
         self.keep_alive &= len(data) == length
         return self._finish(data[:length])
 
@@ -133,12 +129,10 @@ class ResponseParser:
         while (end := data.find(b"\r\n", at)) >= 0:
             text = data[at:end].partition(b";")[0].strip()
             if _SIZE.fullmatch(text) is None:
-                raise MalformedResponse(
-                    f"got the chunk size {text[:80]!r}, wanted a hexadecimal number"
-                )
+                raise MalformedResponse(f"invalid chunk size: {text[:80]!r}")
             size, start = int(text, 16), end + 2
             if size == 0:
-                # Trailers, which nobody reads, end as a head does.
+                # Trailers are ignored; they end like a head.
                 end = data.find(_END, end)
                 if end < 0:
                     break
@@ -147,7 +141,7 @@ class ResponseParser:
             if len(data) < start + size + 2:
                 break
             if data[start + size : start + size + 2] != b"\r\n":
-                raise MalformedResponse(f"got a chunk of more than {size} bytes, wanted its end")
+                raise MalformedResponse(f"invalid chunk: no line end after {size} bytes")
             chunks.append(data[start : start + size])
             at = start + size + 2
         self._rest = data[at:]

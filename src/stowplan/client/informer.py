@@ -1,12 +1,12 @@
-"""Informer: follows all objects of one resource, and says what became of them.
+"""Informer: lists and watches all objects of one resource, and emits an event for each change.
 
-    list, or streaming list -> watch -> (the stream ends) -> watch from the last version seen
-                                     -> (410, or a line that makes no sense) -> list anew
+    list, or streaming list -> watch -> (stream ends) -> watch from the last version
+                                     -> (410, or an undecodable line) -> list again
     streaming list -> (refused) -> paged list, from then on
 
-It asks for requests to be made and is told their answers; it opens no socket and reads no clock.
-After a list that starts over, what has gone meanwhile is told as gone, and what is as it was is
-not told again. A resource that is not served counts as empty, and is looked for from time to time.
+It returns requests and is passed their responses; it opens no socket and reads no clock. After a
+relist, objects that have disappeared are reported as deleted, and unchanged objects are not
+reported again. A resource that is not served counts as empty, and is listed again periodically.
 
 Source: client-go v1.36, tools/cache reflector; as recorded of kube-scheduler v1.36.
 """
@@ -18,7 +18,7 @@ from enum import Enum
 
 import numpy as np
 
-from stowplan.client.backoff import SECOND, JitteredBackoff, seconds_after
+from stowplan.client.backoff import JitteredBackoff, seconds_after
 from stowplan.client.requests import ApiRequest, list_request, watch_request
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import (
@@ -40,29 +40,28 @@ from stowplan.client.watch_decoding import (
     WatchDecoder,
     WatchedChange,
 )
-from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.messages.watch_events import added_event, deleted_event, updated_event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import NamespacedObject, Object
-from stowplan.objects.node import Node
-from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 
 PAGE_LIMIT = 500
 WATCH_TIMEOUT_S = 300
-"""A watch is asked to end after 5 to 10 minutes, so that load spreads over API servers."""
+"""A watch ends after 5 to 10 minutes, so that load spreads over API servers."""
 WATCH_IDLE_TIMEOUT_S = 150.0
-"""Bookmarks come every minute or so; a stream that says nothing for longer is taken for broken."""
+"""Bookmarks arrive about every minute; a stream that is silent for longer counts as broken."""
 INITIAL_EVENTS_TIMEOUT_S = 30.0
-"""The same, until a streaming list has told all there was at its beginning."""
+"""The same, until a streaming list has sent all initial events."""
 UNSERVED_RETRY_S = 10.0
 SHORT_LIVED_S = 1.0
 FAILURES_MAX = 4
-"""Watches that fail in a row before all is listed anew."""
+"""Consecutive failed watches before a relist."""
 UNREADABLE_KEPT_MAX = 100
 
 
 class InformerPhase(Enum):
-    """What is asked for next."""
+    """The kind of the next request."""
 
     LIST = "list"
     STREAM = "streaming list"
@@ -70,11 +69,13 @@ class InformerPhase(Enum):
 
 
 class Informer:
-    """version: of all that has been seen. is_synced: all objects have been told once. is_served:
-    the server knows the resource. is_over: the stream is to be closed. fault: what went wrong
-    last, "" while all is well. unreadable: objects that made no sense, the latest ones.
-    stream_refusal: why the server gives no streaming list of this resource, in its words, "" unless
-    it has refused one; lists are paged since."""
+    """Informer of one resource.
+
+    version: the latest resource version. is_synced: the initial list is complete. is_served: the
+    server knows the resource. is_closed: the stream is to be closed. fault: the last error, "" if
+    none. unreadable: the latest objects that could not be decoded. stream_refusal: the server's
+    reason for refusing streaming lists, "" if it has not; lists are paged since.
+    """
 
     def __init__(
         self,
@@ -85,8 +86,8 @@ class Informer:
         streams: bool = True,
         whole: RawObjectCache | None = None,
     ) -> None:
-        """dice: spread what would come together. streams: try a streaming list first. whole: keeps
-        objects as the server spells them."""
+        """rng: spreads requests over time. streams: try a streaming list first. whole: keeps
+        objects as the server encodes them."""
         self.resource = resource
         self.version = ""
         self.is_synced = False
@@ -114,27 +115,27 @@ class Informer:
         self._n_failed = 0
 
     def __len__(self) -> int:
-        """How many objects are known."""
+        """Number of known objects."""
         return len(self._known)
 
     def find(self, key: str) -> Object | None:
-        """An object as it was shown last, by `NAMESPACE/NAME` or name."""
+        """The latest version of an object, by `NAMESPACE/NAME` or name; None if unknown."""
         return self._known.get(key)
 
     @property
     def idle_timeout_s(self) -> float:
-        """How long a stream may say nothing before it counts as broken."""
+        """How long a stream may be silent before it counts as broken."""
         return (
             INITIAL_EVENTS_TIMEOUT_S
             if self._phase is InformerPhase.STREAM
             else WATCH_IDLE_TIMEOUT_S
         )
 
-    # What to do.
+    # Requests.
 
     def next(self, now: int) -> ApiRequest | int:
-        """The request to make, or the time until which to wait. A watch is a request that goes on:
-        see `idle_timeout_s`."""
+        """The request to make, or the time until which to wait. For a watch, which has no end, see
+        `idle_timeout_s`."""
         if now < self._not_before:
             return self._not_before
         if self._phase is InformerPhase.LIST:
@@ -145,14 +146,14 @@ class Informer:
             return watch_request(self.resource, "", ends_s, initial=True)
         return watch_request(self.resource, self.version, ends_s)
 
-    # Lists, and watches that are refused.
+    # Lists, and watches that failed.
 
     def answered(self, answer: ApiResponse, now: int) -> list[Event]:
-        """A page has come, or a list or watch has been refused, or not answered at all."""
+        """Handle the response to a list, or to a list or watch that failed."""
         if answer.is_done:
             return self._handle_page(answer, now)
         if self._phase is InformerPhase.STREAM and is_streaming_list_refused(answer):
-            # A list tells whether it is the stream that is refused, or the resource.
+            # A list shows whether streaming or the resource is refused.
             self._fall_back_to_lists(error_message(answer))
             return []
         self.fault = error_message(answer)
@@ -168,7 +169,8 @@ class Informer:
         return []
 
     def _reconsider_refusal(self, answer: ApiResponse) -> None:
-        """A list that fails like the streaming list before says nothing against streams."""
+        """Forget a refusal when the list fails like the streaming list did: it says nothing about
+        streaming."""
         is_open = self._phase is InformerPhase.LIST and not self._is_refusal_known
         if is_open and answer.verdict is not ResponseOutcome.THROTTLED and not is_expired(answer):
             self.stream_refusal = ""
@@ -191,7 +193,7 @@ class Informer:
         return found
 
     def _complete_list(self, version: str) -> None:
-        """All there is has been told."""
+        """Record that a list is complete."""
         self.version = version
         self.is_synced = self.is_served = True
         self.fault = ""
@@ -203,13 +205,13 @@ class Informer:
         self._n_failed = 0
 
     def _handle_unserved(self, now: int) -> list[Event]:
-        """The server does not know the resource (any more)."""
-        gone = [_deleted(value) for value in self._known.values()]
+        """Report all objects as deleted: the server does not serve the resource (any more)."""
+        gone = [deleted_event(value) for value in self._known.values()]
         for value in self._known.values():
             self._decoder.forget(value)
         self._known.clear()
         self._start_over()
-        # Looked for by lists: a refused streaming list would not tell.
+        # By list: a refused streaming list does not show whether the resource is served.
         self._phase = InformerPhase.LIST
         self.is_served, self.is_synced = False, True
         self._not_before = seconds_after(
@@ -220,7 +222,7 @@ class Informer:
     # Streams.
 
     def opened(self, now: int) -> None:
-        """The server has begun to answer a watch."""
+        """Record that the server has accepted a watch."""
         self.is_closed = False
         self.is_served = True
         self._lines = LineSplitter()
@@ -228,7 +230,7 @@ class Informer:
         self._n_received = 0
 
     def feed(self, data: bytes, now: int) -> list[Event]:
-        """The next bytes of a stream; afterwards `is_closed` says whether to close it."""
+        """Decode bytes of a stream; afterwards `is_closed` says whether to close it."""
         found: list[Event] = []
         for line in self._lines.feed(data):
             decoded_event = self._decoder.line(line)
@@ -247,15 +249,15 @@ class Informer:
         return found
 
     def closed(self, now: int, fault: str = "") -> None:
-        """The stream has ended, by itself or broken (fault: how). What it had begun to say is
-        lost; it will be said again."""
+        """Handle the end of the stream. fault: error, "" for a regular end. An incomplete line is
+        dropped; the next watch repeats it."""
         if self.is_closed:
             return
         self.is_closed = True
         self.fault = fault
         if self._phase is InformerPhase.STREAM:
-            # It may be that the server does not know this way of listing and has just watched.
-            self._fall_back_to_lists(fault or "the stream ended before all had been told")
+            # The server may not know streaming lists and may have started a plain watch.
+            self._fall_back_to_lists(fault or "the stream ended during the initial events")
             self._back_off(now)
         elif self._n_received == 0 and now - self._opened_at < SHORT_LIVED_S * SECOND:
             self._back_off(now)
@@ -275,7 +277,7 @@ class Informer:
         self._decoder.forget(value)
         self._decoder.keep_for(len(self._known))
         self._seen.discard(_key(value))
-        return [] if before is None else [_deleted(value)]
+        return [] if before is None else [deleted_event(value)]
 
     def _handle_bookmark(self, mark: Bookmark) -> list[Event]:
         if self._phase is InformerPhase.STREAM:
@@ -296,7 +298,7 @@ class Informer:
         text = (
             decoded_event.message
             or decoded_event.reason
-            or f"an ERROR event of code {decoded_event.code}"
+            or f"ERROR event with code {decoded_event.code}"
         )
         if decoded_event.code != 429 and self._phase is InformerPhase.STREAM:
             self._fall_back_to_lists(text)
@@ -324,16 +326,16 @@ class Informer:
         self._known[key] = value
         if before is None:
             self._decoder.keep_for(len(self._known))
-            return [_added(value)]
-        return [] if _is_same(before, value) else [_updated(value)]
+            return [added_event(value)]
+        return [] if _is_same(before, value) else [updated_event(value)]
 
     def _drop_unseen(self) -> list[Event]:
-        """Those that have gone while nobody looked."""
+        """Remove objects that the new list does not contain."""
         gone = [value for key, value in self._known.items() if key not in self._seen]
         for value in gone:
             del self._known[_key(value)]
             self._decoder.forget(value)
-        return [_deleted(value) for value in gone]
+        return [deleted_event(value) for value in gone]
 
     # Starting over.
 
@@ -347,9 +349,9 @@ class Informer:
         self._start_over()
 
     def _relist_expired(self, now: int) -> None:
-        """What was to be read on has been forgotten by the server."""
+        """List again: the resource version has expired on the server."""
         if self._phase is InformerPhase.LIST:
-            # Pages that take too long: all in one.
+            # Paging takes longer than the version lives: list everything in one response.
             self._limit = 0
         self._start_over()
         self._back_off(now)
@@ -357,7 +359,7 @@ class Informer:
     def _back_off(self, now: int, answer: ApiResponse | None = None) -> None:
         self._n_failed += 1
         if self._phase is InformerPhase.WATCH and self._n_failed >= FAILURES_MAX:
-            # The version may be one that the server has not reached: it was restored, say.
+            # The server may not have reached this version yet, for example after a restore.
             self._start_over()
         wait = self._backoff.next_s()
         if answer is not None and answer.retry_after is not None:
@@ -374,21 +376,3 @@ def _is_same(before: Object, now: Object) -> bool:
         before.metadata.resource_version == now.metadata.resource_version != ""
         and before.metadata.uid == now.metadata.uid
     )
-
-
-def _added(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodAdded(value)
-    return happened.NodeAdded(value) if isinstance(value, Node) else happened.ObjectAdded(value)
-
-
-def _updated(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodUpdated(value)
-    return happened.NodeUpdated(value) if isinstance(value, Node) else happened.ObjectUpdated(value)
-
-
-def _deleted(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodDeleted(value)
-    return happened.NodeDeleted(value) if isinstance(value, Node) else happened.ObjectDeleted(value)

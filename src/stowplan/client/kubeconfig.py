@@ -1,10 +1,10 @@
-"""Kubeconfig files: which server, how it is trusted, who asks. As values; reading files and running
-programs that they name is for others.
+"""Kubeconfig: parsed and merged into the settings of one connection, without reading files or
+running plugins.
 
-Several files are merged as kubectl does: the first that says something of a name counts.
+Several files are merged as kubectl does: the first definition of a name wins.
 
-Differs: what kubectl passes over in silence (a context that names no cluster, data that is not
-base64, a provider that nobody knows any more) is an error here.
+Differs: what kubectl ignores silently (a context that names no cluster, data that is not base64, an
+unknown auth provider) is an error here.
 
 Source: client-go v1.36, tools/clientcmd and its api/v1.
 """
@@ -25,11 +25,11 @@ from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-"""Where a pod finds its token, and the certificate that its API server is trusted by."""
+"""Directory of a pod's service account token and CA certificate."""
 
 
 class DataOrFile(msgspec.Struct, frozen=True):
-    """A certificate or a key: here, or in a file. Both empty: none."""
+    """A certificate or a key, inline or in a file. Both empty: none."""
 
     data: bytes = b""
     file: str = ""
@@ -39,13 +39,13 @@ class DataOrFile(msgspec.Struct, frozen=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True):
-    """All that is needed to talk to an API server.
+    """Settings of a connection to an API server.
 
-    server: its address. proxy: of a proxy, "" for what the environment says. server_name: in place
-    of the address's, for the certificate. is_insecure: certificates are not checked. token_file: is
-    read again as it changes, and counts more than token. headers: that say for whom one asks.
-    source: where all this was said. namespace: of the context. provider: who gives tokens in ways
-    of old; files: where that is looked up.
+    server: its URL. proxy: proxy URL, "" for that of the environment. server_name: expected in the
+    certificate instead of the host. is_insecure: certificates are not verified. token_file: takes
+    precedence over token and is read again periodically. headers: impersonation headers. source:
+    where the settings come from. namespace: of the context. provider: legacy auth provider; files:
+    kubeconfig files that configure it.
     """
 
     server: str
@@ -68,7 +68,7 @@ class ClientConfig(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-# As a file has it.
+# The file format.
 
 
 class _KubeconfigPart(msgspec.Struct, frozen=True, rename="kebab"):
@@ -150,7 +150,7 @@ class _Kubeconfig(_KubeconfigPart, frozen=True):
 
 
 class KubeconfigFile(msgspec.Struct, frozen=True):
-    """A kubeconfig file that has been read. directory: what its paths are relative to."""
+    """Text of a kubeconfig file. directory: base of its relative paths."""
 
     text: str
     source: str
@@ -158,14 +158,14 @@ class KubeconfigFile(msgspec.Struct, frozen=True):
 
 
 class _NamedEntry(msgspec.Struct, frozen=True):
-    """Something of a name, and the file that says it."""
+    """A named entry, and the file that defines it."""
 
     value: Any
     file: KubeconfigFile
 
 
 def client_config(files: Sequence[KubeconfigFile], context: str = "") -> ClientConfig:
-    """What the files say of a context, the current one where none is named; raises ConfigError."""
+    """Settings for a context, by default the current one; raises ConfigError."""
     contexts: dict[str, _NamedEntry] = {}
     clusters: dict[str, _NamedEntry] = {}
     users: dict[str, _NamedEntry] = {}
@@ -219,14 +219,14 @@ def _named(
 def _client_config(
     name: str, chosen: _KubeconfigContext, cluster: _NamedEntry, user: _NamedEntry
 ) -> ClientConfig:
-    server, who = cluster.value, user.value
+    server, user_config = cluster.value, user.value
     where = f"clusters[{chosen.cluster}]"
     _check_address(server.server, cluster.file.source, f"{where}.server", ("http", "https"))
     if server.proxy_url:
         schemes = ("http", "https")
         _check_address(server.proxy_url, cluster.file.source, f"{where}.proxy-url", schemes)
     users = f"users[{chosen.user}]"
-    provider = who.auth_provider
+    provider = user_config.auth_provider
     return ClientConfig(
         server=server.server.rstrip("/"),
         source=cluster.file.source,
@@ -238,13 +238,15 @@ def _client_config(
         ca=_data_or_file(cluster, f"{where}.certificate-authority", "certificate_authority"),
         certificate=_data_or_file(user, f"{users}.client-certificate", "client_certificate"),
         key=_data_or_file(user, f"{users}.client-key", "client_key"),
-        token=who.token,
-        token_file=_path_relative_to(user.file, who.token_file),
-        username=who.username,
-        password=who.password,
-        run=None if who.exec is None else _exec(who.exec, user.file, f"{users}.exec"),
+        token=user_config.token,
+        token_file=_path_relative_to(user.file, user_config.token_file),
+        username=user_config.username,
+        password=user_config.password,
+        run=None
+        if user_config.exec is None
+        else _exec(user_config.exec, user.file, f"{users}.exec"),
         provider="" if provider is None else provider.name,
-        headers=_impersonation(who, user.file.source, users),
+        headers=_impersonation(user_config, user.file.source, users),
     )
 
 
@@ -260,12 +262,12 @@ def _check_address(text: str, source: str, place: str, schemes: tuple[str, ...])
 
 
 def _data_or_file(found: _NamedEntry, place: str, field: str) -> DataOrFile:
-    """Data counts more than a file."""
+    """Inline data or a file; data takes precedence."""
     data: str = getattr(found.value, f"{field}_data")
     if not data:
         return DataOrFile(file=_path_relative_to(found.file, getattr(found.value, field)))
     try:
-        # Lines of it may stand in a block of their own.
+        # The data may be wrapped over several lines.
         return DataOrFile(data=base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
         raise _error(found.file.source, f"{place}-data", "something else", "base64") from None
@@ -286,7 +288,7 @@ def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
     if written.interactive_mode not in ("", "Never", "IfAvailable", "Always"):
         wanted = "Never, IfAvailable or Always"
         raise _error(file.source, f"{place}.interactiveMode", written.interactive_mode, wanted)
-    # A bare name is looked up in the PATH; a relative path begins at the file.
+    # A bare name is looked up in the PATH; a relative path is relative to the file.
     command = written.command
     if "/" in command:
         command = _path_relative_to(file, command)
@@ -301,25 +303,34 @@ def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
     )
 
 
-def _impersonation(who: _KubeconfigUser, source: str, place: str) -> tuple[tuple[str, str], ...]:
-    if not who.as_user:
-        if who.as_uid or who.as_groups or who.as_user_extra:
-            raise _error(source, f"{place}.as", "nothing", "a user beside what else is said of one")
+def _impersonation(
+    user_config: _KubeconfigUser, source: str, place: str
+) -> tuple[tuple[str, str], ...]:
+    if not user_config.as_user:
+        if user_config.as_uid or user_config.as_groups or user_config.as_user_extra:
+            raise _error(
+                source,
+                f"{place}.as",
+                "nothing",
+                "a user for the other as-... fields",
+            )
         return ()
-    headers = [("Impersonate-User", who.as_user)]
-    if who.as_uid:
-        headers.append(("Impersonate-Uid", who.as_uid))
-    headers += [("Impersonate-Group", group) for group in who.as_groups]
-    for key, values in who.as_user_extra.items():
-        # Keys have slashes, which names of headers have not.
+    headers = [("Impersonate-User", user_config.as_user)]
+    if user_config.as_uid:
+        headers.append(("Impersonate-Uid", user_config.as_uid))
+    headers += [("Impersonate-Group", group) for group in user_config.as_groups]
+    for key, values in user_config.as_user_extra.items():
+        # Keys contain slashes, which header names may not.
         name = quote(key, safe="!#$&'*+-.^_`|~")
         headers += [(f"Impersonate-Extra-{name}", value) for value in values]
     return tuple(headers)
 
 
 def in_cluster_config(host: str, port: str, namespace: str = "") -> ClientConfig:
-    """The API server of the cluster that a pod runs in. host, port: KUBERNETES_SERVICE_HOST and
-    _PORT. namespace: the pod's own."""
+    """Settings for the API server of the cluster that a pod runs in.
+
+    host, port: KUBERNETES_SERVICE_HOST and _PORT. namespace: the pod's own.
+    """
     at = f"[{host}]" if ":" in host else host
     return ClientConfig(
         server=f"https://{at}:{port}",

@@ -1,13 +1,14 @@
-"""Election: who of several schedulers leads, agreed on through a Lease.
+"""Leader election: one of several schedulers leads, agreed through a Lease.
 
-Whoever finds the lease free, given back, or not renewed for its whole duration takes it, on
-condition that nobody else was faster; the holder renews it. All times are those of a clock of one's
-own that goes on while the computer sleeps: what counts is when a change of the lease was *seen*,
-never what it says of the time.
+A candidate acquires a lease that is free, released, or not renewed for its whole duration, if no
+other candidate was faster; the holder renews it. All times are of a local clock that goes on during
+system sleep: what counts is when a change of the lease was *observed*, never the times in the
+lease.
 
-A holder may write until `deadline`: so long after the moment at which its last successful renewal
-was *sent*. That is before anybody else can take the lease, who must have seen it unchanged for its
-longer duration. A holder whose deadline is over has lost, for good.
+A holder may write until `deadline`: the renew deadline after its last successful renewal was
+*sent*. That is before any other candidate can acquire the lease, since it must have observed it
+unchanged for the longer lease duration. A holder that reaches its deadline has lost leadership for
+good.
 
 Source: client-go v1.36, tools/leaderelection.
 """
@@ -20,15 +21,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.client.backoff import SECOND, seconds_after
+from stowplan.client.backoff import seconds_after
 from stowplan.client.requests import ApiRequest, create_lease, read_lease, update_lease
 from stowplan.client.responses import ApiResponse, decode_body, error_message
+from stowplan.objects.encoding.duration import SECOND
 
 JITTER = 1.2
 
 
 class LeaderElectionConfig(msgspec.Struct, frozen=True):
-    """What the contenders have agreed on. Durations in seconds."""
+    """Settings that all candidates share. Durations in seconds."""
 
     namespace: str
     name: str
@@ -39,7 +41,7 @@ class LeaderElectionConfig(msgspec.Struct, frozen=True):
 
     @property
     def timeout_s(self) -> float:
-        """How long a request may take."""
+        """Request timeout, in seconds."""
         return max(1.0, self.renew_s / 2)
 
 
@@ -54,24 +56,24 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """A Lease. metadata: all of it, as it came: a PUT has to bring it back."""
+    """A Lease. metadata: complete, because a PUT must send it back."""
 
     metadata: dict[str, Any] = {}
     spec: LeaseSpec = LeaseSpec()
 
     @property
     def holder(self) -> str:
-        """Who holds it, "" for nobody."""
+        """Identity of the holder, "" if none."""
         return self.spec.holder_identity or ""
 
     @property
     def version(self) -> str:
-        """Its resource version."""
+        """Resource version."""
         return str(self.metadata.get("resourceVersion", ""))
 
 
 class ElectionRole(Enum):
-    """What a contender is."""
+    """State of a candidate."""
 
     WAITING = "waiting"
     LEADING = "leading"
@@ -80,10 +82,10 @@ class ElectionRole(Enum):
 
 
 class LeaderElector:
-    """One contender.
+    """One candidate.
 
-    deadline: the time until which to write, 0 for never. term: of leadership, greater with every
-    change of leader. leader: who holds the lease as far as is known. fault: what went wrong last.
+    deadline: the time until which it may write, 0 for never. term: of leadership, grows with each
+    change of leader. leader: last known holder. fault: the last error.
     """
 
     def __init__(self, election_config: LeaderElectionConfig, rng: np.random.Generator) -> None:
@@ -94,7 +96,7 @@ class LeaderElector:
         self.leader = ""
         self.fault = ""
         self._rng = rng
-        # The lease as it was seen last, and when it was first seen like that.
+        # The lease as last observed, and when this version was first observed.
         self._seen: Lease | None = None
         self._seen_at = 0
         self._must_read = True
@@ -104,16 +106,16 @@ class LeaderElector:
         self._acquired = ""
 
     def may_write(self, now: int) -> bool:
-        """True while nobody else can lead."""
+        """True while this candidate leads and its deadline has not passed."""
         return self.role is ElectionRole.LEADING and now < self.deadline
 
-    # What to do.
+    # Requests.
 
     def next(self, now: int, moment: str) -> ApiRequest | int:
-        """The request to make now, or the time until which to wait. moment: the time as the API
-        spells it, with microseconds."""
+        """The request to make now, or the time until which to wait. moment: the current time in RFC
+        3339 with microseconds."""
         if self.role is ElectionRole.LEADING and now >= self.deadline:
-            why = self.fault or "no answer in time"
+            why = self.fault or "request timed out"
             self._lose(f"not renewed within {self.election_config.renew_s:g} s: {why}")
         if self.role in (ElectionRole.LOST, ElectionRole.RELEASED):
             return now + SECOND
@@ -146,17 +148,16 @@ class LeaderElector:
         )
 
     def _may_acquire(self, now: int) -> bool:
-        """True when the lease, as it was seen last, is free or ours."""
+        """True when the lease, as last observed, is free, expired or our own."""
         seen = self._seen
         if seen is None or seen.holder in ("", self.election_config.identity):
             return True
         return now >= self._expires_at(seen)
 
     def _expires_at(self, seen: Lease) -> int:
-        """When a lease that stays as it is counts as given up: after the longer of what its holder
-        says and what we go by."""
-        said_s = float(seen.spec.lease_duration_seconds or 0)
-        return seconds_after(self._seen_at, max(self.election_config.duration_s, said_s))
+        """When an unchanged lease expires: after the longer of its own duration and ours."""
+        lease_s = float(seen.spec.lease_duration_seconds or 0)
+        return seconds_after(self._seen_at, max(self.election_config.duration_s, lease_s))
 
     def _body(self, meta: dict[str, Any], moment: str, transitions: int) -> dict[str, Any]:
         return {
@@ -172,10 +173,10 @@ class LeaderElector:
             },
         }
 
-    # What came of it.
+    # Responses.
 
     def answered(self, answer: ApiResponse, now: int) -> None:
-        """The answer to the request that was asked for last."""
+        """Handle the response to the last request."""
         request = self._sent
         assert request is not None
         if self.role in (ElectionRole.LOST, ElectionRole.RELEASED):
@@ -187,7 +188,7 @@ class LeaderElector:
             self._handle_written(answer, now)
         else:
             self.fault = error_message(answer)
-            # Somebody was faster, or nobody knows: look before trying again.
+            # Another candidate was faster, or the outcome is unknown: read before the next try.
             self._must_read = True
 
     def _pause_s(self) -> float:
@@ -199,19 +200,21 @@ class LeaderElector:
     def _handle_read(self, answer: ApiResponse, now: int) -> None:
         if answer.status == 404:
             if self.role is ElectionRole.LEADING:
-                self._lose("the lease is gone")
+                self._lose("the lease was deleted")
                 return
             self.leader, self._seen = "", None
             self._must_read, self._next_at = False, now
             return
         lease = decode_body(answer.body, Lease) if answer.is_done else None
         if lease is None:
-            self.fault = "the answer is no Lease" if answer.is_done else error_message(answer)
+            self.fault = "the response is not a Lease" if answer.is_done else error_message(answer)
             return
         self._observe(lease, now)
         self._must_read = False
         if self.role is ElectionRole.LEADING and lease.holder != self.election_config.identity:
-            self._lose(f"{lease.holder or 'nobody'} holds the lease")
+            self._lose(
+                f"the lease is held by {lease.holder}" if lease.holder else "the lease was released"
+            )
         elif self._may_acquire(now):
             self._next_at = now
         else:
@@ -226,7 +229,7 @@ class LeaderElector:
     def _handle_written(self, answer: ApiResponse, now: int) -> None:
         lease = decode_body(answer.body, Lease)
         if lease is None or lease.holder != self.election_config.identity:
-            self.fault = "the answer is not the lease that was written"
+            self.fault = "the response is not the lease that was written"
             self._must_read = True
             return
         self._observe(lease, now)
@@ -243,8 +246,8 @@ class LeaderElector:
         self.deadline = 0
 
     def release(self, now: int, moment: str) -> ApiRequest | None:
-        """Lead no more, and give the lease back so that nobody has to wait for its end: the request
-        that does, None where there is nothing to give back."""
+        """Stop leading. Returns the request that releases the lease, so that others need not wait
+        for its expiry; None if there is nothing to release."""
         was_leading, self.role = self.may_write(now), ElectionRole.RELEASED
         self.deadline = 0
         if not was_leading or self._seen is None:

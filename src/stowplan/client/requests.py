@@ -1,7 +1,7 @@
-"""Requests to the API server as values: whoever owns sockets sends them.
+"""Requests to the API server as values; the owner of the connections sends them.
 
-What is written about a pod names its uid wherever the API can check it, so that a pod of the same
-name in its next life is left alone.
+Writes about a pod carry its uid wherever the API checks it, so that a new pod of the same name is
+not affected.
 
 Source: Kubernetes API v1.36; kube-scheduler v1.36 as recorded.
 """
@@ -15,6 +15,7 @@ import msgspec
 
 from stowplan.client.resources import PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
 
@@ -23,14 +24,12 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PREEMPTION_REASON = "PreemptionByScheduler"
 
-Tree = dict[str, Any]
-
 
 class ApiRequest(msgspec.Struct, frozen=True):
     """An HTTP request.
 
     path: names in it percent-encoded. query: names and values, decoded. content_type: of the body.
-    timeout_s: for the whole answer; None for a watch, whose answer goes on.
+    timeout_s: for the complete response; None for a watch, which has no end.
     """
 
     method: str
@@ -48,12 +47,12 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_watch(self) -> bool:
-        """True for a request whose answer goes on."""
+        """True for a request whose response is a stream."""
         return self.timeout_s is None
 
     @property
     def is_write(self) -> bool:
-        """True for a request that changes something."""
+        """True for a request that changes an object."""
         return self.method != "GET"
 
 
@@ -61,7 +60,7 @@ class ApiRequest(msgspec.Struct, frozen=True):
 
 
 def list_request(resource: ApiResource, limit: int, token: str = "") -> ApiRequest:
-    """A page of all objects; token: where the page before ended. limit: 0 for no end."""
+    """List a page of objects. token: continue token of the page before. limit: 0 for no paging."""
     query = [("fieldSelector", resource.fields)] if resource.fields else []
     if limit:
         query.append(("limit", str(limit)))
@@ -73,7 +72,7 @@ def list_request(resource: ApiResource, limit: int, token: str = "") -> ApiReque
 def watch_request(
     resource: ApiResource, version: str, timeout_s: int, *, initial: bool = False
 ) -> ApiRequest:
-    """What changes from a version on. initial: begin with all there is (a streaming list)."""
+    """Watch changes from a version on. initial: send all objects first (a streaming list)."""
     query = [("allowWatchBookmarks", "true")]
     if resource.fields:
         query.append(("fieldSelector", resource.fields))
@@ -86,7 +85,7 @@ def watch_request(
 
 
 def read_pod(effect: ReadPod) -> ApiRequest:
-    """What became of a pod."""
+    """Read a pod."""
     return ApiRequest("GET", PODS.path(effect.name, effect.namespace))
 
 
@@ -94,7 +93,7 @@ def read_pod(effect: ReadPod) -> ApiRequest:
 
 
 def bind(effect: Bind) -> ApiRequest:
-    """The binding of a pod."""
+    """Bind a pod to a node."""
     body = {
         "kind": "Binding",
         "apiVersion": "v1",
@@ -105,25 +104,25 @@ def bind(effect: Bind) -> ApiRequest:
 
 
 def patch_status(effect: PatchStatus, moment: str) -> ApiRequest:
-    """The condition PodScheduled, and the nomination. moment: the time as the API spells it."""
+    """Patch the condition PodScheduled and the nominated node. moment: RFC 3339."""
     status: Tree = {}
     if effect.reason:
-        told = {"reason": effect.reason, "message": effect.message}
-        status["conditions"] = [_condition("PodScheduled", "False", moment) | told]
+        reason = {"reason": effect.reason, "message": effect.message}
+        status["conditions"] = [_condition("PodScheduled", "False", moment) | reason]
     if effect.nominated_node is not None:
         status["nominatedNodeName"] = effect.nominated_node or None
     return _status_patch(effect.namespace, effect.name, effect.uid, status)
 
 
 def mark_victim(effect: Evict, moment: str) -> ApiRequest:
-    """The condition DisruptionTarget of a victim."""
-    told = {"reason": PREEMPTION_REASON, "message": effect.message}
-    status = {"conditions": [_condition("DisruptionTarget", "True", moment) | told]}
+    """Patch the condition DisruptionTarget of a victim."""
+    reason = {"reason": PREEMPTION_REASON, "message": effect.message}
+    status = {"conditions": [_condition("DisruptionTarget", "True", moment) | reason]}
     return _status_patch(effect.namespace, effect.name, effect.uid, status)
 
 
 def delete_victim(effect: Evict) -> ApiRequest:
-    """The deletion of a victim, as long as it is the same pod."""
+    """Delete a victim, on condition that its uid is unchanged."""
     body = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
@@ -152,11 +151,10 @@ def _status_patch(namespace: str, name: str, uid: str, status: Tree) -> ApiReque
 
 
 def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> ApiRequest:
-    """The status of a PodGroup. moment: for conditions that do not say when. whole: as part of the
-    object, where its definition has no subresource for the status.
+    """Patch the status of a PodGroup. moment: transition time of conditions without one. whole:
+    patch the object, where its CRD has no status subresource.
 
-    A merge patch leaves what it does not name, so numbers that are 0 and texts that are empty are
-    named too.
+    A merge patch keeps fields that it does not name, so zero counts and empty texts are sent too.
     """
     status = effect.status
     conditions: list[Tree] = []
@@ -179,7 +177,7 @@ def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> 
 
 
 def update_object(effect: Write) -> ApiRequest:
-    """A change of an object, on condition that it still has its version; raises LookupError.
+    """Patch an object, on condition that its version is unchanged; raises LookupError.
 
     A patch of the status alone goes to the subresource.
     """
@@ -208,20 +206,20 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 def read_lease(namespace: str, name: str, timeout_s: float) -> ApiRequest:
-    """The lease of a name."""
+    """Read a lease."""
     return ApiRequest(
         "GET", f"{LEASES.format(path_segment(namespace))}/{path_segment(name)}", timeout_s=timeout_s
     )
 
 
 def create_lease(namespace: str, body: Tree, timeout_s: float) -> ApiRequest:
-    """A new lease."""
+    """Create a lease."""
     request = _post_request(LEASES.format(path_segment(namespace)), body)
     return msgspec.structs.replace(request, timeout_s=timeout_s)
 
 
 def update_lease(namespace: str, name: str, body: Tree, timeout_s: float) -> ApiRequest:
-    """A lease in place of the version that its metadata names."""
+    """Replace a lease, on condition that its version is unchanged."""
     path = f"{LEASES.format(path_segment(namespace))}/{path_segment(name)}"
     return ApiRequest("PUT", path, (), msgspec.json.encode(body), JSON, timeout_s)
 
@@ -232,12 +230,12 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 
 
 def create_event(namespace: str, body: Tree) -> ApiRequest:
-    """A new event."""
+    """Create an Event."""
     return _post_request(EVENTS.format(path_segment(namespace)), body)
 
 
 def patch_event(namespace: str, name: str, series: Tree) -> ApiRequest:
-    """The series of an event."""
+    """Patch the series of an Event."""
     body = msgspec.json.encode({"series": series})
     path = f"{EVENTS.format(path_segment(namespace))}/{path_segment(name)}"
     return ApiRequest("PATCH", path, body=body, content_type=STRATEGIC_PATCH)

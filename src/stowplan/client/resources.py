@@ -1,4 +1,4 @@
-"""Where the kinds that scheduling reads stand in the API: group, version, plural, scope."""
+"""API resources that scheduling reads: group, version, plural and scope of each kind."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from stowplan.objects.workload import (
 )
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended take no room, so rules do not ask for them; gangs count those that have done
-their work."""
+"""Field selector that leaves out finished pods: they use no resources. Gangs do count their
+finished pods."""
 
 
 def path_segment(name: str) -> str:
-    """A name as one segment of a path: percent-encoded, so that none leads to another object."""
+    """A name as one percent-encoded path segment, so that it cannot address another object."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return quote(name, safe="@:!$&'()*+,;=~")
@@ -47,8 +47,8 @@ def path_segment(name: str) -> str:
 class ApiResource(msgspec.Struct, frozen=True):
     """A kind as one version of one API group serves it.
 
-    api_version: `v1`, `apps/v1`. fields: a field selector that every list and watch has. is_needed:
-    without it nothing can be decided; others may be absent, as custom resources often are.
+    api_version: `v1`, `apps/v1`. fields: field selector of every list and watch. is_needed:
+    scheduling needs it; others may be absent, as custom resources often are.
     """
 
     kind: type[Object]
@@ -59,7 +59,7 @@ class ApiResource(msgspec.Struct, frozen=True):
 
     @property
     def is_namespaced(self) -> bool:
-        """True where objects live in namespaces."""
+        """True for namespaced resources."""
         return issubclass(self.kind, NamespacedObject)
 
     @property
@@ -115,8 +115,8 @@ RESOURCES: tuple[ApiResource, ...] = (
 def resources_of(
     kinds: Iterable[type[Object]], *, with_ended: bool = False
 ) -> tuple[ApiResource, ...]:
-    """Where objects of these kinds are found, in a steady order; some are served by several API
-    groups. with_ended: pods that have ended, too."""
+    """API resources of these kinds, in a fixed order; several API groups serve some kinds.
+    with_ended: include finished pods."""
     wanted = set(kinds)
     found = [resource for resource in RESOURCES if resource.kind in wanted]
     if with_ended:
@@ -125,9 +125,9 @@ def resources_of(
 
 
 def resource_of(value: Object) -> ApiResource:
-    """Where an object is found; raises LookupError for a kind that no API group serves."""
+    """API resource of an object; raises LookupError for a kind that is not known."""
     version = getattr(value, "api_version", "")
     for resource in RESOURCES:
         if type(value) is resource.kind and version in ("", resource.api_version):
             return resource
-    raise LookupError(f"{type(value).__name__} {version}: got a kind that is not served here")
+    raise LookupError(f"no API resource for kind {type(value).__name__} in version {version!r}")

@@ -1,7 +1,7 @@
-"""What an answer of the API server means: done, refused, to be tried again, or nobody knows.
+"""Meaning of API server responses: done, refused, throttled, or outcome unknown.
 
-A binding whose answer is lost may have been made. So the line runs between answers that say that
-nothing was done, and all the others.
+A binding whose response is lost may have been made. So responses that say that nothing was done are
+kept apart from all others.
 
 Source: Kubernetes API v1.36, Status and its reasons, as recorded.
 """
@@ -14,26 +14,26 @@ from typing import Any
 import msgspec
 
 THROTTLED_DELAY_S = 1.0
-"""How long to wait after a 429 that does not say."""
+"""Delay after a 429 without Retry-After, in seconds."""
 MESSAGE_CHARS_MAX = 500
 _GONE = ("Expired", "Gone")
 
 
 class ResponseOutcome(Enum):
-    """What came of a request."""
+    """Outcome of a request."""
 
     DONE = "done"
     REFUSED = "refused"
     """Nothing was done, and the same request would be refused again."""
     THROTTLED = "throttled"
-    """Nothing was done, as the server has too much to do."""
+    """Nothing was done, because the server is overloaded."""
     OPEN = "open"
-    """Nobody knows whether it was done."""
+    """It is unknown whether the request was executed."""
 
 
 class ApiResponse(msgspec.Struct, frozen=True):
-    """An HTTP answer. status: 0 for none, then `fault` says why. retry_after: in seconds, None
-    where the server does not say."""
+    """An HTTP response. status: 0 if there was none, then `fault` says why. retry_after: in
+    seconds, None if absent."""
 
     status: int
     body: bytes = b""
@@ -43,12 +43,12 @@ class ApiResponse(msgspec.Struct, frozen=True):
 
     @property
     def is_done(self) -> bool:
-        """True for success."""
+        """True for a status of 2xx."""
         return 200 <= self.status < 300
 
     @property
     def verdict(self) -> ResponseOutcome:
-        """What came of the request."""
+        """Outcome of the request."""
         if self.is_done:
             return ResponseOutcome.DONE
         if self.status == 429:
@@ -59,7 +59,7 @@ class ApiResponse(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """`details` of a Status. retry_after_seconds: 0 where it does not say."""
+    """`details` of a Status. retry_after_seconds: 0 if absent."""
 
     name: str = ""
     group: str = ""
@@ -68,14 +68,14 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """`metadata` of a list or a Status. token: where the next page begins."""
+    """`metadata` of a list or a Status. token: continue token of the next page."""
 
     resource_version: str = ""
     token: str = msgspec.field(default="", name="continue")
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """A Status, as the API server explains itself."""
+    """A Status object of the API server."""
 
     kind: str = ""
     message: str = ""
@@ -89,7 +89,7 @@ _status = msgspec.json.Decoder(ApiStatus)
 
 
 def status_of(body: bytes) -> ApiStatus | None:
-    """The Status that a body holds; None for anything else, such as plain text."""
+    """The Status in a body; None for anything else, such as plain text."""
     try:
         found = _status.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -98,9 +98,9 @@ def status_of(body: bytes) -> ApiStatus | None:
 
 
 def error_message(answer: ApiResponse) -> str:
-    """What went wrong, in the server's words where it has any."""
+    """Error of a response, in the server's words if there are any."""
     if not answer.status:
-        return answer.fault or "no answer"
+        return answer.fault or "no response"
     status = status_of(answer.body)
     if status is not None and status.message:
         return status.message
@@ -109,18 +109,18 @@ def error_message(answer: ApiResponse) -> str:
 
 
 def is_expired(answer: ApiResponse) -> bool:
-    """True where the version, or the rest of a list, is too old to be served."""
+    """True when the resource version or the continue token has expired."""
     status = None if answer.is_done else status_of(answer.body)
     return answer.status == 410 or (status is not None and is_expired_status(status))
 
 
 def is_expired_status(status: ApiStatus) -> bool:
-    """The same, of a Status that came in a watch."""
+    """The same for a Status in a watch."""
     return status.code == 410 or status.reason in _GONE
 
 
 def is_unserved_resource(answer: ApiResponse) -> bool:
-    """True where the server knows no such resource: a 404 in plain text, or one that names no
+    """True when the server does not serve the resource: a 404 in plain text, or one that names no
     object."""
     if answer.status != 404:
         return False
@@ -129,8 +129,8 @@ def is_unserved_resource(answer: ApiResponse) -> bool:
 
 
 def is_streaming_list_refused(answer: ApiResponse) -> bool:
-    """True where the answer to a streaming list says that there will be none: any definite one, as
-    servers and what stands before them word it differently. Not a 401 (about who asks) or 410."""
+    """True when the server refuses streaming lists: any definite refusal counts, because servers
+    and proxies word it differently. Not a 401 (authentication) or 410 (expired)."""
     if answer.status in (500, 501):
         return True
     return (
@@ -141,17 +141,17 @@ def is_streaming_list_refused(answer: ApiResponse) -> bool:
 
 
 def retry_delay_s(answer: ApiResponse) -> float:
-    """How long to leave a server alone that has too much to do, in seconds."""
+    """Delay before the next request to a throttling server, in seconds."""
     if answer.retry_after is not None:
         return max(0.0, answer.retry_after)
     status = status_of(answer.body)
     details = status.details if status is not None else None
-    said = details.retry_after_seconds if details is not None else 0
-    return float(said) if said > 0 else THROTTLED_DELAY_S
+    delay_s = details.retry_after_seconds if details is not None else 0
+    return float(delay_s) if delay_s > 0 else THROTTLED_DELAY_S
 
 
 def parse_retry_after(text: str | None) -> float | None:
-    """The header Retry-After in seconds; None where it is absent or a date."""
+    """Seconds of a Retry-After header; None if absent or a date."""
     if text is None:
         return None
     try:
@@ -161,8 +161,15 @@ def parse_retry_after(text: str | None) -> float | None:
     return seconds if 0 <= seconds < 86_400 else None
 
 
+def excerpt(data: bytes, bytes_max: int = 200) -> str:
+    """The beginning of a body, quoted, for an error message."""
+    text = repr(data[:bytes_max].decode(errors="replace"))
+    rest = len(data) - bytes_max
+    return f"{text} and {rest} more bytes" if rest > 0 else text
+
+
 def decode_body(body: bytes, kind: type[Any]) -> Any:
-    """A body as a value of a kind, None where it is not one: cut off, or of another shape."""
+    """Decode a body to a type; None if it does not match."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,26 +1,17 @@
-"""Times as the API spells them."""
+"""Timestamps in RFC 3339, from nanoseconds since 1970."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROS_PER_S = 1_000_000
+from stowplan.apis.machinery.timestamps import format_time
+from stowplan.objects.encoding.duration import SECOND
 
 
 def rfc3339_seconds(wall_ns: int) -> str:
     """RFC 3339 in whole seconds. wall_ns: nanoseconds since 1970."""
-    return _second(wall_ns // 1000 // _MICROS_PER_S) + "Z"
+    return format_time(wall_ns // SECOND)
 
 
 def rfc3339_micros(wall_ns: int) -> str:
     """RFC 3339 with six decimals."""
-    seconds, micros = divmod(wall_ns // 1000, _MICROS_PER_S)
-    return f"{_second(seconds)}.{micros:06d}Z"
-
-
-@lru_cache(maxsize=4)
-def _second(seconds: int) -> str:
-    """It is asked for many times within one second."""
-    return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    seconds, rest = divmod(wall_ns, SECOND)
+    return f"{format_time(seconds)[:-1]}.{rest // 1000:06d}Z"

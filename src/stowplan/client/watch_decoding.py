@@ -1,8 +1,8 @@
-"""Watch lines and list pages to typed objects.
+"""Decoding of watch lines and list pages to typed objects.
 
-Nearly every line is an object of the expected kind and is decoded in one go. Whatever does not fit
-(bookmarks with nulls, Statuses) is read with more patience. An object that makes no sense is passed
-over and told: one that somebody has spoilt must not keep the others from being seen.
+Nearly every line is an object of the expected kind and is decoded in one step. Everything else
+(bookmarks with nulls, Statuses) is decoded leniently. An object that cannot be decoded is skipped
+and reported, so that one malformed object does not hide the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.client.responses import ApiStatus, ListMeta
+from stowplan.client.responses import ApiStatus, ListMeta, excerpt
 from stowplan.messages.extender_api import object_tree
 from stowplan.objects.encoding.json_codec import DecodeError, convert, decode, without_nulls
 from stowplan.objects.meta import NamespacedObject, Object
@@ -20,29 +20,20 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the beginning of a streaming list."""
-
-_EXCERPT_BYTES_MAX = 200
-
-
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """A line of a watch. type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-
-    type: str
-    object: Any
+"""Annotation of the bookmark that ends the initial events of a streaming list."""
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """How far the watch has come. is_initial_end: all there was at the beginning has been told."""
+    """Progress of a watch. is_initial_end: the initial events are complete."""
 
     version: str
     is_initial_end: bool
 
 
 class UndecodableObject(msgspec.Struct, frozen=True):
-    """An object or a line that makes no sense. what: where, what was got, what was wanted.
+    """An object or a line that cannot be decoded. what: location and error.
 
-    is_line: the line itself is broken, so nothing behind it can be trusted.
+    is_stream_broken: the line itself is malformed, so the rest of the stream cannot be trusted.
     """
 
     what: str
@@ -50,7 +41,7 @@ class UndecodableObject(msgspec.Struct, frozen=True):
 
 
 class WatchedChange(msgspec.Struct, frozen=True, gc=False):
-    """An object as a line shows it. type: ADDED, MODIFIED or DELETED."""
+    """A change of an object in a watch. type: ADDED, MODIFIED or DELETED."""
 
     type: str
     value: Object
@@ -94,27 +85,27 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class RawObjectCache:
-    """Objects as the API server spells them, for whoever has to show them to others: with all the
-    fields that scheduling does not read."""
+    """Objects in the API server's encoding, with all the fields that scheduling does not read, for
+    extenders that receive whole objects."""
 
     def __init__(self) -> None:
-        # By kind and key, not by uid: who takes another's place takes it here too.
+        # By kind and key, not by uid: a recreated object replaces its predecessor.
         self._kept: dict[tuple[type, str], tuple[str, str, bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, value: Object, spelling: bytes) -> None:
-        """The newest version of an object."""
+    def keep(self, value: Object, encoded: bytes) -> None:
+        """Store the newest version of an object."""
         meta = value.metadata
-        self._kept[_cache_key(value)] = meta.uid, meta.resource_version, spelling
+        self._kept[_cache_key(value)] = meta.uid, meta.resource_version, encoded
 
     def drop(self, value: Object) -> None:
-        """An object is gone."""
+        """Remove a deleted object."""
         self._kept.pop(_cache_key(value), None)
 
-    def spelt(self, value: Object) -> dict[str, Any]:
-        """An object with all its fields; where that version is not at hand, with those we know."""
+    def full_tree(self, value: Object) -> dict[str, Any]:
+        """An object with all its fields; with the known fields if that version is not cached."""
         kept, meta = self._kept.get(_cache_key(value)), value.metadata
         if kept is None or kept[:2] != (meta.uid, meta.resource_version):
             return object_tree(value)
@@ -127,7 +118,7 @@ def _cache_key(value: Object) -> tuple[type, str]:
 
 
 class WatchDecoder:
-    """Reads lists and watches of one kind."""
+    """Decodes lists and watches of one kind."""
 
     def __init__(
         self,
@@ -135,8 +126,8 @@ class WatchDecoder:
         templates: PodTemplates | None = None,
         whole: RawObjectCache | None = None,
     ) -> None:
-        """templates: pods of one template share what they have in common. whole: keeps objects as
-        they are spelt."""
+        """templates: pods of one template share their common parts. whole: keeps objects as the
+        server encodes them."""
         self._kind = kind
         self._whole = whole
         items: Any = list[kind]  # type: ignore[valid-type]
@@ -153,7 +144,7 @@ class WatchDecoder:
             self._postprocess = self._templates.intern
 
     def line(self, data: bytes) -> DecodedWatchEvent:
-        """What a line says."""
+        """Decode one line of a watch."""
         try:
             found: Any = self._line.decode(data)
         except _DECODE_ERRORS:
@@ -167,20 +158,20 @@ class WatchDecoder:
             return WatchedChange(found.type, value)
         return self._decode_leniently(data)
 
-    def _keep(self, change: str, value: Object, spelling: bytes) -> None:
+    def _keep(self, change: str, value: Object, encoded: bytes) -> None:
         assert self._whole is not None
         if change == "DELETED":
             self._whole.drop(value)
         else:
-            self._whole.keep(value, spelling)
+            self._whole.keep(value, encoded)
 
     def forget(self, value: Object) -> None:
-        """An object is gone."""
+        """Remove a deleted object."""
         if self._whole is not None:
             self._whole.drop(value)
 
     def keep_for(self, n_objects: int) -> None:
-        """There are so many objects now."""
+        """Adapt the caches to the number of objects."""
         if self._templates is not None:
             self._templates.keep_for(n_objects)
 
@@ -189,14 +180,14 @@ class WatchDecoder:
             raw = _raw_watch_event_decoder.decode(data)
         except _DECODE_ERRORS as problem:
             return UndecodableObject(
-                f"got {_excerpt(data)} ({problem}), wanted a watch event", is_stream_broken=True
+                f"invalid watch event: {excerpt(data)}: {problem}", is_stream_broken=True
             )
         if raw.type == "BOOKMARK":
             return _bookmark(data)
         if raw.type == "ERROR":
             return _error(bytes(raw.object))
         if raw.type not in ("ADDED", "MODIFIED", "DELETED"):
-            what = f"got type {raw.type!r}, wanted ADDED, MODIFIED, DELETED, BOOKMARK or ERROR"
+            what = f"invalid watch event type: {raw.type!r}"
             return UndecodableObject(what, is_stream_broken=True)
         value = self._object(bytes(raw.object))
         return value if isinstance(value, UndecodableObject) else WatchedChange(raw.type, value)
@@ -207,18 +198,18 @@ class WatchDecoder:
         except (DecodeError, UnicodeDecodeError, RecursionError) as problem:
             return UndecodableObject(f"{self._kind.__name__} {_name_in(data)}: {problem}")
         if not value.metadata.name:
-            return UndecodableObject(f"{self._kind.__name__}: got no metadata.name, wanted one")
+            return UndecodableObject(f"{self._kind.__name__}: metadata.name: Required value")
         return self._postprocess(value)
 
     def page(self, data: bytes) -> ListPage | UndecodableObject:
-        """What a page of a list holds; Unreadable where it is no list, cut off for one."""
+        """Decode one page of a list; UndecodableObject if it is not a list or is truncated."""
         try:
             found: Any = self._page.decode(data)
         except _DECODE_ERRORS:
             return self._decode_page_leniently(data)
         if not found.metadata.resource_version:
             return UndecodableObject(
-                f"got {_excerpt(data)}, wanted a list with a resourceVersion", True
+                f"invalid list: {excerpt(data)}: metadata.resourceVersion: Required value", True
             )
         items = [self._postprocess(item) for item in found.items]
         if self._whole is not None:
@@ -233,11 +224,11 @@ class WatchDecoder:
             found = _raw_list_page_decoder.decode(data)
         except _DECODE_ERRORS as problem:
             return UndecodableObject(
-                f"got {_excerpt(data)} ({problem}), wanted a list", is_stream_broken=True
+                f"invalid list: {excerpt(data)}: {problem}", is_stream_broken=True
             )
         if not found.metadata.resource_version:
             return UndecodableObject(
-                f"got {_excerpt(data)}, wanted a list with a resourceVersion", True
+                f"invalid list: {excerpt(data)}: metadata.resourceVersion: Required value", True
             )
         read = [self._object(bytes(item)) for item in found.items or ()]
         return ListPage(
@@ -248,13 +239,13 @@ class WatchDecoder:
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines; the last one is kept until its end has come."""
+    """Splits a stream of bytes into lines; keeps an incomplete last line."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The lines that are whole now, empty ones left out."""
+        """Lines that are complete now, without empty ones."""
         *whole, rest = data.split(b"\n")
         if whole and self._rest:
             self._rest.append(whole[0])
@@ -263,11 +254,6 @@ class LineSplitter:
         if rest:
             self._rest.append(rest)
         return (line for line in whole if line and not line.isspace())
-
-    @property
-    def is_cut(self) -> bool:
-        """True in the middle of a line."""
-        return bool(self._rest)
 
 
 def _identity(value: Object) -> Object:
@@ -281,7 +267,7 @@ def _bookmark(data: bytes) -> Bookmark | UndecodableObject:
         ).metadata
     except _DECODE_ERRORS as problem:
         return UndecodableObject(
-            f"got {_excerpt(data)} ({problem}), wanted a bookmark", is_stream_broken=True
+            f"invalid bookmark: {excerpt(data)}: {problem}", is_stream_broken=True
         )
     return Bookmark(
         meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
@@ -296,7 +282,7 @@ def _error(data: bytes) -> ApiStatus:
     try:
         return convert(without_nulls(msgspec.json.decode(data)), ApiStatus)
     except (*_DECODE_ERRORS, DecodeError):
-        return ApiStatus(kind="Status", message=f"got {_excerpt(data)}, wanted a Status")
+        return ApiStatus(kind="Status", message=f"invalid Status: {excerpt(data)}")
 
 
 def _name_in(data: bytes) -> str:
@@ -309,12 +295,3 @@ def _name_in(data: bytes) -> str:
         return "?"
     namespace = meta.get("namespace")
     return f"{namespace}/{meta.get('name')}" if namespace else str(meta.get("name"))
-
-
-def _excerpt(data: bytes) -> str:
-    text = data[:_EXCERPT_BYTES_MAX].decode(errors="replace")
-    return (
-        repr(text)
-        if len(data) <= _EXCERPT_BYTES_MAX
-        else f"{text!r} and {len(data) - _EXCERPT_BYTES_MAX} bytes more"
-    )

@@ -1,4 +1,4 @@
-"""The vectorised engine's ground: nodes as rows, what rules read about them as columns."""
+"""Columns: nodes as rows, and what plugins read about them as arrays."""
 
 from stowplan.columns.nodeinfo import NodeInfo
 from stowplan.columns.nodetable import NodeTable, Rows

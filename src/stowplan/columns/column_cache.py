@@ -1,10 +1,10 @@
-"""Kept columns: answers per row, brought up to date by re-evaluating the touched rows only.
+"""Cached columns: answers per row, updated by evaluating changed rows only.
 
-Two pods whose rules read the same of them share a rule's answers, and a placement changes one
-row. So an answer for all rows is kept under a key, with the generation it is true for; asked
-again, it is evaluated for the rows that the journal names since, and for no others.
+Pods with equal signatures share a plugin's answers, and a placement changes one row. An answer for
+all rows is therefore cached under a key, with the journal generation that it is valid for; the next
+call evaluates only the rows that changed since.
 
-This holds for rules whose answer for a row depends on that row alone.
+Valid only for plugins whose answer for a row depends on that row alone.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from stowplan.columns.nodetable import NodeTable, Rows
 
 KEPT_MAX = 1024
-"""Columns kept per table; the least recently used goes first."""
+"""Columns cached per table; the least recently used is evicted first."""
 
 ANEW_SHARE = 4
-"""With more than one in so many rows touched, all are evaluated anew."""
+"""With more than one in this many rows changed, all rows are evaluated."""
 
 _EXTRA = "kept columns"
 
@@ -31,14 +31,14 @@ Evaluate = Callable[[Rows], NDArray[Any]]
 
 
 class _CachedColumn(msgspec.Struct):
-    """An answer and the journal's generation up to which it is true."""
+    """An answer and the journal generation that it is valid for."""
 
     answer: NDArray[Any]
     generation: int
 
 
 class ColumnCache:
-    """The kept answers of one table."""
+    """Cached answers of one table."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[Hashable, _CachedColumn] = OrderedDict()
@@ -46,17 +46,16 @@ class ColumnCache:
 
     @classmethod
     def of(cls, table: NodeTable) -> ColumnCache:
-        """The kept answers of a table, made with the first question."""
+        """The cached answers of a table, created on first use."""
         kept = table.extras.get(_EXTRA)
         if not isinstance(kept, cls):
             kept = table.extras[_EXTRA] = cls()
         return kept
 
     def column(self, key: Hashable, table: NodeTable, evaluate: Evaluate) -> NDArray[Any]:
-        """(n_nodes,): the answer for every row; it must not be changed by whoever gets it.
+        """(n_nodes,): the answer of every row; read-only.
 
-        evaluate: gives the answers for rows, in their order. `evaluated` counts the rows that
-        had to be asked.
+        evaluate: returns answers for rows, in their order. `evaluated` counts the rows evaluated.
         """
         generation = table.journal.generation
         kept = self._kept.get(key)
@@ -76,7 +75,7 @@ class ColumnCache:
         return self._keep(key, answer, generation)
 
     def _keep(self, key: Hashable, answer: NDArray[Any], generation: int) -> NDArray[Any]:
-        # Whoever got an earlier answer may still hold it, so an answer is never written again.
+        # Callers may still hold an earlier answer, so arrays are never written again.
         answer.setflags(write=False)
         self._kept[key] = _CachedColumn(answer, generation)
         self._kept.move_to_end(key)

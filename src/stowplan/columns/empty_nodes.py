@@ -1,4 +1,4 @@
-"""The nodes of a table as if no pod ran on them, to be read and soon forgotten."""
+"""The nodes of a table without their pods, for a short-lived read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from stowplan.columns.ports import PortIndex
 
 
 def without_pods(table: NodeTable) -> NodeTable:
-    """The same rows, without pods, what they take up, and images: true until `table` changes.
+    """The same rows without pods, their requests and images; valid until `table` changes.
 
-    Rows, labels, taints and what nodes offer are shared. It must not be changed.
+    Rows, labels, taints and allocatable amounts are shared. Read-only.
     """
     bare = copy(table)
     bare.pods = [[] for _ in table.names]

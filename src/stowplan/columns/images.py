@@ -1,4 +1,4 @@
-"""Images on nodes, by image, with the counts that a snapshot took over.
+"""Images on nodes, by image, with the counts of the last snapshot.
 
 Source: kube-scheduler v1.36, backend/cache addNodeImageStates and NodeInfo.Snapshot.
 """
@@ -14,8 +14,8 @@ from stowplan.objects.node import Node
 class ImageState:
     """One image name.
 
-    size: bytes, as the node said that introduced the name. rows: row -> how many nodes had the
-    image when that row was last refreshed; the count of rows itself is the live number.
+    size: bytes, by the node that first had it. rows: row -> number of nodes with the image at the
+    row's last refresh; the number of rows itself is current.
     """
 
     __slots__ = ("_arrays", "rows", "size")
@@ -26,7 +26,7 @@ class ImageState:
         self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """int64 (n_rows_with_image,) twice: the rows, and the count that each of them knows."""
+        """int64 (n_rows_with_image,) twice: the rows, and the count at each row's last refresh."""
         if self._arrays is None:
             self._arrays = (
                 np.fromiter(self.rows.keys(), dtype=np.int64, count=len(self.rows)),
@@ -35,12 +35,12 @@ class ImageState:
         return self._arrays
 
     def set_count(self, row: int, count: int) -> None:
-        """Let `row` know `count`."""
+        """Set the count of `row`."""
         self.rows[row] = count
         self._arrays = None
 
     def drop(self, row: int) -> int:
-        """Forget `row`; returns the count that it knew."""
+        """Remove `row`; returns its count."""
         self._arrays = None
         return self.rows.pop(row)
 
@@ -48,23 +48,23 @@ class ImageState:
 class ImageIndex:
     """All images, by name.
 
-    How many nodes have an image is taken over per row, and only for rows that changed since
-    the last refresh: what the original's snapshots do, and its scores show.
+    The number of nodes with an image is refreshed per row, only for rows that changed since the
+    last refresh: the original's snapshots do this, and its scores depend on it.
     """
 
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
         self._names: dict[int, tuple[str, ...]] = {}
-        # Rows whose nodes give an image another size than it was introduced with.
+        # Rows whose nodes report another size than the image has.
         self._contrary: set[int] = set()
 
     def would_change(self, row: int) -> bool:
-        """True when writing the images of a row again might change something: an image that
-        nobody else has takes the size that its node gives it."""
+        """True when writing the images of a row again may change something: an image that no other
+        node has takes its node's size."""
         return row in self._contrary
 
     def write(self, row: int, node: Node) -> None:
-        """Set the images of a row. The row's own counts are as of the next refresh."""
+        """Set the images of a row. Counts are those of the next refresh."""
         self.clear(row)
         names: list[str] = []
         for image in node.status.images:
@@ -81,7 +81,7 @@ class ImageIndex:
             self._names[row] = tuple(names)
 
     def clear(self, row: int) -> None:
-        """Forget the images of a row; an image without rows is forgotten with its size."""
+        """Remove the images of a row; an image without rows is removed with its size."""
         self._contrary.discard(row)
         for name in self._names.pop(row, ()):
             state = self.states[name]
@@ -90,7 +90,7 @@ class ImageIndex:
                 del self.states[name]
 
     def move(self, source: int, target: int) -> None:
-        """A node changes its row number."""
+        """Move a node to another row."""
         names = self._names.pop(source, None)
         if names is None:
             return
@@ -103,7 +103,7 @@ class ImageIndex:
             state.set_count(target, state.drop(source))
 
     def copy_row(self, source: ImageIndex, row: int) -> None:
-        """Take over from `source` the images of a row that has none here, and the row's counts."""
+        """Copy from `source` the images of a row that has none here, with the row's counts."""
         names = source._names.get(row)
         if names is None:
             return
@@ -115,7 +115,7 @@ class ImageIndex:
             self.states[name].set_count(row, theirs.rows[row])
 
     def refresh(self, row: int) -> bool:
-        """Let a row take over the current counts of its images; True when one was different."""
+        """Set the counts of a row to the current ones; True when one changed."""
         changed = False
         for name in self._names.get(row, ()):
             state = self.states[name]
@@ -125,8 +125,7 @@ class ImageIndex:
         return changed
 
     def behind(self, n_rows: int) -> NDArray[np.uint8]:
-        """uint8 (n_rows,): 1 for the rows of which `refresh` would say that a count was
-        different."""
+        """uint8 (n_rows,): 1 for rows of which `refresh` would change a count."""
         marks = np.zeros(n_rows, dtype=np.uint8)
         for state in self.states.values():
             rows, counts = state.arrays()
@@ -134,7 +133,7 @@ class ImageIndex:
         return marks
 
     def of_row(self, row: int) -> dict[str, tuple[int, int]]:
-        """Image name -> (bytes, number of nodes as the row knows it)."""
+        """Image name -> (bytes, number of nodes at the row's last refresh)."""
         return {
             name: (self.states[name].size, self.states[name].rows[row])
             for name in self._names.get(row, ())

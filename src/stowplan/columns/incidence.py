@@ -1,4 +1,4 @@
-"""Which rows have which items, where a row may have several (taints, declared features)."""
+"""Items per row, where a row may have several (taints, declared features)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 V = TypeVar("V", bound=Hashable)
@@ -17,8 +17,8 @@ V = TypeVar("V", bound=Hashable)
 class Incidence(Generic[V]):
     """Items per row, padded with -1 to the widest row, so that a changed row is one write.
 
-    items: int32 (width, n_rows_max): the first item of every row, then the second ... A row may
-    hold an item twice; order is kept.
+    items: int32 (width, n_rows_max): the first item of every row, then the second, and so on. A row
+    may have an item twice; order is kept.
     """
 
     def __init__(self, vocabulary: Vocabulary[V] | None = None) -> None:
@@ -27,7 +27,7 @@ class Incidence(Generic[V]):
         self.width = 0
 
     def of_row(self, row: int) -> list[V]:
-        """The items of a row, in their order."""
+        """The items of a row, in order."""
         return [self.vocabulary.values[item] for item in self.items[:, row] if item >= 0]
 
     def write(self, row: int, values: Sequence[V]) -> None:
@@ -38,8 +38,8 @@ class Incidence(Generic[V]):
             self.items[place, row] = self.vocabulary.add(value)
 
     def forget_unused(self, n_rows: int) -> None:
-        """Drop the values that are on none of the first rows, where most are not; the others get
-        other numbers, in a vocabulary of their own."""
+        """Drop values that no row has, if they are the majority; item numbers change, in a
+        vocabulary of its own."""
         items = self.items[:, :n_rows]
         left = self.vocabulary.without_unused(items[items >= 0])
         if left is not None:
@@ -47,7 +47,7 @@ class Incidence(Generic[V]):
             self.items = numbers[items]
 
     def copy_row(self, source: Incidence[V], from_row: int, to_row: int) -> None:
-        """Take over a row of `source`, which shares this vocabulary (or is this incidence)."""
+        """Copy a row of `source`, which shares this vocabulary (or is this incidence)."""
         self._make_room(to_row, source.width)
         self.items[:, to_row] = -1
         self.items[: source.width, to_row] = source.items[: source.width, from_row]
@@ -55,7 +55,7 @@ class Incidence(Generic[V]):
     def count_where(
         self, rule: Callable[[V], bool], rows: slice | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """int64 (n_rows,): how many items of each of `rows` the rule holds for."""
+        """int64 (n_rows,): number of items of each of `rows` for which the rule holds."""
         answers = self.vocabulary.ask(rule).astype(np.int64)
         counts = np.zeros(count_rows(rows), dtype=np.int64)
         if answers.any():
@@ -81,5 +81,5 @@ class Incidence(Generic[V]):
 
 
 def count_rows(rows: slice | NDArray[np.int64]) -> int:
-    """How many rows an index names: row numbers, or a slice with both ends."""
+    """Number of rows of an index: row numbers, or a slice with both ends."""
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.shape[0]

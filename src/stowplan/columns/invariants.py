@@ -1,4 +1,4 @@
-"""validate(): a NodeTable against one built anew from the same objects."""
+"""Compares a NodeTable with one rebuilt from the same objects."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stowplan.columns.pods.podinfo import WILDCARD_IP
 
 
 class InvariantBroken(AssertionError):
-    """Our own bug: what is kept by delta differs from what the objects say."""
+    """A bug: incrementally kept state differs from the objects."""
 
 
 def validate(table: NodeTable) -> None:
-    """Rebuild `table` from its objects and compare; raises InvariantBroken naming differences."""
+    """Rebuild `table` from its objects and compare; raises InvariantBroken with the differences."""
     try:
         fresh = _rebuilt(table)
     except TableError as contradiction:
@@ -73,7 +73,7 @@ def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[st
         value = column.vocabulary.values[code] if code >= 0 else None
         if value != kept.nodes[row].labels.get(key):
             yield f"label {key!r} of {name!r}: kept {value!r}"
-    # A port goes free with the first of the pods that share it, so fewer may be kept.
+    # A port becomes free with the first of the pods that share it, so fewer may be kept.
     if not kept.ports.of_row(row) <= fresh.ports.of_row(row):
         yield f"ports of {name!r}: kept {kept.ports.of_row(row)}"
     if kept.images.of_row(row).keys() != fresh.images.of_row(row).keys():
@@ -92,7 +92,7 @@ def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[st
 
 
 def _port_differences(kept: NodeTable) -> Iterator[str]:
-    """The ports by port against the ports by row."""
+    """Compare ports by port with ports by row."""
     used = [kept.ports.of_row(row) for row in range(kept.n_nodes)]
     for port in sorted(set().union(*used)):
         ip, *rest = port
@@ -105,7 +105,7 @@ def _port_differences(kept: NodeTable) -> Iterator[str]:
 
 
 def _image_differences(kept: NodeTable) -> Iterator[str]:
-    """The images by image against the images by row."""
+    """Compare images by image with images by row."""
     by_row = [(name, row) for row in range(kept.n_nodes) for name in kept.images.of_row(row)]
     by_name = [(name, row) for name, state in kept.images.states.items() for row in state.rows]
     for name, row in sorted({*by_row} ^ {*by_name}):

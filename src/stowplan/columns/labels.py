@@ -1,4 +1,4 @@
-"""Node labels as columns: one small integer per row and key, made when a rule first asks."""
+"""Node labels as columns: one small integer per row and key, created on first use."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 ABSENT = -1
 
 SCANS_MAX = 16
-"""Up to this many values a comparison each is faster than a search for all of them."""
+"""Up to this many values are compared one by one; more are searched for together."""
 
 
 class LabelColumn:
-    """The values of one label key.
+    """Values of one label key.
 
-    codes: int32 (n_rows_max,), the item in `vocabulary`, ABSENT where a node lacks the key.
+    codes: int32 (n_rows_max,), item in `vocabulary`, ABSENT where a node lacks the key.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class LabelColumn:
         return changed
 
     def forget_unused(self, n_rows: int) -> None:
-        """Drop the values that are on none of the first rows, where most are not."""
+        """Drop values that no row has, if they are the majority."""
         codes = self.codes[:n_rows]
         left = self.vocabulary.without_unused(codes[codes != ABSENT])
         if left is not None:
@@ -45,7 +45,8 @@ class LabelColumn:
     def where(
         self, rule: Callable[[str | None], bool], rows: slice | NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """bool (n_rows,): the rule's answer to each row's value, asked once per distinct value."""
+        """bool (n_rows,): the rule's result for each row's value; called once per distinct
+        value."""
         answers = self.vocabulary.ask(rule)
         answers[ABSENT] = rule(None)
         chosen: NDArray[np.bool_] = answers[self.codes[rows]]
@@ -54,7 +55,7 @@ class LabelColumn:
     def where_in(
         self, values: tuple[str, ...], rows: slice | NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """bool (n_rows,): rows whose value is one of `values`, without asking every value."""
+        """bool (n_rows,): rows whose value is one of `values`, by codes."""
         codes: NDArray[np.int32] = self.codes[rows]
         found = [item for item in map(self.vocabulary.find, values) if item >= 0]
         if not found:
@@ -68,15 +69,15 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """Columns of the label keys in use; `event_labels` gives the labels behind each row."""
+    """Columns of the label keys in use; `labels_of` returns the labels of each row."""
 
     def __init__(self, labels_of: list[Mapping[str, str]]) -> None:
-        """labels_of: the owner's list of labels per row, read when a key is first asked for."""
+        """labels_of: labels per row, read when a key is first used."""
         self._labels_of = labels_of
         self._columns: dict[str, LabelColumn] = {}
 
     def column(self, key: str) -> LabelColumn:
-        """The column of `key`, encoded now if no rule has asked for it before."""
+        """The column of `key`, created on first use."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn()
@@ -91,11 +92,10 @@ class LabelColumns:
             column.write(row, labels.get(key))
 
     def forget_unused(self) -> None:
-        """Drop the values that are on no row any more, where most are not; the others get other
-        numbers."""
+        """Drop values that no row has, if they are the majority; item numbers change."""
         for column in self._columns.values():
             column.forget_unused(len(self._labels_of))
 
     def active(self) -> Mapping[str, LabelColumn]:
-        """The columns that exist, by key."""
+        """The existing columns, by key."""
         return self._columns

@@ -1,4 +1,4 @@
-"""The snapshot's order of nodes: zones visited in turn, nodes of a zone as they arrived.
+"""The snapshot's order of nodes: zones in turn, nodes of a zone by arrival.
 
 Source: kube-scheduler v1.36, backend/cache/node_tree and UpdateSnapshot.
 """
@@ -13,10 +13,10 @@ Zone = tuple[str, str]
 
 
 class NodeOrder:
-    """Nodes by zone, and the order that the last snapshot took over.
+    """Nodes by zone, and the order of the last snapshot.
 
-    A new order is taken over only when a node has appeared or disappeared since the last one:
-    a change of zone alone, or a node that left and came back in between, keeps the old order.
+    The order is recomputed only when a node was added or removed since: a change of zone alone, or
+    a node removed and added again in between, keeps it.
     """
 
     def __init__(self) -> None:
@@ -27,14 +27,14 @@ class NodeOrder:
         self._changed = False
 
     def add(self, node: Node) -> None:
-        """A node arrives: last of its zone."""
+        """Add a node: last of its zone."""
         zone = zone_key(node)
         self._zones.setdefault(zone, {})[node.name] = None
         self._zone_of[node.name] = zone
         self._changed = True
 
     def update(self, node: Node) -> None:
-        """A node changes: it goes to the end of its new zone if that differs."""
+        """Update a node: it moves to the end of its new zone if that differs."""
         if self._zone_of[node.name] != zone_key(node):
             changed = self._changed
             self.remove(node.name)
@@ -42,7 +42,7 @@ class NodeOrder:
             self._changed = changed
 
     def remove(self, name: str) -> None:
-        """A node leaves; a zone without nodes is forgotten."""
+        """Remove a node, and its zone when that is empty."""
         zone = self._zone_of.pop(name)
         del self._zones[zone][name]
         if not self._zones[zone]:
@@ -50,7 +50,7 @@ class NodeOrder:
         self._changed = True
 
     def refresh(self) -> bool:
-        """Take over the current order if nodes came or went; True when it did."""
+        """Recompute the order if nodes were added or removed; True when it was."""
         if not self._changed:
             return False
         self._changed = False

@@ -1,4 +1,4 @@
-"""One node with the pods on it: what the scalar walk of a rule reads."""
+"""One node with its pods, as scalar methods of plugins read it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ImageStates = Mapping[str, tuple[int, int]]
 class NodeInfo:
     """A node, its pods and their sums.
 
-    The sums are taken from the pods, not from the columns, so that comparing a rule's scalar and
-    column walk also checks the columns. A NodeInfo may be changed (`add_pod`, `remove_pod`)
-    to ask what if; the table it came from does not see that.
+    Sums are computed from the pods, not from the columns, so that comparing a plugin's scalar and
+    column methods also checks the columns. A NodeInfo may be changed (`add_pod`, `remove_pod`) for
+    a dry run; its table does not change.
     """
 
     __slots__ = ("_allocatable", "_nonzero", "_requested", "images", "node", "pods", "used_ports")
@@ -31,7 +31,7 @@ class NodeInfo:
         used_ports: Iterable[Port] | None = None,
         images: ImageStates | None = None,
     ) -> None:
-        """used_ports: as kept by the owner; absent, the ports of `pods`.
+        """used_ports: as kept by the owner; default: the ports of `pods`.
 
         images: image name -> (bytes, number of nodes that have it).
         """
@@ -70,19 +70,19 @@ class NodeInfo:
 
     @property
     def allocatable(self) -> dict[str, int]:
-        """What the node offers, base units by resource name."""
+        """Allocatable amounts, base units by resource name."""
         if self._allocatable is None:
             self._allocatable = allocatable_amounts(self.node)
         return self._allocatable
 
     @property
     def pod_limit(self) -> int:
-        """How many pods the node takes."""
+        """Maximum number of pods."""
         return self.allocatable.get("pods", 0)
 
     @property
     def requested(self) -> dict[str, int]:
-        """Sum of the requests of the pods here, base units by resource name."""
+        """Sum of the pods' requests, base units by resource name."""
         if self._requested is None:
             total: dict[str, int] = {}
             for info in self.pods:
@@ -100,26 +100,27 @@ class NodeInfo:
         return self._nonzero
 
     def free(self, resource: str) -> int:
-        """What is left of a resource, base units; negative where the node is over-committed."""
+        """Free amount of a resource, base units; negative on an overcommitted node."""
         return wrapped(self.allocatable.get(resource, 0) - self.requested.get(resource, 0))
 
     def port_conflicts(self, port: Port) -> bool:
-        """True when a pod here holds the port on the same or on every address."""
+        """True when a pod uses the port on the same or on every address."""
         ip, protocol, number = port
         if ip == WILDCARD_IP:
             return any(p[1:] == (protocol, number) for p in self.used_ports)
         return port in self.used_ports or (WILDCARD_IP, protocol, number) in self.used_ports
 
     def add_pod(self, info: PodInfo) -> None:
-        """Put a pod here, last."""
+        """Add a pod, last."""
         self.pods.append(info)
         self.used_ports.update(info.footprint.ports)
         self._requested = self._nonzero = None
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """Take a pod away; the last one takes its place. Raises KeyError when it is not here.
+        """Remove a pod; the last pod takes its position. Raises KeyError when it is not on the
+        node.
 
-        A port goes free with the first of the pods that hold it, as in the original.
+        A port becomes free with the first of the pods that use it, as in the original.
         """
         index = next((i for i, info in enumerate(self.pods) if info.uid == uid), -1)
         if index < 0:
@@ -133,12 +134,12 @@ class NodeInfo:
         return info
 
     def copy(self) -> NodeInfo:
-        """The same node, to ask what if."""
+        """A copy, for a dry run."""
         return NodeInfo(self.node, self.pods, self.used_ports, self.images)
 
 
 def wrapped(amount: int) -> int:
-    """A sum as 64 bits hold it: beyond them it wraps around, as in the columns and in Go."""
+    """A sum as a 64-bit integer: it wraps around, as in the columns and in Go."""
     return (amount + 2**63) % 2**64 - 2**63
 
 

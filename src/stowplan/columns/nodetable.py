@@ -1,4 +1,4 @@
-"""NodeTable: every node a row, everything a rule reads about nodes a column, kept by delta."""
+"""NodeTable: nodes as rows, what plugins read about them as columns, updated incrementally."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import Journal
@@ -22,49 +22,45 @@ from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 
 Rows = slice | NDArray[np.int64]
-"""Which rows: int64 row numbers, or a slice for all of them (then columns are views)."""
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+"""Rows: int64 row numbers, or a slice for all of them (columns are then views)."""
 
 
 class TableError(ValueError):
-    """A change that contradicts what the table holds (an unknown node, a pod added twice)."""
+    """A change that contradicts the table's state (an unknown node, a pod added twice)."""
 
 
 class PodWatcher(Protocol):
-    """Something kept per row and by delta beside the table (counts of matching pods, say).
+    """Receives changes of rows and pods (for example to count matching pods).
 
-    A pod of which a new version is there is announced as removed and added, but not to a watcher
-    that says `counts_alike = True`, if nothing changed that columns read: not its wishes, labels,
-    start or end.
+    An updated pod is reported as removed and added; a watcher with `counts_alike = True` does not
+    receive updates that change nothing that columns read: the spec, labels, start and end.
     """
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod came to a row."""
+        """A pod was added to a row."""
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod left a row."""
+        """A pod was removed from a row."""
 
     def row_added(self, row: int) -> None:
-        """A node arrived on a row at the end; its pods, if any, are announced next."""
+        """A node was added on a new last row; its pods, if any, are reported next."""
 
     def row_moved(self, source: int, target: int) -> None:
-        """The node of row `source`, the last one, now stands on `target`."""
+        """The node of row `source`, the last one, moved to `target`."""
 
     def row_dropped(self, row: int) -> None:
-        """The last row ended: its node left, and its pods have been announced as removed."""
+        """The last row was removed; its pods have been reported as removed."""
 
 
 class NodeTable:
-    """The nodes of a cluster and the pods on them.
+    """Nodes of a cluster and their pods.
 
-    Rows are dense: 0 .. n_nodes-1. When a node leaves, the last row takes its place. Readers that
-    keep something per row follow `journal`, and `swaps` too if they keep the pods themselves: it
-    has the rows where a pod gave way to a version of it that counts the same. Row numbers say
-    nothing about order: `rank` does. Pods bound to a node that is not here are kept aside and come
-    in with the node. `shape` grows whenever something changes that is neither a pod nor an amount:
-    nodes, their order, what they are labelled, tainted or cordoned with, their images and features.
+    Rows are dense: 0 .. n_nodes-1. When a node is removed, the last row takes its place. Readers
+    with state per row follow `journal`, and `swaps` too if they keep pods: it has the rows where a
+    pod was replaced by an equal version. Row numbers imply no order: `rank` does. Pods bound to an
+    unknown node are kept aside and added with the node. `shape` increases with every change that is
+    neither of a pod nor of an amount: nodes, their order, labels, taints, cordons, images and
+    features.
     """
 
     def __init__(self) -> None:
@@ -98,24 +94,24 @@ class NodeTable:
         self._order_is_current = True
         self._unrefreshed: dict[str, None] = {}
 
-    # Reading: nodes and rows.
+    # Reads: nodes and rows.
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return len(self.names)
 
     @property
     def all_rows(self) -> slice:
-        """Every row, as a slice: columns indexed by it are views."""
+        """All rows, as a slice: columns indexed by it are views."""
         return slice(0, len(self.names))
 
     def row(self, name: str) -> int:
-        """The row of a node, -1 when there is no such node."""
+        """Row of a node, -1 when it does not exist."""
         return self._row_of.get(name, -1)
 
     def info(self, row: int) -> NodeInfo:
-        """The node of a row with its pods, for the scalar walk. Read only: copy it to change it."""
+        """The node of a row with its pods, for scalar methods. Read-only: copy it to change it."""
         info = self._infos.get(row)
         if info is None:
             info = self._infos[row] = NodeInfo(
@@ -124,20 +120,20 @@ class NodeTable:
         return info
 
     def infos(self) -> Iterator[NodeInfo]:
-        """Every node with its pods, in row order."""
+        """All nodes with their pods, in row order."""
         return (self.info(row) for row in range(self.n_nodes))
 
     def knows_pod(self, uid: str) -> bool:
-        """True when the pod is bound or assumed bound, be its node here or not."""
+        """True when the pod is bound or assumed, whether its node exists or not."""
         return uid in self._home
 
     def row_of_pod(self, uid: str) -> int:
-        """The row a pod is on, -1 when the pod or its node is not here."""
+        """Row of a pod, -1 when the pod or its node is unknown."""
         home = self._home.get(uid)
         return -1 if home is None else self._row_of.get(home, -1)
 
     def pod(self, uid: str) -> PodInfo | None:
-        """A pod by uid, wherever it is bound; None while an overlay has taken it away."""
+        """A pod by uid; None while an overlay has removed it."""
         home = self._home.get(uid)
         if home is None:
             return None
@@ -145,28 +141,28 @@ class NodeTable:
             return next((i for i in self.pods[self._row_of[home]] if i.uid == uid), None)
         return self._absent[home][uid]
 
-    # Reading: columns. Each is a view over all rows; index it with the rows wanted.
+    # Reads: columns. Each is a view over all rows; index it with rows.
 
     def allocatable(self, resource: str) -> Ints:
-        """int64 (n_nodes,): what nodes offer of a resource, base units; 0 where they do not."""
+        """int64 (n_nodes,): allocatable amount of a resource, base units; 0 where absent."""
         return self._of_resource(self._allocatable, resource)
 
     def requested(self, resource: str) -> Ints:
-        """int64 (n_nodes,): what the pods on each node request of a resource, base units."""
+        """int64 (n_nodes,): requests of the pods on each node, base units."""
         return self._of_resource(self._requested, resource)
 
     def nonzero_requested(self, resource: str) -> Ints:
-        """int64 (n_nodes,): requests for cpu (milli) or memory (bytes), defaults filled in."""
+        """int64 (n_nodes,): requests for cpu (milli) or memory (bytes), with defaults."""
         return self._nonzero[("cpu", "memory").index(resource), : self.n_nodes]
 
     @property
     def pod_count(self) -> Ints:
-        """int64 (n_nodes,): pods on each node."""
+        """int64 (n_nodes,): number of pods."""
         return self._pod_count[: self.n_nodes]
 
     @property
     def pod_limit(self) -> Ints:
-        """int64 (n_nodes,): how many pods each node takes."""
+        """int64 (n_nodes,): maximum number of pods."""
         return self.allocatable("pods")
 
     @property
@@ -176,22 +172,22 @@ class NodeTable:
 
     @property
     def order(self) -> Ints:
-        """int64 (n_nodes,): rows in the snapshot's order as of the last `refresh`.
+        """int64 (n_nodes,): rows in the snapshot's order at the last `refresh`.
 
-        Nodes that have come since then stand last.
+        Newer nodes are last.
         """
         self._settle_order()
         return self._order
 
     @property
     def rank(self) -> Ints:
-        """int64 (n_nodes,): each row's place in the snapshot's order."""
+        """int64 (n_nodes,): position of each row in the snapshot's order."""
         self._settle_order()
         return self._rank
 
     def _of_resource(self, table: Ints, resource: str) -> Ints:
         item = self.resources.find(resource)
-        # A replica shares its source's vocabulary, which may have grown since it followed.
+        # A replica shares its source's vocabulary, which may have grown since.
         if not 0 <= item < table.shape[0]:
             return np.zeros(self.n_nodes, dtype=np.int64)
         return table[item, : self.n_nodes]
@@ -206,35 +202,34 @@ class NodeTable:
             self._rank[self._order] = np.arange(self.n_nodes)
 
     def item(self, resource: str) -> int:
-        """The place of a resource on the first axis of `amounts`, from now on if it has none."""
+        """Index of the resource on the first axis of `amounts`, added if it has none."""
         return self._resource(resource)
 
     @property
     def amounts(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The arrays behind the columns, each with room for more rows than there are: allocatable
-        and requested, int64 (n_resources, n_rows_max); cpu and memory with defaults, int64 (2,
-        n_rows_max); pods, int64 (n_rows_max,). Whoever counts a pod in them calls `enter`."""
+        """The arrays of the columns, with spare rows: allocatable and requested, int64
+        (n_resources, n_rows_max); cpu and memory with defaults, int64 (2, n_rows_max); pods, int64
+        (n_rows_max,). Callers that count pods in them call `enter`."""
         return self._allocatable, self._requested, self._nonzero, self._pod_count
 
     @property
     def marks(self) -> tuple[int, int]:
-        """How far journal and swaps have come, for `rows_since`."""
+        """Positions in journal and swaps, for `rows_since`."""
         return self.journal.generation, self.swaps.generation
 
     def rows_since(self, marks: tuple[int, int]) -> list[int] | None:
-        """Rows on which anything is another object than at these marks, each once; None when that
-        is no longer known."""
+        """Rows that changed since these marks, each once; None when they are too old."""
         touched, swapped = self.journal.since(marks[0]), self.swaps.since(marks[1])
         if touched is None or swapped is None:
             return None
         return list(dict.fromkeys(touched + swapped))
 
-    # Changing: nodes.
+    # Updates: nodes.
 
     def add_node(self, node: Node) -> int:
-        """A node arrives; returns its row. Raises TableError when the name is taken."""
+        """Add a node and return its row. Raises TableError when the name is taken."""
         if node.name in self._row_of:
-            raise TableError(f"node {node.name!r} is added twice; wanted one node of a name")
+            raise TableError(f"node {node.name!r} is added twice; expected one node of a name")
         offered = allocatable_amounts(node)
         row = self.n_nodes
         self._make_room(row + 1)
@@ -256,7 +251,7 @@ class NodeTable:
         return row
 
     def update_node(self, node: Node) -> int:
-        """A node changes, by name; returns its row. Raises TableError for an unknown name."""
+        """Update a node by name and return its row. Raises TableError for an unknown name."""
         row = self._known_row(node.name)
         before = self.nodes[row]
         changed, reshaped = differences(before, node)
@@ -275,7 +270,7 @@ class NodeTable:
         return row
 
     def remove_node(self, name: str) -> None:
-        """A node leaves; its pods are kept aside. Raises TableError for an unknown name."""
+        """Remove a node; its pods are kept aside. Raises TableError for an unknown name."""
         row = self._known_row(name)
         leaving = list(self.pods[row])
         for info in leaving:
@@ -292,7 +287,8 @@ class NodeTable:
         self._forget_unused()
 
     def refresh(self) -> None:
-        """What a snapshot takes over at the start of an attempt: node order, image counts."""
+        """Update what a snapshot takes over at the start of an attempt: node order, image
+        counts."""
         for name in self._unrefreshed:
             row = self._row_of.get(name)
             if row is not None and self.images.refresh(row):
@@ -303,12 +299,12 @@ class NodeTable:
             self._order_is_current = False
             self.shape += 1
 
-    # Changing: pods.
+    # Updates: pods.
 
     def add_pod(self, pod: Pod | PodInfo, node_name: str = "") -> None:
-        """A pod is bound to its `spec.nodeName`, or assumed bound to `node_name`.
+        """Add a pod bound to `spec.nodeName`, or assumed on `node_name`.
 
-        Raises TableError when it is known already.
+        Raises TableError when it is known.
         """
         info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
         uid, home = info.uid, node_name or info.pod.node_name
@@ -323,10 +319,10 @@ class NodeTable:
         self._touch(row)
 
     def enter(self, placed: Sequence[PodInfo], rows: list[int]) -> None:
-        """Pods that are counted in `amounts` already, each on its row, are assumed bound there.
+        """Add pods as assumed that are already counted in `amounts`, each on its row.
 
-        As if there had been a refresh before each of them, in which no row took over anything. They
-        must be known nowhere and use no host ports. Raises TableError for one that is known.
+        Same as a refresh before each of them in which no row changed. They must be unknown and use
+        no host ports. Raises TableError for a known pod.
         """
         home, names, pods, infos = self._home, self.names, self.pods, self._infos
         unrefreshed, watchers = self._unrefreshed, self._watchers
@@ -340,14 +336,14 @@ class NodeTable:
             for watcher in watchers:
                 watcher.pod_added(row, info)
         if rows:
-            # Before the last of them the others' rows would have been refreshed.
+            # For all but the last of them, the others' rows would have been refreshed.
             unrefreshed.clear()
             unrefreshed[names[rows[-1]]] = None
         self.journal.touch_all(rows)
         self.journal.trim(self.n_nodes)
 
     def remove_pod(self, uid: str) -> PodInfo:
-        """A pod leaves its node; returns it. Raises TableError when it is not known."""
+        """Remove a pod from its node and return it. Raises TableError when it is unknown."""
         home = self._home.pop(uid, None)
         if home is None:
             raise TableError(f"pod {uid} is not on any node")
@@ -363,9 +359,9 @@ class NodeTable:
         return info
 
     def update_pod(self, pod: Pod) -> None:
-        """A pod changes: it leaves and comes back, as in the original.
+        """Update a pod: removed and added, as in the original.
 
-        Where nothing changed that anybody counts, it is counted neither out nor in.
+        Where nothing changed that any reader counts, the counts are not touched.
         """
         uid = pod.uid
         home = self._home.get(uid)
@@ -375,7 +371,7 @@ class NodeTable:
             index = _index_of(pods, uid)
             info = pods[index]
             if is_same_to_rules(info.pod, pod):
-                # It goes to the end of the list, and the last one to its place.
+                # It moves to the end of the list, and the last pod to its position.
                 pods[index] = pods[-1]
                 pods[-1] = fresh = PodInfo(pod, info.footprint)
                 for watcher in self._watchers:
@@ -387,7 +383,8 @@ class NodeTable:
                 self.swaps.trim(self.n_nodes)
                 self._unrefreshed[self.names[row]] = None
                 if not pod.spec.__dict__:
-                    # What was found out of the spec holds for one that differs by the node only.
+                    # Data computed from the spec also holds for a spec that differs by the node
+                    # only.
                     pod.spec.__dict__.update(info.pod.spec.__dict__)
                 return
         changed = PodInfo.of(pod)
@@ -395,21 +392,17 @@ class NodeTable:
         self.add_pod(changed)
 
     def watch(self, watcher: PodWatcher) -> None:
-        """Announce every row and pod to `watcher`, those already here first."""
+        """Report every row and pod to `watcher`, the existing ones first."""
         for row in range(self.n_nodes):
             watcher.row_added(row)
             for info in self.pods[row]:
                 watcher.pod_added(row, info)
         self._watchers.append(watcher)
 
-    def unwatch(self, watcher: PodWatcher) -> None:
-        """Stop announcing to `watcher`."""
-        self._watchers.remove(watcher)
-
-    # What if: used by Overlay only, which undoes it.
+    # Dry runs: used by Overlay only, which undoes it.
 
     def place(self, row: int, info: PodInfo) -> frozenset[Port]:
-        """Put a pod on a row for a while; returns the ports that came into use by it."""
+        """Add a pod temporarily; returns the ports that it started to use."""
         fresh = frozenset(info.footprint.ports) - self.ports.of_row(row)
         self._attach(row, info)
         self._moved(row)
@@ -423,14 +416,14 @@ class NodeTable:
         self._moved(row)
 
     def take(self, row: int, index: int) -> frozenset[Port]:
-        """Take the pod at `index` off a row for a while; returns the ports that went free."""
+        """Remove the pod at `index` temporarily; returns the ports that became free."""
         before = self.ports.of_row(row)
         self._detach(row, self.pods[row][index])
         self._moved(row)
         return before - self.ports.of_row(row)
 
     def untake(self, row: int, index: int, info: PodInfo, freed: frozenset[Port]) -> None:
-        """Undo the latest `take` on a row: the pod stands where it stood."""
+        """Undo the latest `take` on a row: the pod returns to its position."""
         pods = self.pods[row]
         if index == len(pods):
             pods.append(info)
@@ -443,7 +436,7 @@ class NodeTable:
             watcher.pod_added(row, info)
         self._moved(row)
 
-    # Inside.
+    # Internals.
 
     def _known_row(self, name: str) -> int:
         row = self._row_of.get(name)
@@ -456,7 +449,7 @@ class NodeTable:
         self._moved(row)
 
     def _moved(self, row: int) -> None:
-        """A row holds something else than before, though no node need have changed."""
+        """Mark a row as holding another object, though the node is unchanged."""
         self._infos.pop(row, None)
         self.journal.touch(row)
         self.journal.trim(self.n_nodes)
@@ -492,8 +485,8 @@ class NodeTable:
         self.labels.write(row)
 
     def _forget_unused(self) -> None:
-        """Values of nodes that have gone are dropped now and then, or months would pile them up.
-        Whoever keeps their numbers follows `shape`."""
+        """Drop values of removed nodes periodically, so that they do not pile up. Readers of item
+        numbers follow `shape`."""
         self.labels.forget_unused()
         self.taints.forget_unused(self.n_nodes)
         self.features.forget_unused(self.n_nodes)
@@ -530,7 +523,7 @@ class NodeTable:
         self._pod_count[row] += sign
 
     def _close_gap(self, row: int) -> None:
-        """Let the last row take the place of `row`, which has been emptied."""
+        """Move the last row to `row`, which is empty."""
         last = self.n_nodes - 1
         if row != last:
             for table in (self._allocatable, self._requested, self._nonzero):
@@ -569,7 +562,7 @@ def _index_of(pods: Sequence[PodInfo], uid: str) -> int:
 
 
 def differences(before: Node, after: Node) -> tuple[bool, bool]:
-    """Whether anything differs that is in a column, and whether anything but amounts does."""
+    """(whether a column differs, whether anything but amounts differs)."""
     old, new = before.status, after.status
     reshaped = (
         before.labels != after.labels
@@ -581,7 +574,7 @@ def differences(before: Node, after: Node) -> tuple[bool, bool]:
 
 
 def table_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> NodeTable:
-    """A table of these nodes, in their order, and of the bound pods, refreshed."""
+    """A table of these nodes, in order, and of the bound pods, refreshed."""
     table = NodeTable()
     for node in nodes:
         table.add_node(node)

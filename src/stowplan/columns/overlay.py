@@ -1,4 +1,4 @@
-"""What if: pods placed and taken away on the live columns, every step undone afterwards."""
+"""Overlay: dry-run changes of pods on the live columns, each undone afterwards."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stowplan.columns.pods.podinfo import PodInfo, Port
 
 
 class OverlayPlaced(msgspec.Struct, frozen=True):
-    """A pod was put last on a row; these ports came into use by it."""
+    """A pod was added last on a row; it started to use these ports."""
 
     row: int
     ports: frozenset[Port]
 
 
 class OverlayTaken(msgspec.Struct, frozen=True):
-    """A pod was taken off a row, where it stood at `index`; these ports went free with it."""
+    """A pod was removed from position `index` of a row; these ports became free."""
 
     row: int
     index: int
@@ -25,10 +25,11 @@ class OverlayTaken(msgspec.Struct, frozen=True):
 
 
 class Overlay:
-    """A ledger of changes to a NodeTable. Costs what it changes, not what the table holds.
+    """A ledger of temporary changes to a NodeTable. Costs what it changes, not the table's size.
 
-    Use it as a context manager: on leaving, whatever was not undone is, and the table is as it
-    was, to the order of pods on a node. One overlay at a time, and no other change meanwhile.
+    Use it as a context manager: on exit all changes are undone and the table is as before,
+    including the order of pods on a node. Only one overlay at a time, and no other change
+    meanwhile.
     """
 
     def __init__(self, table: NodeTable) -> None:
@@ -42,15 +43,15 @@ class Overlay:
         self.rollback(0)
 
     def mark(self) -> int:
-        """The present place in the ledger, to roll back to."""
+        """Current position in the ledger, for rollback."""
         return len(self._ledger)
 
     def place(self, info: PodInfo, row: int) -> None:
-        """Put a pod on a row, whatever node its spec names."""
+        """Add a pod to a row, whatever node its spec names."""
         self._ledger.append(OverlayPlaced(row, self.table.place(row, info)))
 
     def take(self, uid: str, row: int) -> PodInfo:
-        """Take a pod off a row; raises TableError when it is not there."""
+        """Remove a pod from a row; raises TableError when it is not on it."""
         for index, info in enumerate(self.table.pods[row]):
             if info.uid == uid:
                 ports = self.table.take(row, index)
@@ -59,7 +60,7 @@ class Overlay:
         raise TableError(f"pod {uid} is not on node {self.table.names[row]!r}")
 
     def rollback(self, mark: int) -> None:
-        """Undo everything after `mark`, the last change first."""
+        """Undo all changes after `mark`, the latest first."""
         while len(self._ledger) > mark:
             change = self._ledger.pop()
             if isinstance(change, OverlayPlaced):

@@ -1,4 +1,4 @@
-"""Host ports in use, by port, so that a pod's ports are looked up and nodes are not searched."""
+"""Host ports in use, by port, so that a lookup does not search the nodes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stowplan.columns.pods.podinfo import WILDCARD_IP, Port
 class PortIndex:
     """(protocol, port) -> address -> rows where it is in use; and the ports of each row.
 
-    A port is in use or not, however many pods hold it: it goes free with the first of them.
-    That is what the original does with pods that share a port.
+    A port is in use or not, however many pods use it: it becomes free with the first of them, as in
+    the original.
     """
 
     def __init__(self) -> None:
@@ -26,13 +26,13 @@ class PortIndex:
         return frozenset(self._of_row.get(row, ()))
 
     def add(self, row: int, ports: Iterable[Port]) -> None:
-        """Ports come into use."""
+        """Mark ports as used."""
         for ip, protocol, number in ports:
             self._rows.setdefault((protocol, number), {}).setdefault(ip, set()).add(row)
             self._of_row.setdefault(row, set()).add((ip, protocol, number))
 
     def remove(self, row: int, ports: Iterable[Port]) -> None:
-        """Ports go free; one that is free already stays free."""
+        """Mark ports as free; ports that are free stay free."""
         for ip, protocol, number in ports:
             held = self._of_row.get(row)
             if held is None or (ip, protocol, number) not in held:
@@ -53,7 +53,7 @@ class PortIndex:
         self.add(row, ports)
 
     def conflicts(self, ports: Iterable[Port], n_nodes: int) -> NDArray[np.bool_]:
-        """bool (n_nodes,): rows where one of `ports` is taken, on its address or on all."""
+        """bool (n_nodes,): rows where one of `ports` is used, on its address or on all."""
         taken = np.zeros(n_nodes, dtype=np.bool_)
         for ip, protocol, number in ports:
             addresses = self._rows.get((protocol, number), {})

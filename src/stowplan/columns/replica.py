@@ -1,4 +1,4 @@
-"""Replica: a second NodeTable that follows a live one, at the cost of what changed in between."""
+"""Replica: a copy of a live NodeTable, updated at the cost of what changed in between."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from stowplan.objects.node import Node
 class Replica:
     """A copy of a NodeTable as of the last `follow`, for a reader that must not see changes.
 
-    `table` answers every reader as the source did then, and has the same rows. It may be watched
-    and overlaid, but never changed. Pods bound to a node that is not there are not taken over.
+    `table` has the same rows and the same answers as the source at that time. It may be watched and
+    overlaid, but never changed. Pods bound to an unknown node are not copied.
     """
 
     def __init__(self, source: NodeTable) -> None:
@@ -32,7 +32,7 @@ class Replica:
         return self._copy
 
     def follow(self) -> int:
-        """Take over the rows touched since the last call; returns how many were copied."""
+        """Copy the rows changed since the last call; returns their number."""
         source, copy = self.source, self._copy
         n_nodes = source.n_nodes
         touched = source.rows_since(self._marks)
@@ -42,7 +42,7 @@ class Replica:
         rows = list(range(n_nodes))
         if touched is not None:
             rows = [row for row in touched if row < n_nodes]
-        # All leave before any arrives: a node or a pod may have gone from one row to another.
+        # All pods are removed before any is added: a node or a pod may have moved between rows.
         for row in range(n_nodes, copy.n_nodes):
             copy.vacate(row, ())
         for row in rows:
@@ -57,10 +57,10 @@ class Replica:
 
 
 class _Copy(NodeTable):
-    """A NodeTable whose rows are written from those of another.
+    """A NodeTable whose rows are copied from another.
 
-    The two share the vocabularies of what is copied in encoded form: an item number never changes
-    its meaning, and a value that only one of them uses harms nobody.
+    Both share the vocabularies of encoded columns: item numbers never change their meaning, and a
+    value that only one of them uses does no harm.
     """
 
     def __init__(self, source: NodeTable) -> None:
@@ -78,7 +78,7 @@ class _Copy(NodeTable):
         return True
 
     def vacate(self, row: int, staying: Sequence[PodInfo]) -> None:
-        """Let go of a row; only the pods that will be on it afterwards too are not announced."""
+        """Empty a row; pods that stay on it are not reported."""
         for info in _without(self.pods[row], staying):
             del self._home[info.uid]
             for watcher in self._watchers:
@@ -88,7 +88,7 @@ class _Copy(NodeTable):
         self.ports.write(row, ())
 
     def resize(self, n_nodes: int) -> None:
-        """Let rows that were vacated go, or rows that will be occupied come, at the end."""
+        """Remove rows that were emptied, or add rows, at the end."""
         while self.n_nodes > n_nodes:
             self.names.pop()
             self.nodes.pop()
@@ -118,7 +118,7 @@ class _Copy(NodeTable):
         self._unschedulable[rows] = source._unschedulable[rows]
 
     def occupy(self, row: int, source: NodeTable) -> None:
-        """Hold on a vacant row what `source` holds there."""
+        """Copy a row of `source` into an empty row."""
         name, node, pods = source.names[row], source.nodes[row], list(source.pods[row])
         arriving = _without(pods, self.pods[row])
         self._row_of[name] = row
@@ -136,7 +136,7 @@ class _Copy(NodeTable):
         self._moved(row)
 
     def take_order(self, source: NodeTable) -> None:
-        """Share the order, whose arrays are replaced and never written to."""
+        """Share the order, whose arrays are replaced and never written."""
         self._order, self._rank, self._order_is_current = source.order, source.rank, True
 
 

@@ -1,4 +1,5 @@
-"""Dictionary encoding: distinct values as small integers, so a rule is asked once per value."""
+"""Dictionary encoding: distinct values as small integers, so that a rule is called once per
+value."""
 
 from __future__ import annotations
 
@@ -8,20 +9,20 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-V = TypeVar("V", bound=Hashable)
+from stowplan.columns.array_types import Bools
 
-Bools = NDArray[np.bool_]
+V = TypeVar("V", bound=Hashable)
 
 
 KEPT_MIN = 64
-"""With up to so many values none is dropped."""
+"""Vocabularies up to this size are never reduced."""
 
 
 class Vocabulary(Generic[V]):
     """Distinct values in order of first appearance; an item number never changes its meaning.
 
-    Values are never dropped, so copies and caches that hold item numbers stay valid. Where most
-    are of no use any more, whoever owns a vocabulary begins another: see `without_unused`.
+    Values are never dropped, so copies and caches with item numbers stay valid. An owner whose
+    values are mostly unused starts another vocabulary: see `without_unused`.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class Vocabulary(Generic[V]):
         return len(self.values)
 
     def add(self, value: V) -> int:
-        """The item of `value`, new if need be."""
+        """Item of `value`, added if new."""
         item = self._items.get(value)
         if item is None:
             item = self._items[value] = len(self.values)
@@ -41,17 +42,17 @@ class Vocabulary(Generic[V]):
         return item
 
     def find(self, value: V) -> int:
-        """The item of `value`, or -1 when it has never been seen."""
+        """Item of `value`, or -1 when unknown."""
         return self._items.get(value, -1)
 
     def without_unused(
         self, used: NDArray[np.int32]
     ) -> tuple[Vocabulary[V], NDArray[np.int32]] | None:
-        """A vocabulary of the items in `used` alone, and int32 (n_values + 1,) their numbers in
-        it by those here, -1 for what is left out; None where that is not worth it.
+        """A vocabulary of the items in `used` alone, and int32 (n_values + 1,) the new item of each
+        old one, -1 if left out; None where that is not worthwhile.
 
-        Looked at more closely only when there are twice as many values as were in use the last
-        time, so that it costs little however often it is asked.
+        Checked only when there are twice as many values as were in use the last time, so that calls
+        are cheap.
         """
         if len(self.values) <= self._enough:
             return None
@@ -67,7 +68,7 @@ class Vocabulary(Generic[V]):
         return fresh, numbers
 
     def ask(self, rule: Callable[[V], bool]) -> Bools:
-        """bool (n_values + 1,): the rule's answer per item; the last entry, item -1, is False."""
+        """bool (n_values + 1,): the rule's result per item; the last entry, item -1, is False."""
         answers = np.zeros(len(self.values) + 1, dtype=np.bool_)
         for item, value in enumerate(self.values):
             answers[item] = rule(value)

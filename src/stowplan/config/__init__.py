@@ -1,4 +1,4 @@
-"""Configuration files to one model, with errors that name the place."""
+"""Reads configuration files into one model; errors name the place of every mistake."""
 
 from stowplan.config.effective_configuration import digest, effective
 from stowplan.config.formats import default, from_tree, merged, parse

@@ -1,6 +1,6 @@
-"""The text of a configuration to trees; what is wrong with it becomes problems.
+"""Configuration text to trees of dicts and lists; errors become problems.
 
-JSON is read as the YAML that it is.
+JSON is parsed as YAML.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from stowplan.objects.encoding.yaml_documents import (
 )
 
 VALUES_MAX = 1_000_000
-"""What a text may come to with its aliases written out."""
+"""Maximum number of values, with aliases expanded."""
 
 
 def documents(text: str | bytes, problems: Problems) -> list[Any]:
-    """The documents of `text` that hold anything; none when it cannot be read at all."""
+    """The non-empty documents of `text`; none when it cannot be parsed."""
 
     def repeated(key: DuplicateKey) -> None:
         got, hint = f"the key again in line {key.line}", f"first in line {key.first_line}"
-        problems.add(_path(key), got, "each key once", hint, spoils=False)
+        problems.add(_path(key), got, "each key once", hint, invalidates=False)
 
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        # Refuses lone surrogates, which only one of PyYAML's two parsers would.
+        # Rejects lone surrogates, which only one of PyYAML's two parsers would.
         text.encode()
-        # A number of any length is let through: the walk that follows knows its path.
+        # Integers of any length pass: the decoder that follows reports them with their path.
         found = parse_yaml_documents(
             text, repeated=repeated, values_max=VALUES_MAX, long_numbers=True
         )
         return [document.tree for document in found]
     except UnicodeError as error:
         where = f"character {error.start + 1}" if hasattr(error, "start") else "document"
-        problems.add(where, "what is not UTF-8", "text in UTF-8")
+        problems.add(where, "bytes that are not UTF-8", "text in UTF-8")
     except UnprintableCharacter as error:
         problems.add(f"character {error.position + 1}", error.got, error.wanted)
     except InvalidMergeKey as error:

@@ -1,7 +1,7 @@
-"""The effective configuration: everything that holds, as the tree of a file that says it all.
+"""The effective configuration, as the tree of a complete configuration file.
 
-The tree can be read again and gives the same profiles. It switches multiPoint off and lists every
-plugin at every point, so that nothing is left to defaults.
+Reading the tree gives the same profiles. It disables multiPoint and lists every plugin at every
+extension point, so that nothing depends on defaults.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from stowplan.config.strict_decoder import encode
 from stowplan.framework.profile import PluginUse, Profile
 
 REDACTED = "REDACTED"
-"""What is printed for a private key: base64 text, so that the tree can still be read."""
+"""Replaces a private key in the output: base64, so that the tree can still be read."""
 
 
 def effective(configuration: Configuration) -> dict[str, Any]:
-    """The tree of what holds, fit for printing: private keys are not shown."""
+    """The effective configuration as a tree, for printing: private keys are replaced."""
     tree = _configuration_tree(configuration)
     for extender in tree.get("extenders", ()):
         if extender.get("tlsConfig", {}).get("keyData"):
@@ -36,7 +36,7 @@ def effective(configuration: Configuration) -> dict[str, Any]:
 
 
 def digest(configuration: Configuration) -> str:
-    """SHA-256, in hexadecimal, of what holds; the same for all files that come to the same."""
+    """SHA-256 (hex) of the effective configuration; the same for all equivalent files."""
     text = msgspec.json.encode(_configuration_tree(configuration), order="sorted")
     return hashlib.sha256(text).hexdigest()
 
@@ -103,5 +103,5 @@ def _entry(use: PluginUse, point: str) -> dict[str, Any]:
 
 def _extender_tree(extender: Extender | ExtenderConfig) -> dict[str, Any]:
     tree: dict[str, Any] = encode(extender)
-    # What is empty says nothing, save for a weight or a switch.
+    # Empty values are left out, except weights and switches.
     return {key: value for key, value in tree.items() if value not in ("", [])}

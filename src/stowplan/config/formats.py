@@ -1,7 +1,7 @@
-"""Reading a configuration: which format a document is in, and the reader of that format.
+"""Configuration formats: detection of a document's format, and its reader.
 
-Two formats say what they are by `kind`; a document that does not, and has actions or tiers, is what
-kube-batch and Volcano read.
+Documents of two formats have a `kind`; one without it that has actions or tiers is a session
+configuration of kube-batch or Volcano.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ConfigurationReader = Callable[
 
 
 class ConfigurationFormat(msgspec.Struct, frozen=True):
-    """A format: the versions of it that are understood, and what reads them."""
+    """A format: its supported versions and its reader."""
 
     api_versions: tuple[str, ...]
     read: ConfigurationReader
@@ -39,7 +39,7 @@ FORMATS: dict[str, ConfigurationFormat] = {
     kube_scheduler.KIND: ConfigurationFormat((API_VERSION,), kube_scheduler.read),
     policy.KIND: ConfigurationFormat((policy.API_VERSION,), policy.read),
 }
-"""kind -> format. A further format is one more entry."""
+"""kind -> format."""
 
 _SESSIONS = "one with actions and tiers"
 
@@ -51,11 +51,11 @@ def parse(
     defaults: Sequence[PluginUse],
     batch: batches.SupportedSettings | None = None,
 ) -> Configuration:
-    """The configuration that a YAML or JSON text holds; raises ConfigError with every mistake.
+    """Parse a configuration from YAML or JSON text; raises ConfigError with every mistake.
 
-    source: the file, named in errors. registry: the plugins that may be named. defaults: the
-    default multiPoint list with its weights. batch: the actions and policies that may be named;
-    None where there are no sessions.
+    source: name of the file, for errors. registry: plugins that may be named. defaults: default
+    multiPoint list with weights. batch: actions and session plugins that may be named; None where
+    sessions are not supported.
     """
     if batch is not None and batches.is_session_configuration(text):
         return Configuration(source, {}, batch=batches.read(text, source, batch))
@@ -75,7 +75,7 @@ def parse(
 
 
 def merged(found: Sequence[Configuration]) -> Configuration:
-    """One configuration of several: one with profiles, one with sessions; raises ConfigError."""
+    """Merge a configuration of profiles and one of sessions; raises ConfigError."""
     first = found[0]
     for other in found[1:]:
         problems = Problems()
@@ -96,7 +96,7 @@ def merged(found: Sequence[Configuration]) -> Configuration:
 
 
 def _check_names(configuration: Configuration, source: str) -> None:
-    """Raise ConfigError where a profile and sessions would decide the same pods."""
+    """Raise ConfigError when a profile and sessions have the same scheduler name."""
     batch = configuration.batch
     taken = (
         [name for name in batch.scheduler_names if name in configuration.profiles] if batch else []
@@ -116,15 +116,15 @@ def from_tree(
     *,
     body: bool = False,
 ) -> Configuration:
-    """The configuration that a tree of dicts and lists holds; raises ConfigError.
+    """Read a configuration from a tree of dicts and lists; raises ConfigError.
 
-    body: apiVersion and kind may be absent; it is then a KubeSchedulerConfiguration.
+    body: apiVersion and kind may be absent; the tree is then a KubeSchedulerConfiguration.
     """
     return _read(tree, source, registry, defaults, Problems(), body=body)
 
 
 def default(registry: Registry, defaults: Sequence[PluginUse]) -> Configuration:
-    """The configuration of somebody who gave none."""
+    """The default configuration."""
     return from_tree({}, "default configuration", registry, defaults, body=True)
 
 

@@ -1,7 +1,6 @@
 """KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): from its tree to a Configuration.
 
-Differs: profiles must resolve to one and the same queueSort, where the original wants them to say
-the same of it.
+Differs: profiles must resolve to the same queueSort; the original requires equal text.
 
 Source: kube-scheduler v1.36, kube-scheduler/config/v1, apis/config/v1 and apis/config/validation.
 """
@@ -47,7 +46,7 @@ S = TypeVar("S", bound=Setting)
 
 
 class KubeSchedulerProfile(Setting, frozen=True):
-    """A profile as a file has it."""
+    """A profile in a file."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Percentage | None = None
@@ -56,7 +55,7 @@ class KubeSchedulerProfile(Setting, frozen=True):
 
 
 class KubeSchedulerDocument(Setting, frozen=True):
-    """The document as a file has it."""
+    """The document in a file."""
 
     parallelism: Count = 16
     leader_election: LeaderElection = LeaderElection()
@@ -78,7 +77,7 @@ def read(
     defaults: Sequence[PluginUse],
     problems: Problems,
 ) -> Configuration:
-    """The configuration that the document's body holds; raises ConfigError with every mistake."""
+    """Read the configuration of a document's body; raises ConfigError with every mistake."""
     for name in REMOVED_FIELDS:
         if tree.get(name) is not None:
             problems.add(name, "a field of versions before v1", "no such field")
@@ -110,9 +109,9 @@ def read(
 
 
 def _with_zeros_defaulted(setting: S) -> S:
-    """The setting with the defaults in place of empty texts, zeros and zero durations.
+    """The setting with defaults in place of empty strings, zeros and zero durations.
 
-    As in the original these cannot be told from absent, save for switches.
+    As in the original these are the same as absent, except for switches.
     """
     empty = ("", 0, timedelta(0))
     filled = {
@@ -141,7 +140,7 @@ def _check_settings(
 
 
 def check_extenders(extenders: Sequence[Extender], problems: Problems) -> None:
-    """Put on record what several extenders may not all do."""
+    """Add a problem for everything that several extenders may not all have."""
     binders = [i for i, extender in enumerate(extenders) if extender.bind_verb]
     for i in binders[1:]:
         got = format_value(extenders[i].bind_verb)
@@ -187,7 +186,7 @@ def _profiles(
 
 
 def _names(listed: Sequence[KubeSchedulerProfile], problems: Problems) -> list[str]:
-    """The scheduler names, each of which must be given unless there is but one profile."""
+    """The scheduler names; every profile needs one unless it is the only profile."""
     names: list[str] = []
     first: dict[str, int] = {}
     for i, item in enumerate(listed):
@@ -217,7 +216,7 @@ def _check_points(
         return
     sorts = [use.name for use in points["queueSort"]]
     if len(sorts) != 1:
-        hint = "put those that are not wanted into queueSort.disabled" if sorts else ""
+        hint = "disable the others in queueSort.disabled" if sorts else ""
         wanted = f"exactly one of {_plugins_of_point('queueSort', registry)}"
         problems.add(f"{path}.queueSort", ", ".join(sorts) or "no plugin", wanted, hint)
     if not points["bind"]:
@@ -230,7 +229,7 @@ def _plugins_of_point(point: str, registry: Registry) -> str:
 
 
 def _check_same_queue_sort(profiles: Sequence[Profile], problems: Problems) -> None:
-    """One queue serves all profiles, so they must agree on its order."""
+    """All profiles share one queue, so they must have the same queue sort and arguments."""
     sound = [i for i in range(len(profiles)) if not problems.is_invalid(f"profiles[{i}]")]
     for i in sound[1:]:
         first, profile = profiles[sound[0]], profiles[i]

@@ -1,4 +1,4 @@
-"""What a configuration says once it is read: profiles and the settings around them.
+"""The configuration model: profiles and the settings around them.
 
 Source: kube-scheduler v1.36, kube-scheduler/config/v1 and component-base/config/v1alpha1; their
 defaults from apis/config/v1/defaults.go, their limits from apis/config/validation.
@@ -25,18 +25,18 @@ INT32_MAX = 2**31 - 1
 Count = Annotated[int, Meta(ge=1, le=INT32_MAX)]
 Percentage = Annotated[int, Meta(ge=0, le=100)]
 
-# The lease is renewed at random up to this much later than it is due.
+# Leases are renewed with a random delay of up to this factor.
 _RENEW_JITTER = 1.2
 _NATIVE = "kubernetes.io/"
 _QUOTA_PREFIX = "requests."
 
 
 class Setting(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of the parts of a configuration: named in files as in Kubernetes, all with defaults."""
+    """Base of the parts of a configuration: fields named as in Kubernetes, all with defaults."""
 
 
 class LeaderElection(Setting, frozen=True):
-    """Which of several running schedulers acts, agreed on through a lease."""
+    """Leader election among several running schedulers, by a lease."""
 
     leader_elect: bool = True
     lease_duration: timedelta = timedelta(seconds=15)
@@ -47,7 +47,7 @@ class LeaderElection(Setting, frozen=True):
     resource_namespace: str = "kube-system"
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What would keep the election from working; nothing when there is none."""
+        """Problems of durations that would break the election; none when it is off."""
         if not self.leader_elect:
             return
         times = {
@@ -71,7 +71,7 @@ class LeaderElection(Setting, frozen=True):
 
 
 class ClientConnection(Setting, frozen=True):
-    """How the API server is talked to. qps below 0: without a limit."""
+    """Connection to the API server. qps below 0: no limit."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -81,7 +81,7 @@ class ClientConnection(Setting, frozen=True):
 
 
 class ExtenderTLS(Setting, frozen=True):
-    """How an extender is trusted; data takes precedence over the file of the same name."""
+    """Trust settings of an extender; data takes precedence over the file of the same name."""
 
     insecure: bool = False
     server_name: str = ""
@@ -94,13 +94,13 @@ class ExtenderTLS(Setting, frozen=True):
 
 
 class ManagedResource(Setting, frozen=True):
-    """A resource that an extender looks after. ignored_by_scheduler: NodeResourcesFit does not."""
+    """A resource that an extender manages. ignored_by_scheduler: NodeResourcesFit ignores it."""
 
     name: str = ""
     ignored_by_scheduler: bool = False
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What keeps the name from being that of an extended resource."""
+        """Problems of a name that is not an extended resource."""
         faults = label_key_errors(self.name)
         native = "/" not in self.name or _NATIVE in self.name
         reserved = native or self.name.startswith(_QUOTA_PREFIX)
@@ -112,7 +112,7 @@ class ManagedResource(Setting, frozen=True):
 
 
 class Extender(Setting, frozen=True):
-    """A program that is asked over HTTP; a verb that is empty is not asked for."""
+    """A scheduler extender; a verb that is empty is not called."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -128,7 +128,7 @@ class Extender(Setting, frozen=True):
     ignorable: bool = False
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with this extender alone."""
+        """Problems of this extender alone."""
         if self.prioritize_verb and self.weight <= 0:
             wanted = "a whole number above 0, as there is a prioritizeVerb"
             yield Problem(f"{path}.weight", str(self.weight), wanted)
@@ -144,13 +144,12 @@ class Extender(Setting, frozen=True):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """A configuration with every default and override resolved.
+    """A configuration with all defaults and overrides resolved.
 
-    source: the file, or what it came from. profiles: scheduler name -> profile, in the file's
-    order. percentage_of_nodes_to_score: None where the user did not say; profiles have it too.
-    policy: the `policy_profile.Policy` that the profile was made from, None for other formats.
-    batch: what sessions decide, and how; None for nothing. Where sessions decide everything there
-    are no profiles.
+    source: name of the file, or of the origin. profiles: scheduler name -> profile, in the file's
+    order. percentage_of_nodes_to_score: None where not set; profiles have it too. policy: the
+    `policy_profile.Policy` of the profile, None for other formats. batch: session configuration,
+    None without sessions. Where sessions decide all pods there are no profiles.
     """
 
     source: str
@@ -169,9 +168,9 @@ class Configuration(msgspec.Struct, frozen=True):
     batch: BatchConfiguration | None = None
 
     def ignored_resources(self) -> tuple[str, ...]:
-        """The resources that extenders manage and NodeResourcesFit has to leave alone.
+        """Resources that extenders manage and NodeResourcesFit ignores.
 
-        Where there are any, they stand in for its `ignoredResources` in every profile.
+        If any, they replace its `ignoredResources` in every profile.
         """
         managed = [resource for e in self.extenders for resource in e.managed_resources]
         return tuple(resource.name for resource in managed if resource.ignored_by_scheduler)

@@ -1,10 +1,10 @@
-"""pluginConfig: the arguments of each plugin of a profile, decoded into the plugin's own Struct.
+"""pluginConfig: arguments of a profile's plugins, decoded into each plugin's Struct.
 
-What a file leaves out takes the Struct's defaults. As in the original the arguments may repeat
-`apiVersion` and `kind`, which then must be those of the plugin's arguments.
+Fields left out have the Struct's defaults. As in the original the arguments may contain
+`apiVersion` and `kind`, which must be those of the plugin's arguments.
 
-Differs: the original passes over arguments of plugins that it does not know or that take none;
-here they are mistakes, since nobody would read them.
+Differs: arguments of unknown plugins and of plugins without arguments are mistakes, because nothing
+would read them; the original ignores them.
 
 Source: kube-scheduler v1.36, kube-scheduler/config/v1 and apis/config/v1/defaults.go.
 """
@@ -38,7 +38,7 @@ def args_of(
     path: str,
     problems: Problems,
 ) -> dict[str, Any]:
-    """The arguments of the plugins `names`, in that order; mistakes are put on record.
+    """Arguments of the plugins `names`, in that order; adds problems.
 
     Arguments of plugins that the profile does not run are checked and dropped.
     """
@@ -66,7 +66,7 @@ def args_of(
 
 
 def _decoded(tree: Any, entry: RegistryEntry, path: str, problems: Problems) -> Any:
-    """The arguments as the plugin's Struct, None (never without a mistake on record) if unfit."""
+    """The arguments as the plugin's Struct, None (with a problem) when invalid."""
     bare = _without_type(tree, entry, path, problems) if isinstance(tree, dict) else tree
     args = decode({} if bare is None else bare, entry.args, path, problems)
     if args is INVALID:
@@ -77,7 +77,7 @@ def _decoded(tree: Any, entry: RegistryEntry, path: str, problems: Problems) -> 
 
 
 def _without_type(tree: dict[str, Any], entry: RegistryEntry, path: str, problems: Problems) -> Any:
-    """The arguments without `apiVersion` and `kind`, which are checked, not decoded."""
+    """The arguments without `apiVersion` and `kind`, which are checked only."""
     wanted = {"kind": f"{entry.name}Args"}
     if entry.in_tree:
         wanted["apiVersion"] = API_VERSION
@@ -89,5 +89,5 @@ def _without_type(tree: dict[str, Any], entry: RegistryEntry, path: str, problem
 
 
 def has_arguments(args: Any) -> bool:
-    """True for arguments that have something to say."""
+    """True for arguments with at least one field."""
     return isinstance(args, msgspec.Struct) and bool(fields_of(type(args)))

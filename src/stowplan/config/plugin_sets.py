@@ -1,7 +1,7 @@
 """Which plugins run at which extension point, and in what order.
 
 A profile lists plugins per extension point and, under multiPoint, for every point that they
-implement. What it lists is laid over the default multiPoint list:
+implement. Its lists are merged into the default multiPoint list:
 
 - A default plugin that is listed again keeps its place and takes the new weight; others follow
   the defaults. `disabled` takes defaults away ("*" all), and listing a plugin in both moves it to
@@ -48,13 +48,13 @@ REMOVED = {
     "SelectorSpread": "PodTopologySpread in its place",
     "ServiceAffinity": "InterPodAffinity in its place",
 }
-"""Plugins that Kubernetes no longer has, and what does their work now."""
+"""Plugins removed from Kubernetes -> their replacement."""
 
 POD_GROUP_PLUGINS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
-"""Plugins that Kubernetes has behind a gate that is off."""
+"""Plugins that Kubernetes has behind a disabled feature gate."""
 
 NEAR_NAMES = 3
-"""So many names near an unknown one are listed."""
+"""Maximum number of similar names listed for an unknown one."""
 
 Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
@@ -67,7 +67,7 @@ class PluginEntry(Setting, frozen=True):
 
 
 class PluginSet(Setting, frozen=True):
-    """The lists of one extension point."""
+    """Lists of one extension point."""
 
     enabled: tuple[PluginEntry, ...] = ()
     disabled: tuple[PluginEntry, ...] = ()
@@ -78,11 +78,11 @@ PluginSets = msgspec.defstruct(
     [(p, PluginSet, PluginSet()) for p in (MULTI_POINT, *EXTENSION_POINTS, *POD_GROUP_POINTS)],
     frozen=True,
 )
-"""The lists of all extension points; the fields are named as in files."""
+"""Lists of all extension points; fields are named as in files."""
 
 
 class ResolvedPluginSet(msgspec.Struct, frozen=True):
-    """What a profile wants of one extension point, free of mistakes."""
+    """Lists of one extension point, without mistakes."""
 
     enabled: tuple[PluginUse, ...] = ()
     disabled: frozenset[str] = frozenset()
@@ -91,9 +91,9 @@ class ResolvedPluginSet(msgspec.Struct, frozen=True):
 def resolve_points(
     sets: Any, defaults: Sequence[PluginUse], registry: Registry, path: str, problems: Problems
 ) -> dict[str, tuple[PluginUse, ...]]:
-    """Extension point -> plugins in the order of their calls, for a profile's PluginSets.
+    """Extension point -> plugins in call order, for a profile's PluginSets.
 
-    Entries with a mistake are put on record and left out.
+    Invalid entries become problems and are left out.
     """
     check = _PluginSetCheck(registry, problems)
     for point in POD_GROUP_POINTS:
@@ -107,13 +107,13 @@ def resolve_points(
         uses = expand_multi_point(
             [use for use in multi if point in registry[use.name].points], wanted
         )
-        # Weights mean nothing but to scores.
+        # Only score plugins have weights.
         points[point] = tuple(u if point == "score" else PluginUse(u.name) for u in uses)
     return points
 
 
 def merge_plugins(defaults: Sequence[PluginUse], wanted: ResolvedPluginSet) -> list[PluginUse]:
-    """The default list with what a profile wants laid over it."""
+    """The default list merged with that of a profile."""
     kept = [] if ALL in wanted.disabled else [u for u in defaults if u.name not in wanted.disabled]
     given = {use.name: use for use in wanted.enabled}
     in_place = {use.name for use in kept}
@@ -123,7 +123,7 @@ def merge_plugins(defaults: Sequence[PluginUse], wanted: ResolvedPluginSet) -> l
 
 
 def expand_multi_point(multi: Sequence[PluginUse], wanted: ResolvedPluginSet) -> list[PluginUse]:
-    """The list of one point: its own plugins and those that multiPoint brings to it."""
+    """The list of one extension point: its own plugins and those from multiPoint."""
     if ALL in wanted.disabled:
         return list(wanted.enabled)
     brought = {use.name: use for use in multi if use.name not in wanted.disabled}
@@ -138,7 +138,7 @@ def expand_multi_point(multi: Sequence[PluginUse], wanted: ResolvedPluginSet) ->
 def find_plugin(
     name: str, registry: Registry, path: str, problems: Problems
 ) -> RegistryEntry | None:
-    """The entry of a plugin; None, and a mistake on record, when there is none."""
+    """The registered plugin of a name; None, with a problem, when there is none."""
     if name in registry:
         return registry[name]
     if name in REMOVED:
@@ -160,7 +160,7 @@ def find_plugin(
 
 
 def _plugin_suggestions(name: str, registry: Registry) -> str:
-    """What a name could have been: the names near it, and those of loaded plugins."""
+    """Suggestions for an unknown name: similar names, and those of loaded plugins."""
     near = difflib.get_close_matches(name, registry, n=NEAR_NAMES)
     loaded = [entry.name for entry in registry.values() if not entry.in_tree]
     parts = ["the name of a registered plugin"]
@@ -171,21 +171,21 @@ def _plugin_suggestions(name: str, registry: Registry) -> str:
 
 
 class _PluginSetCheck:
-    """Turns lists as written into lists that can be merged, putting mistakes on record."""
+    """Resolves lists of a file to lists that can be merged; adds problems."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry = registry
         self.problems = problems
 
     def wanted(self, written: PluginSet, path: str, point: str = "") -> ResolvedPluginSet:
-        """The lists of `point`, of multiPoint where that is empty."""
+        """The lists of `point`, or of multiPoint when empty."""
         return ResolvedPluginSet(
             enabled=tuple(self._enabled(written.enabled, f"{path}.enabled", point)),
             disabled=frozenset(self._disabled(written.disabled, f"{path}.disabled")),
         )
 
     def nothing_enabled(self, written: PluginSet, path: str) -> None:
-        """Refuse plugins at a point that is never reached."""
+        """Add a problem for plugins at an extension point that never runs."""
         if written.enabled:
             wanted = "an empty list, as pod groups are not placed as a whole"
             self.problems.add(f"{path}.enabled", "plugins", wanted)
@@ -217,9 +217,9 @@ class _PluginSetCheck:
         self.problems.add(path, got, able or "no plugin", hint)
 
     def _disabled(self, entries: Sequence[PluginEntry], path: str) -> Iterator[str]:
-        # A plugin that could not run anyway may be disabled, as files that serve several
-        # versions do. Differs: the original lets `disabled` name plugins that do not
-        # exist, so that a misspelt one passes.
+        # A plugin that does not run at this point may be disabled, for files that serve several
+        # versions. Differs: the original lets `disabled` name plugins that do not exist, so that a
+        # misspelt name passes.
         never_run = {ALL, *REMOVED, *POD_GROUP_PLUGINS}
         for i, written in enumerate(entries):
             where = f"{path}[{i}].name"
@@ -232,6 +232,6 @@ class _PluginSetCheck:
 
 
 def _default_weight(entry: RegistryEntry) -> int:
-    # The original knows no weight of a plugin's own: what it ships counts once unless the default
-    # list or a file says otherwise.
+    # The original has no default weight per plugin: in-tree plugins weigh 1 unless the default list
+    # or a file sets it.
     return 1 if entry.in_tree else entry.weight

@@ -3,8 +3,8 @@
 Names are registered as the original registers them: in the order of the lists, an argument
 replacing what had the name before, a later entry without one keeping it.
 
-Differs: unknown fields are mistakes, the original passes over them; a predicate or priority may
-also be a plugin of somebody else's, by its name.
+Differs: unknown fields are mistakes, the original ignores them; a predicate or priority may also be
+the name of an out-of-tree plugin.
 
 Source: Kubernetes v1.13, scheduler/factory (plugins.go, factory.go CreateFromConfig) and
 scheduler/api/validation.
@@ -71,7 +71,7 @@ _RULES = {
     "labelPreference": "NodeLabelPriority",
     "requestedToCapacityRatioArguments": "RequestedToCapacityRatioPriority",
 }
-"""The kind of an argument -> the rule that takes it."""
+"""Kind of argument -> the plugin that takes it."""
 
 
 def read(
@@ -84,9 +84,9 @@ def read(
     gates: PolicyGates | None = None,
     provider: str = DEFAULT_PROVIDER,
 ) -> Configuration:
-    """The configuration that the document's body holds; raises ConfigError with every mistake.
+    """Read the configuration of a document's body; raises ConfigError with every mistake.
 
-    gates: those of 1.13, their defaults if absent. provider: whose lists stand in for absent ones.
+    gates: those of 1.13, default if absent. provider: its lists replace absent ones.
     """
     written = decode(with_known_cases(tree), PolicyDocument, "", problems)
     if written is INVALID:
@@ -123,7 +123,7 @@ def read_document(
     gates: PolicyGates,
     provider: str = DEFAULT_PROVIDER,
 ) -> Configuration:
-    """The same of a whole document, which says what it is; nothing of today's defaults."""
+    """Same for a whole document with apiVersion and kind, without current defaults."""
     problems = Problems()
     for key, wanted in (("kind", KIND), ("apiVersion", API_VERSION)):
         if tree.get(key) != wanted:
@@ -135,7 +135,7 @@ def read_document(
 def _with_third_party_plugins(
     policy: Policy, registry: Registry, defaults: Sequence[PluginUse]
 ) -> Policy:
-    """The policy with the filters and scores of others, which take part unasked."""
+    """The policy with out-of-tree filter and score plugins, which run without being listed."""
     predicates = {one.name: one for one in policy.predicates}
     priorities = {one.name: one for one in policy.priorities}
     for name, weight in ((use.name, use.weight) for use in defaults):
@@ -154,7 +154,7 @@ def _with_third_party_plugins(
 
 
 class _PolicyReader:
-    """One document being read; mistakes are put on record."""
+    """Reads one document; adds problems."""
 
     def __init__(self, registry: Registry, gates: PolicyGates, problems: Problems) -> None:
         self.registry = registry
@@ -162,7 +162,7 @@ class _PolicyReader:
         self.problems = problems
 
     def predicates(self, written: Sequence[PredicatePolicy] | None) -> tuple[Predicate, ...]:
-        """The predicates in the order in which they run, those that never run last."""
+        """The predicates in call order, then those that never run."""
         known = {name: Predicate(name, name) for name in known_predicates(self.gates)}
         named: list[str] = list(provided_predicates(self.gates)) if written is None else []
         for i, entry in enumerate(written or ()):
@@ -192,7 +192,7 @@ class _PolicyReader:
         if written is None:
             weights = provided_priorities(self.gates, provider)
             chosen = {name: PolicyPriority(name, weight, name) for name, weight in weights.items()}
-        # Where what makes a shape stands; one that is replaced later is never looked at.
+        # Where each shape is written; a shape that is replaced later is not checked.
         shapes: dict[str, str] = {}
         for i, entry in enumerate(written or ()):
             path = f"priorities[{i}]"
@@ -219,28 +219,27 @@ class _PolicyReader:
         return tuple(chosen[name] for name in sorted(chosen))
 
     def extenders(self, written: Sequence[ExtenderConfig]) -> tuple[Extender, ...]:
-        """The extenders in the one model."""
+        """The extenders, as in the configuration model."""
         found = tuple(extender.extender() for extender in written)
         for i, extender in enumerate(found):
             self.problems.extend(extender.problems(f"extenders[{i}]"))
             nanoseconds = written[i].http_timeout
             if nanoseconds < 0:
-                # Differs: an extender's negative timeout is a mistake; the original waits for it
-                # without an end.
+                # Differs: a negative timeout is a mistake; the original waits without limit.
                 wanted = "a number of nanoseconds, 0 for the default"
                 self.problems.add(f"extenders[{i}].httpTimeout", str(nanoseconds), wanted)
         check_extenders(found, self.problems)
         return found
 
     def hard_weight(self, written: int) -> int:
-        """What a required affinity term of a placed pod counts; 0 is as good as absent."""
+        """Weight of a required affinity term of a placed pod; 0 is the same as absent."""
         if written != 0 and not 1 <= written <= HARD_WEIGHT_MAX:
             wanted = f"1 to {HARD_WEIGHT_MAX}"
             self.problems.add("hardPodAffinitySymmetricWeight", str(written), wanted)
         return written or 1
 
     def _rule(self, name: str, argument: PredicateArgument | PriorityArgument, path: str) -> str:
-        """The rule that an argument makes; "", and a mistake on record, where it makes none."""
+        """The plugin of an argument; "", with a problem, where it has none."""
         given = arguments_of(argument)
         if len(given) != 1:
             kinds = [field.encode_name for field in msgspec.structs.fields(type(argument))]
@@ -255,7 +254,7 @@ class _PolicyReader:
         return _RULES[next(iter(given))]
 
     def _is_known(self, name: str, known: Mapping[str, Any], point: str, path: str) -> bool:
-        """True for a name that means something without an argument; else a mistake on record."""
+        """True for a name that needs no argument; otherwise adds a problem."""
         entry = self.registry.get(name)
         if name in known or (entry is not None and not entry.in_tree and point in entry.points):
             return True

@@ -1,6 +1,6 @@
-"""A Policy file as it is written: its fields and their types.
+"""A Policy file as written: its fields and their types.
 
-Source: Kubernetes v1.13, scheduler/api/v1/types.go.
+Source: kube-scheduler v1.13, scheduler/api/v1/types.go.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ _NANOS_PER_MICRO = 1000
 
 
 class ServiceAffinityArgument(Setting, frozen=True):
-    """`serviceAffinity`: the labels of nodes that are to be alike for the pods of a service."""
+    """`serviceAffinity`: node labels whose values must be equal for all pods of a service."""
 
     labels: tuple[str, ...] = ()
 
 
 class LabelsPresenceArgument(Setting, frozen=True):
-    """`labelsPresence`: the labels that a node must have, or must not."""
+    """`labelsPresence`: labels that a node must, or must not, have."""
 
     labels: tuple[str, ...] = ()
     presence: bool = False
 
 
 class PredicateArgument(Setting, frozen=True, omit_defaults=True):
-    """What makes a predicate of one's own; exactly one of the fields is given."""
+    """Argument of a custom predicate; exactly one field is set."""
 
     service_affinity: ServiceAffinityArgument | None = None
     labels_presence: LabelsPresenceArgument | None = None
@@ -47,13 +47,13 @@ class PredicatePolicy(Setting, frozen=True, omit_defaults=True):
 
 
 class ServiceAntiAffinityArgument(Setting, frozen=True):
-    """`serviceAntiAffinity`: the label over whose values the pods of a service are spread."""
+    """`serviceAntiAffinity`: label over whose values the pods of a service are spread."""
 
     label: str = ""
 
 
 class LabelPreferenceArgument(Setting, frozen=True):
-    """`labelPreference`: the label that nodes should have, or should not."""
+    """`labelPreference`: label that is preferred, or avoided, on nodes."""
 
     label: str = ""
     presence: bool = False
@@ -67,13 +67,13 @@ class UtilizationShapePointArgument(Setting, frozen=True):
 
 
 class RequestedToCapacityRatioArguments(Setting, frozen=True):
-    """`requestedToCapacityRatioArguments`: the score as a broken line over utilization."""
+    """`requestedToCapacityRatioArguments`: score as a piecewise linear function of utilization."""
 
     shape: tuple[UtilizationShapePointArgument, ...] = ()
 
 
 class PriorityArgument(Setting, frozen=True, omit_defaults=True):
-    """What makes a priority of one's own; exactly one of the fields is given."""
+    """Argument of a custom priority; exactly one field is set."""
 
     service_anti_affinity: ServiceAntiAffinityArgument | None = None
     label_preference: LabelPreferenceArgument | None = None
@@ -105,7 +105,7 @@ class ExtenderConfig(Setting, frozen=True):
     ignorable: bool = False
 
     def extender(self) -> Extender:
-        """The extender in the one model; a timeout of 0 or below is the default one."""
+        """The extender in the configuration model; a timeout of 0 or below is the default."""
         named = {name: getattr(self, name) for name in self.__struct_fields__}
         given = timedelta(microseconds=max(1, self.http_timeout // _NANOS_PER_MICRO))
         named["http_timeout"] = given if self.http_timeout > 0 else Extender().http_timeout
@@ -113,14 +113,14 @@ class ExtenderConfig(Setting, frozen=True):
 
     @classmethod
     def of(cls, extender: Extender) -> ExtenderConfig:
-        """The way back."""
+        """The entry of an extender of the configuration model."""
         named = {name: getattr(extender, name) for name in cls.__struct_fields__}
         named["http_timeout"] = round(extender.http_timeout.total_seconds() * 10**9)
         return cls(**named)
 
 
 class PolicyDocument(Setting, frozen=True):
-    """The document. An absent list stands for that of the provider, an empty one for none."""
+    """The document. An absent list is replaced by the provider's; an empty list has no entries."""
 
     predicates: tuple[PredicatePolicy, ...] | None = None
     priorities: tuple[PriorityPolicy, ...] | None = None
@@ -130,7 +130,7 @@ class PolicyDocument(Setting, frozen=True):
 
 
 def arguments_of(argument: PredicateArgument | PriorityArgument) -> dict[str, Setting]:
-    """What is given of an argument, by the names that files use."""
+    """The fields that are set, by their names in files."""
     given = (
         (one.encode_name, getattr(argument, one.name))
         for one in msgspec.structs.fields(type(argument))
@@ -139,7 +139,7 @@ def arguments_of(argument: PredicateArgument | PriorityArgument) -> dict[str, Se
 
 
 def with_known_cases(tree: dict[str, Any]) -> dict[str, Any]:
-    """The document with the keys of its extenders as they are spelt here, whatever their case."""
+    """The document with the keys of its extenders in canonical case."""
     extenders = tree.get("extenders")
     if not isinstance(extenders, list):
         return tree
@@ -159,7 +159,7 @@ def _with_known_case(tree: Any, kind: type[msgspec.Struct]) -> Any:
 
 
 def _entries(tree: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[tuple[str, Any]]:
-    spelt = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
+    canonical = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
     for key, value in tree.items():
-        name = spelt.get(str(key).lower(), key)
+        name = canonical.get(str(key).lower(), key)
         yield name, _with_known_case(value, _INSIDE[name]) if name in _INSIDE else value

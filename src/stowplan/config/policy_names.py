@@ -1,7 +1,7 @@
-"""The names that a Policy file may use, the sets behind them, and the order of predicates.
+"""Names that a Policy file may use, the provider's lists, and the order of predicates.
 
-Source: Kubernetes v1.13, scheduler/algorithmprovider/defaults, algorithm/predicates (ordering) and
-features/kube_features.go.
+Source: kube-scheduler v1.13, scheduler/algorithmprovider/defaults, algorithm/predicates (ordering)
+and features/kube_features.go.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PREDICATE_ORDER = (
     "CheckNodeDiskPressure",
     "MatchInterPodAffinity",
 )
-"""The order in which predicates run; one with another name never runs."""
+"""Call order of predicates; a name that is not listed never runs."""
 
 _CONDITIONS = (
     "CheckNodeCondition",
@@ -95,7 +95,7 @@ _NEEDS: Mapping[str, str] = {
 
 
 class PolicyGates(FeatureGateSet, frozen=True, rename="pascal"):
-    """The feature gates of 1.13 that its predicates and priorities read."""
+    """Feature gates of 1.13 that its predicates and priorities read."""
 
     taint_nodes_by_condition: bool = True
     attach_volume_limit: bool = True
@@ -104,23 +104,23 @@ class PolicyGates(FeatureGateSet, frozen=True, rename="pascal"):
 
 
 def provided_predicates(gates: PolicyGates) -> tuple[str, ...]:
-    """The predicates of every provider."""
+    """Predicates of every provider."""
     by_condition = gates.taint_nodes_by_condition
     return (*_PROVIDED, _CORDONED) if by_condition else (*_PROVIDED, *_CONDITIONS)
 
 
 def known_predicates(gates: PolicyGates) -> tuple[str, ...]:
-    """The predicates that can be named without an argument."""
+    """Predicates that need no argument."""
     return (*provided_predicates(gates), *_BY_NAME_ONLY)
 
 
 def mandatory_predicates(gates: PolicyGates) -> tuple[str, ...]:
-    """The predicates that run whatever the policy says."""
+    """Predicates that always run."""
     return (_TAINTS, _CORDONED) if gates.taint_nodes_by_condition else _CONDITIONS[:1]
 
 
 def provided_priorities(gates: PolicyGates, provider: str) -> dict[str, int]:
-    """The priorities of a provider, with their weights."""
+    """Priorities of a provider, with their weights."""
     weights = dict(_PRIORITIES)
     if provider == CLUSTER_AUTOSCALER_PROVIDER:
         weights[_MOST] = weights.pop(_LEAST)
@@ -130,13 +130,13 @@ def provided_priorities(gates: PolicyGates, provider: str) -> dict[str, int]:
 
 
 def known_priorities(gates: PolicyGates) -> tuple[str, ...]:
-    """The priorities that can be named without an argument."""
+    """Priorities that need no argument."""
     limits = (_LIMITS,) if gates.resource_limits_priority_function else ()
     return (*_PRIORITIES, *_PRIORITIES_BY_NAME_ONLY, *limits)
 
 
 def gate_behind(name: str, gates: PolicyGates) -> str:
-    """Why a name of 1.13 is not there now, "" for a name that 1.13 does not have."""
+    """Why a name of 1.13 is not available, "" for a name that 1.13 does not have."""
     if name in _CONDITIONS and gates.taint_nodes_by_condition:
         return "with the gate TaintNodesByCondition, taints say what conditions said"
     if name == _CORDONED and not gates.taint_nodes_by_condition:

@@ -1,7 +1,7 @@
-"""From a policy, mistakes all found, to the profile that decides by it.
+"""From a validated policy to the profile that decides by it.
 
-The rules of 1.13 filter and score; what surrounds them (the order of the queue, scheduling gates,
-preemption, binding) is today's.
+The predicates and priorities of 1.13 filter and score; queue order, scheduling gates, preemption
+and binding are the current ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stowplan.framework.runtime.registry import Registry
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 CURRENT_PLUGINS = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder")
-"""The plugins of today that surround the rules, each at every point that it implements."""
+"""Current plugins around the policy, each at every extension point that it implements."""
 
 EQUAL_PRIORITY = "EqualPriority"
 _SCORING = ("preScore", "score")
@@ -38,7 +38,7 @@ _TENTHS = 10
 
 
 class Predicate(msgspec.Struct, frozen=True):
-    """A predicate under its name. rule: the plugin behind it."""
+    """A predicate by name. rule: its plugin."""
 
     name: str
     rule: str
@@ -46,16 +46,16 @@ class Predicate(msgspec.Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """False for a name that has no place in the fixed order."""
+        """False for a name without a place in the fixed order."""
         return self.name in PREDICATE_ORDER
 
     def args_in(self, registry: Registry) -> Any:
-        """The plugin's arguments, None where the policy gives none."""
+        """The plugin's arguments, None where the policy has none."""
         return _args(self.argument, self.rule, registry)
 
 
 class PolicyPriority(msgspec.Struct, frozen=True):
-    """A priority under its name, with its weight. rule: the plugin behind it."""
+    """A priority by name, with its weight. rule: its plugin."""
 
     name: str
     weight: int
@@ -63,14 +63,14 @@ class PolicyPriority(msgspec.Struct, frozen=True):
     argument: PriorityArgument | None = None
 
     def args_in(self, registry: Registry) -> Any:
-        """The plugin's arguments, None where the policy gives none."""
+        """The plugin's arguments, None where the policy has none."""
         return _args(self.argument, self.rule, registry)
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a Policy file comes to.
+    """Predicates, priorities and settings of a Policy file.
 
-    predicates: in the order in which they run, then those that never run. priorities: by name.
+    predicates: in call order, then those that never run. priorities: by name.
     """
 
     predicates: tuple[Predicate, ...]
@@ -81,13 +81,13 @@ class Policy(msgspec.Struct, frozen=True):
     gates: PolicyGates = PolicyGates()
 
     def ignored_resources(self) -> tuple[str, ...]:
-        """The resources that extenders manage and that predicates leave to them."""
+        """Resources that extenders manage and predicates ignore."""
         managed = [one for extender in self.extenders for one in extender.managed_resources]
         return tuple(one.name for one in managed if one.ignored_by_scheduler)
 
 
 class _ProfilePlugin(msgspec.Struct, frozen=True):
-    """A plugin that takes part, under a name, at some points."""
+    """A plugin, its name in the profile, and its extension points."""
 
     name: str
     rule: str
@@ -101,8 +101,8 @@ def profile_of(
 ) -> Profile:
     """The profile of a policy.
 
-    Plugins that are not part of Stowplan take part, after the policy's rules, where the policy or
-    the default list names them. What they score counts a tenth, as priorities end at 10.
+    Out-of-tree plugins run after the policy's, where the policy or the default list names them.
+    Their scores are divided by ten, as priorities end at 10.
     """
     own = _third_party_plugins(policy, registry, defaults)
     parts = list(_profile_plugins(policy, registry, own))
@@ -134,7 +134,7 @@ def profile_of(
 def _profile_plugins(
     policy: Policy, registry: Registry, own: Mapping[str, int]
 ) -> Iterator[_ProfilePlugin]:
-    """Every plugin of the profile, in the order of their calls. own: see `_third_party_plugins`."""
+    """All plugins of the profile, in call order. own: see `_third_party_plugins`."""
     taken = {*CURRENT_PLUGINS, *own}
     for name in CURRENT_PLUGINS:
         yield _profile_plugin(name, name, registry)
@@ -173,7 +173,7 @@ def _profile_plugin(
 def _third_party_plugins(
     policy: Policy, registry: Registry, defaults: Sequence[PluginUse]
 ) -> dict[str, int]:
-    """The plugins that are not part of Stowplan -> their weight."""
+    """Out-of-tree plugins -> weight."""
     strange = {name for name, entry in registry.items() if not entry.in_tree}
     weights = {use.name: use.weight for use in defaults if use.name in strange}
     for predicate in policy.predicates:
@@ -186,7 +186,7 @@ def _third_party_plugins(
 
 
 def _args_of(rule: Predicate | PolicyPriority, policy: Policy, registry: Registry) -> Any:
-    """The arguments of a rule: its own, or what the policy and its gates say of all."""
+    """Arguments of a plugin: its own, or the policy's and the gates' settings for all."""
     if rule.argument is not None:
         return _args(rule.argument, rule.rule, registry)
     given: dict[str, Any] = {}
@@ -204,7 +204,8 @@ def _args_of(rule: Predicate | PolicyPriority, policy: Policy, registry: Registr
 def _args(
     argument: PredicateArgument | PriorityArgument | None, rule: str, registry: Registry
 ) -> Any:
-    """An argument as the arguments of its rule, whose fields have the same names."""
+    """An argument of the policy as the arguments of its plugin, whose fields have the same
+    names."""
     if argument is None or rule not in registry:
         return None
     (given,) = arguments_of(argument).values()

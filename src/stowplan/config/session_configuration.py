@@ -1,17 +1,17 @@
-"""The `actions:` / `tiers:` file: which actions a session runs, and which policies it asks.
+"""The `actions:` / `tiers:` file: actions and plugins of sessions.
 
-Read in two ways. Strictly: whatever is unknown or malformed is a mistake with its path. Or as
-kube-batch reads it: unknown keys pass, unknown policies are left for the session to ignore, and
-only what its YAML reader cannot make sense of is refused.
+There are two modes. Strict: anything unknown or malformed is a mistake with its path. Lenient, as
+in kube-batch: unknown keys pass, unknown plugins are ignored by the session, and only invalid YAML
+is refused.
 
-Differs: what is unknown or cannot be read is an error; kube-batch passes over it, and decides by
-its default where there is no file. What Volcano knows and sessions do not do is accepted with a
-warning that says what it would do (`volcano.py`).
+Differs: unknown names are errors; kube-batch ignores them, and uses its default where the file
+cannot be read. Settings of Volcano that have no effect here are accepted with a warning
+(`volcano_settings.py`).
 
-Scalars keep the text in which they are written: an argument is a text, `yes` as much as `true`.
+Scalars keep their text: an argument is a string, also `yes` and `true`.
 
-What kube-batch takes as flags stands in a block `batch` of options, which may also be part of a
-KubeSchedulerConfiguration and then holds actions and tiers too.
+The flags of kube-batch are options in a block `batch`, which may also be part of a
+KubeSchedulerConfiguration and then contains actions and tiers too.
 
 Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/defaults.go.
 """
@@ -52,7 +52,7 @@ SWITCHES = (
     "enablePredicate",
     "enableNodeOrder",
 )
-"""The switches of a policy, all on where the file does not say."""
+"""Switches of a plugin, all on by default."""
 
 DEFAULT_TEXT = """\
 actions: "allocate, backfill"
@@ -66,11 +66,10 @@ tiers:
   - name: proportion
   - name: nodeorder
 """
-"""The file of somebody who gave none."""
+"""The default file."""
 
 _TRUE = frozenset({"y", "yes", "on", "true"})
 _FALSE = frozenset({"n", "no", "off", "false"})
-_TEXT = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
 
 ArgumentCheck = Callable[[str], bool]
@@ -79,11 +78,11 @@ ArgumentCheck = Callable[[str], bool]
 BIND_FAILURE_POLICIES = ("Keep", "Release")
 KUBE_BATCH = "kube-batch"
 SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
-"""Whose pods are scheduled where the file does not say: those of kube-batch and of Volcano."""
+"""Default scheduler names: those of kube-batch and Volcano."""
 
 
 class PluginOption(msgspec.Struct, frozen=True):
-    """A policy in a tier. disabled: the switches that are off, in the order of SWITCHES."""
+    """A plugin in a tier. disabled: switches that are off, in the order of SWITCHES."""
 
     name: str
     disabled: tuple[str, ...] = ()
@@ -91,13 +90,13 @@ class PluginOption(msgspec.Struct, frozen=True):
 
 
 class BatchConfiguration(msgspec.Struct, frozen=True):
-    """What the file says, and the options that stand beside it.
+    """Actions, tiers and options.
 
-    tiers: None where the file has none. period_s: how long after the end of a session the next one
-    opens. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
-    leaves every job at priority 0. bind_failures_max: after so many refusals of one pod in a row
-    the policy applies: "Keep" or "Release" its gang's other pods. warnings: what the file names and
-    has no effect, a line each.
+    tiers: None where the file has none. period_s: time from the end of a session to the start of
+    the next. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
+    gives every job priority 0. bind_failures_max: consecutive failed bindings of a pod after which
+    the policy applies: "Keep" or "Release" the other pods of its gang. warnings: names without
+    effect, one line each.
     """
 
     source: str
@@ -113,13 +112,16 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
 
     @property
     def scheduler_name(self) -> str:
-        """The first of the names, which its events and its lease have."""
+        """The first scheduler name; used for events and the lease."""
         return self.scheduler_names[0]
 
 
 class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """The block of options, named as the flags of kube-batch and Volcano are; the last two are
-    ours. Of scheduler_name and scheduler_names one at most is given."""
+    """The block of options, named as the flags of kube-batch and Volcano; the last two are
+    Stowplan's.
+
+    Only one of scheduler_name and scheduler_names may be set.
+    """
 
     scheduler_name: str | None = None
     scheduler_names: tuple[str, ...] | None = None
@@ -130,7 +132,7 @@ class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
     bind_failure_policy: str = "Keep"
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What types cannot say."""
+        """Problems that types do not cover."""
         for name, text in (
             ("schedulerName", self.scheduler_name),
             ("defaultQueue", self.default_queue),
@@ -164,10 +166,10 @@ class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SupportedSettings(msgspec.Struct, frozen=True):
-    """What a file may name, and how it is read.
+    """Names that a file may use, and the mode of reading.
 
-    policies: name -> argument -> what it wants and whether a text will do; None where any argument
-    may be given. lenient: as kube-batch reads it. scheduler_names: where the file gives none.
+    policies: plugin -> argument -> its check; None where any argument is allowed. lenient: as
+    kube-batch reads it. scheduler_names: the default.
     """
 
     actions: Collection[str]
@@ -177,14 +179,13 @@ class SupportedSettings(msgspec.Struct, frozen=True):
 
 
 OPTIONS = "batch"
-"""The key of the block of options."""
+"""Key of the block of options."""
 
 _WHAT = ("actions", "tiers")
 
 
 def is_session_configuration(text: str | bytes) -> bool:
-    """True for a text that is meant to be such a file: one that does not say what kind it is, and
-    names actions, tiers or options, however they are spelt."""
+    """True for a text without `kind` that names actions, tiers or options in any case."""
     root = _root(text, Problems())
     if not isinstance(root, yaml.MappingNode):
         return False
@@ -195,13 +196,13 @@ def is_session_configuration(text: str | bytes) -> bool:
 
 
 def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfiguration:
-    """The configuration that a text holds; raises ConfigError with every mistake."""
+    """Read the configuration of a text; raises ConfigError with every mistake."""
     problems = Problems()
     root = _root(text, problems)
     if problems.found:
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
-    # The original knows no block of options, and passes over it.
+    # The original has no block of options, and ignores it.
     fields = walk.fields(root, "", (*_WHAT, OPTIONS), volcano_settings.FIELDS)
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
@@ -214,9 +215,9 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
 def read_block(
     tree: Any, source: str, known: SupportedSettings, problems: Problems
 ) -> BatchConfiguration | None:
-    """The configuration that the block `batch` of another document holds, None for no block.
+    """Read the block `batch` of another document, None without a block.
 
-    Mistakes are added to `problems`; what is in their place is never used.
+    Adds problems; values in place of mistakes are never used.
     """
     if tree is None:
         return None
@@ -236,7 +237,7 @@ def read_block(
     options = walk.decoded(
         {k: v for k, v in tree.items() if k in names and k not in _WHAT}, OPTIONS
     )
-    # Written out and read again, so that scalars have their text.
+    # Dumped and read again, so that scalars have their text.
     fields = {
         key: yaml.compose(yaml.safe_dump(tree[key], width=10**6), Loader=yaml.SafeLoader)
         for key in _WHAT
@@ -250,11 +251,11 @@ def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
         decoded = text.decode() if isinstance(text, bytes) else text
         return next(iter(yaml.compose_all(decoded, Loader=yaml.SafeLoader)), None)
     except UnicodeError:
-        problems.add("document", "what is not UTF-8", "text in UTF-8")
+        problems.add("document", "bytes that are not UTF-8", "text in UTF-8")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "document"
-        problems.add(where, error.problem or "what is not YAML", "YAML")
+        problems.add(where, error.problem or "invalid YAML", "YAML")
     except yaml.YAMLError as error:
         problems.add("document", str(error).splitlines()[0], "YAML")
     except RecursionError:
@@ -263,10 +264,10 @@ def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
 
 
 class _SessionConfigurationReader:
-    """From YAML nodes to values; what is in place of a mistake is never used."""
+    """Reads YAML nodes; values in place of mistakes are never used."""
 
     def __init__(self, problems: Problems, known: SupportedSettings, *, inside: str = "") -> None:
-        """inside: the path of the mapping that has actions and tiers."""
+        """inside: path of the mapping that has actions and tiers."""
         self._problems = problems
         self._known = known
         self._lenient = known.lenient
@@ -281,7 +282,8 @@ class _SessionConfigurationReader:
         *,
         by_default: bool,
     ) -> BatchConfiguration:
-        """All of it. by_default: the default actions and tiers hold where neither is given."""
+        """The whole configuration. by_default: use the default actions and tiers where neither is
+        given."""
         if by_default and not any(key in fields for key in _WHAT):
             default = _root(DEFAULT_TEXT, self._problems)
             fields = self.fields(default, "", None)
@@ -304,11 +306,11 @@ class _SessionConfigurationReader:
         return options.scheduler_names or self._known.scheduler_names
 
     def _warn(self, path: str, what: str, would: str) -> None:
-        """Something that Volcano knows has no effect here."""
+        """Warn about a setting of Volcano without effect."""
         self._warnings.append(f"{path}: {what} has no effect; in Volcano it would {would}")
 
     def options(self, node: yaml.Node, path: str) -> BatchOptions:
-        """The options that a block holds."""
+        """The options of a block."""
         try:
             tree = yaml.SafeLoader("").construct_document(node)
         except yaml.YAMLError:
@@ -317,7 +319,7 @@ class _SessionConfigurationReader:
         return self.decoded({} if tree is None else tree, path)
 
     def decoded(self, tree: Any, path: str) -> BatchOptions:
-        """The options in a tree."""
+        """The options of a tree."""
         options = decode(tree, BatchOptions, path, self._problems)
         if options is INVALID:
             return BatchOptions()
@@ -331,8 +333,8 @@ class _SessionConfigurationReader:
         allowed: Iterable[str] | None,
         idle: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, yaml.Node]:
-        """The entries of a mapping. allowed: None for any. idle: also allowed, without effect:
-        name -> what it would do."""
+        """Entries of a mapping. allowed: None for any. idle: allowed without effect: name -> its
+        effect in Volcano."""
         if node is None or _is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
@@ -359,7 +361,7 @@ class _SessionConfigurationReader:
         return found
 
     def items(self, node: yaml.Node | None, path: str) -> list[tuple[str, yaml.Node]]:
-        """The entries of a list, each with its path."""
+        """Items of a list, each with its path."""
         if node is None or _is_null(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
@@ -368,7 +370,7 @@ class _SessionConfigurationReader:
         return [(f"{path}[{i}]", item) for i, item in enumerate(node.value)]
 
     def text(self, node: yaml.Node | None, path: str) -> str:
-        """A scalar as it is written; "" for none."""
+        """Text of a scalar; "" when absent."""
         if node is None or _is_null(node):
             return ""
         if not isinstance(node, yaml.ScalarNode):
@@ -377,7 +379,7 @@ class _SessionConfigurationReader:
         return str(node.value)
 
     def actions(self, node: yaml.Node | None) -> tuple[str, ...]:
-        """The names in a comma separated list."""
+        """Names of a comma separated list."""
         path = child_path(self._inside, "actions") if self._inside else "actions"
         text = self.text(node, path)
         if self._problems.is_invalid(path):
@@ -398,7 +400,7 @@ class _SessionConfigurationReader:
         return names
 
     def tiers(self, node: yaml.Node | None) -> tuple[tuple[PluginOption, ...], ...] | None:
-        """The tiers, None for none."""
+        """The tiers, None when absent."""
         if node is None or _is_null(node):
             return None
         path = child_path(self._inside, "tiers") if self._inside else "tiers"
@@ -427,7 +429,7 @@ class _SessionConfigurationReader:
         return PluginOption(name, off, arguments)
 
     def _is_idle(self, name: str, path: str) -> bool:
-        """True for a plugin that Volcano alone has; what nobody knows is a mistake."""
+        """True for a plugin that only Volcano has; adds a problem for an unknown one."""
         if name in volcano_settings.PLUGINS:
             self._warn(path, f"plugin {name!r}", volcano_settings.PLUGINS[name])
             return True
@@ -448,7 +450,7 @@ class _SessionConfigurationReader:
         return True
 
     def _check(self, name: str, arguments: Mapping[str, str], path: str) -> None:
-        """Whether the policy knows these arguments and can read them."""
+        """Check the names and values of a plugin's arguments."""
         known = self._known.policies.get(name)
         if known is None:
             return
@@ -467,7 +469,7 @@ class _SessionConfigurationReader:
 
 
 def _unread_argument(node: yaml.Node, path: str) -> str:
-    """An argument that nobody reads: a scalar as it is written, anything else as JSON."""
+    """An argument that nothing reads: a scalar's text, anything else as JSON."""
     if isinstance(node, yaml.ScalarNode):
         return str(node.value)
     return json.dumps(yaml.SafeLoader("").construct_document(node), default=str)
@@ -484,12 +486,12 @@ def _format_node(node: yaml.Node) -> str:
 
 
 def configuration_tree(configuration: BatchConfiguration) -> dict[str, Any]:
-    """The file again, as a tree: actions, tiers with the switches that are off, and all options."""
+    """The tree of a file: actions, tiers with the switches that are off, and all options."""
     return {**_what(configuration), OPTIONS: _options(configuration)}
 
 
 def configuration_block(configuration: BatchConfiguration) -> dict[str, Any]:
-    """The same as the block `batch` of another document."""
+    """Same, as the block `batch` of another document."""
     return {**_options(configuration), **_what(configuration)}
 
 

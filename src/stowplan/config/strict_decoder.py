@@ -1,12 +1,12 @@
-"""A strict walker between trees of dicts and lists and typed values: every mistake, with its path.
+"""Strict decoder from trees of dicts and lists to typed values: reports every mistake with its
+path.
 
-It is led by type hints. A msgspec Struct is a mapping of its fields: a field that it does not have
-is a mistake, also for Kubernetes objects, which ignore such fields when they come from the API. A
-null counts as absent, as in the API.
+Types are given by type hints. A msgspec Struct is a mapping of its fields: an unknown field is a
+mistake, also for Kubernetes objects, which ignore unknown fields when they come from the API. Null
+is the same as absent, as in the API.
 
-A mistake does not end the walk. What cannot be read is replaced by its default, so that the checks
-that come after the walk still see the rest; they ask `Problems.spoilt` before they blame a value
-that the user did not write.
+Decoding continues after a mistake. The default replaces an invalid value, so that later checks see
+the rest; they call `Problems.is_invalid` before they report a value that the user did not write.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ T = TypeVar("T")
 
 
 class InvalidValue(Enum):
-    """The type of `INVALID`."""
+    """Type of `INVALID`."""
 
-    BAD = "bad"
+    INVALID = "invalid"
 
 
-INVALID: Final = InvalidValue.BAD
-"""What stands for a value that could not be read; its problem is on record."""
+INVALID: Final = InvalidValue.INVALID
+"""Stands for an invalid value, whose problem was added."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _FORMATTED_MAX = 60
@@ -48,35 +48,37 @@ _LISTS: dict[Any, Any] = {list: list, tuple: tuple, set: set, frozenset: frozens
 
 
 class Problems:
-    """The mistakes found so far, in the order in which they were found.
+    """Mistakes found so far, in order.
 
-    A mistake spoils its path unless the value there is intact all the same, as it is beside an
-    unknown field.
+    A mistake makes its path invalid, except where the value is still usable, as beside an unknown
+    field.
     """
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
-        self._spoilt: set[str] = set()
+        self._invalid_paths: set[str] = set()
 
-    def add(self, path: str, got: str, wanted: str, hint: str = "", *, spoils: bool = True) -> None:
-        """Put a mistake on record."""
+    def add(
+        self, path: str, got: str, wanted: str, hint: str = "", *, invalidates: bool = True
+    ) -> None:
+        """Add a mistake."""
         self.found.append(Problem(path, got, wanted, hint))
-        if spoils:
-            self._spoilt.add(path)
+        if invalidates:
+            self._invalid_paths.add(path)
 
     def extend(self, problems: Iterable[Problem]) -> None:
-        """Put on record what a later check says, unless it is about values that are spoilt."""
+        """Add problems of a later check, except those about invalid values."""
         for problem in problems:
-            inside = any(_contains(path, problem.path) for path in self._spoilt)
+            inside = any(_contains(path, problem.path) for path in self._invalid_paths)
             if not inside and not self.is_invalid(problem.path):
                 self.found.append(problem)
 
     def is_invalid(self, path: str) -> bool:
-        """True when something at `path` or inside of it could not be used."""
-        return any(_contains(path, is_invalid) for is_invalid in self._spoilt)
+        """True when a value at or below `path` is invalid."""
+        return any(_contains(path, invalid) for invalid in self._invalid_paths)
 
     def error(self, source: str) -> ConfigError:
-        """The exception that carries all mistakes."""
+        """The exception with all mistakes."""
         return ConfigError(source, self.found)
 
 
@@ -85,14 +87,14 @@ def _contains(path: str, inner: str) -> bool:
 
 
 def child_path(path: str, key: str) -> str:
-    """The path of the entry `key` of the mapping at `path`."""
+    """Path of the entry `key` of the mapping at `path`."""
     if not _NAME.fullmatch(key):
         return f"{path}[{key!r}]"
     return f"{path}.{key}" if path else key
 
 
 def format_value(value: Any) -> str:
-    """A value as a complaint prints it: short, and in the spelling of the file."""
+    """A value as error messages show it: short, and spelt as in the file."""
     if isinstance(value, str):
         text = repr(value)
         return text if len(text) <= _FORMATTED_MAX else f"{text[: _FORMATTED_MAX - 3]}..."
@@ -107,30 +109,30 @@ def format_value(value: Any) -> str:
 
 
 def format_alternatives(names: Iterable[str]) -> str:
-    """The names as an alternative: 'a', 'b' or 'c'."""
+    """Names as alternatives: 'a', 'b' or 'c'."""
     *others, last = [repr(name) for name in names]
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def decode(
     tree: Any, kind: type[T], path: str, problems: Problems
-) -> T | Literal[InvalidValue.BAD]:
-    """The value of type `kind` that `tree` holds, or BAD; mistakes are added to `problems`.
+) -> T | Literal[InvalidValue.INVALID]:
+    """Decode `tree` as a value of type `kind`, or INVALID; adds problems.
 
-    path: where the tree stands, "" for the whole document.
+    path: location of the tree, "" for the whole document.
     """
-    value: T | Literal[InvalidValue.BAD] = _StrictDecoder(problems).value(tree, kind, path)
+    value: T | Literal[InvalidValue.INVALID] = _StrictDecoder(problems).value(tree, kind, path)
     return value
 
 
 class _StrictDecoder:
-    """One walk, down a tree and a type at the same time."""
+    """Walks a tree and a type together."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
 
     def value(self, tree: Any, hint: Any, path: str) -> Any:
-        """What `tree` is when read as `hint`, or BAD."""
+        """`tree` decoded as `hint`, or INVALID."""
         origin = get_origin(hint)
         if origin is Annotated:
             base, *marks = get_args(hint)
@@ -173,7 +175,8 @@ class _StrictDecoder:
         return value
 
     def _union(self, tree: Any, hints: Sequence[Any], path: str) -> Any:
-        """Null if allowed; the one other type with its own complaints; or the first that fits."""
+        """None if allowed; the only other type with its own problems; or the first type that
+        matches."""
         others = [hint for hint in hints if hint is not type(None)]
         if tree is None and len(others) < len(hints):
             return None
@@ -207,7 +210,7 @@ class _StrictDecoder:
         items = []
         for i, item in enumerate(tree):
             value = self.value(item, item_hint, f"{path}[{i}]")
-            # A stand-in keeps the places of the items that follow.
+            # A default instance keeps the positions of the following items.
             value = _default_instance(item_hint) if value is INVALID else value
             if value is not INVALID:
                 items.append(value)
@@ -252,7 +255,7 @@ class _StrictDecoder:
         try:
             return kind(**values)
         except (TypeError, ValueError) as error:
-            # What __post_init__ refuses, by msgspec's own convention.
+            # Errors of __post_init__, by msgspec's convention.
             self.problems.add(path, format_value(tree), str(error))
             return INVALID
 
@@ -260,17 +263,19 @@ class _StrictDecoder:
         known = list(fields)
         wanted = ", ".join(known) or "no fields"
         hint = did_you_mean(key, known)
-        self.problems.add(child_path(path, key), "an unknown field", wanted, hint, spoils=False)
+        self.problems.add(
+            child_path(path, key), "an unknown field", wanted, hint, invalidates=False
+        )
 
 
 @lru_cache(maxsize=1 << 10)
 def fields_of(kind: type[msgspec.Struct]) -> dict[str, msgspec.structs.FieldInfo]:
-    """The fields of a Struct by the names that files use."""
+    """Fields of a Struct by their names in files."""
     return {field.encode_name: field for field in msgspec.structs.fields(kind)}
 
 
 def describe_type(hint: Any) -> str:
-    """What a file has to hold for a value of this type."""
+    """Description of the values of a type, for messages."""
     origin = get_origin(hint)
     if origin is Annotated:
         base, *marks = get_args(hint)
@@ -293,17 +298,17 @@ def _title(hint: Any) -> str:
 
 
 def _default_instance(hint: Any) -> Any:
-    """A default value of a Struct type, BAD if it has none."""
+    """A default instance of a Struct type, INVALID if it has none."""
     if not (isinstance(hint, type) and issubclass(hint, msgspec.Struct)):
         return INVALID
     return INVALID if any(f.required for f in fields_of(hint).values()) else hint()
 
 
-# Scalars. A reader raises Unfit, or another ValueError whose text is what was wanted.
+# Scalars. A reader raises ScalarMismatch, or another ValueError with the text of what is expected.
 
 
 class ScalarMismatch(ValueError):
-    """A scalar of another type or range; the text is what was wanted."""
+    """A scalar of another type or range; the text is what is expected."""
 
 
 def _bool(tree: Any) -> bool:
@@ -375,7 +380,7 @@ _TITLES = {
 
 
 def _quoting_hint(tree: Any, hint: Any) -> str:
-    """A hint for scalars that are right but for quotes or a unit, else ""."""
+    """A hint for scalars that only lack or have quotes or a unit, else ""."""
     plain = isinstance(tree, bool | int | float)
     if hint is str and plain:
         return f'put it in quotes: "{format_value(tree)}"'
@@ -422,17 +427,17 @@ def _bounds(mark: msgspec.Meta, base: Any) -> str:
         ("at most this long:", mark.max_length),
         ("like", mark.pattern),
     ]
-    said = " and ".join(f"{words} {limit}" for words, limit in limits if limit is not None)
+    bounds = " and ".join(f"{words} {limit}" for words, limit in limits if limit is not None)
     if mark.ge is not None and mark.le is not None:
-        said = f"{mark.ge} to {mark.le}"
-    return f"{describe_type(base)}, {said}" if said else describe_type(base)
+        bounds = f"{mark.ge} to {mark.le}"
+    return f"{describe_type(base)}, {bounds}" if bounds else describe_type(base)
 
 
-# The way back.
+# Encoding.
 
 
 def encode(value: Any) -> Any:
-    """The tree of dicts, lists and scalars that `decode` reads as `value`; absent is left out."""
+    """The tree that `decode` reads as `value`; absent values are left out."""
     if isinstance(value, Enum):
         return encode(value.value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -464,7 +469,7 @@ def _fields(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def default_of(field: msgspec.structs.FieldInfo) -> Any:
-    """The default of a Struct's field; msgspec.NODEFAULT if it is required."""
+    """Default of a Struct's field; msgspec.NODEFAULT if it is required."""
     if field.default_factory is not msgspec.NODEFAULT:
         return field.default_factory()
     return field.default

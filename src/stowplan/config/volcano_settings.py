@@ -1,6 +1,6 @@
-"""What Volcano's configuration may name and sessions here do not do: accepted, with a warning.
+"""Settings of Volcano without effect here: accepted, with a warning.
 
-Each text says what Volcano does, so that a reader of the warning knows what is missing.
+Each text describes what Volcano does, so that the warning tells what is missing.
 
 Source: volcano v1.15, pkg/scheduler/conf/scheduler_conf.go, actions/factory.go, plugins/factory.go.
 """
@@ -18,7 +18,7 @@ ACTIONS: Mapping[str, str] = {
     "elect": "choose a job to reserve nodes for",
     "reserve": "reserve nodes for the elected job",
 }
-"""Action -> what it would do."""
+"""Action -> its effect in Volcano."""
 
 PLUGINS: Mapping[str, str] = {
     "binpack": "score the nodes highest that have the most of the requested resources in use; here "
@@ -42,7 +42,7 @@ PLUGINS: Mapping[str, str] = {
     "tdm": "use revocable nodes in their time windows",
     "usage": "filter and score nodes by measured load",
 }
-"""Plugin -> what it would do."""
+"""Plugin -> its effect in Volcano."""
 
 SWITCHES: Mapping[str, str] = {
     "enableHierarchy": "share between queues by their hierarchy; here queues are flat",
@@ -62,13 +62,13 @@ SWITCHES: Mapping[str, str] = {
     "enabledSubJobReady": "let the plugin say which subgroups of a job are ready",
     "enabledVictim": "let the plugin choose the pods that `shuffle` evicts",
 }
-"""Switch of a plugin -> what it would do."""
+"""Switch of a plugin -> its effect in Volcano."""
 
 FIELDS: Mapping[str, str] = {
     "configurations": "give arguments to actions",
     "metrics": "read measured load from a metrics server",
 }
-"""Top-level field -> what it would do."""
+"""Top-level field -> its effect in Volcano."""
 
 _WEIGHT = "weigh this score; here it weighs what kube-scheduler's default profile has it weigh"
 _FILTER = "turn this filter on or off; here the filters of kube-scheduler's default profile hold"
@@ -104,16 +104,16 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     )
     | {"predicate.CacheEnable": "keep what predicates answer; here that is always done"},
 }
-"""Plugin that is built -> argument -> what it would do."""
+"""Supported plugin -> argument -> its effect in Volcano."""
 
 _OPEN = {
     "predicates": ("predicate.resources", "volumebinding.", "dynamicresources."),
 }
-"""Plugin that is built -> how further arguments of it begin."""
+"""Supported plugin -> prefix of further arguments."""
 
 
 def argument(plugin: str, name: str) -> str:
-    """What an argument of a plugin that is built would do, "" for one that Volcano has not."""
+    """Effect in Volcano of an argument of a supported plugin, "" for an unknown one."""
     known = ARGUMENTS.get(plugin, {}).get(name)
     if known is not None:
         return known

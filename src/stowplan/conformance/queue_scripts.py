@@ -33,11 +33,12 @@ from stowplan.framework.clusterevents import (
     pod_update_events,
 )
 from stowplan.framework.object_store import ObjectStore, key_of
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.queue import SECOND, QueueEntry, SchedulingQueue
+from stowplan.queue import QueueEntry, SchedulingQueue
 from stowplan.queue.in_flight_pods import InFlightEvent
 
 Answer = dict[str, Any]

@@ -1,6 +1,6 @@
-"""The controllers: small state machines that bring what is stored closer to what was asked for.
+"""Controllers: each brings stored objects closer to their spec.
 
-Each is fed the store's changes, keeps a queue of keys, and looks at one key at a time with what
-is stored at that moment; a failed or early look comes back later. Nothing is remembered that
-could not be found again in the store, except how often a key has failed.
+A controller observes the store's changes, queues keys, and syncs one key at a time against the
+current objects; a failed or early sync is repeated later. No state is kept that could not be
+rebuilt from the store, except failure counts.
 """

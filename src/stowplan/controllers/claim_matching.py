@@ -1,4 +1,4 @@
-"""Which of the volumes that are there serves a claim best: the smallest that is large enough.
+"""Matching of volumes to claims: the smallest volume that is large enough.
 
 Source: kube-controller-manager v1.36, component-helpers storage/volume (FindMatchingVolume).
 """
@@ -6,12 +6,10 @@ Source: kube-controller-manager v1.36, component-helpers storage/volume (FindMat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import is_deleting, selector_tree_matches
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, nanos
-
-Tree = dict[str, Any]
 
 
 def is_reserved_for(volume: Tree, claim: Tree) -> bool:
@@ -26,7 +24,8 @@ def is_reserved_for(volume: Tree, claim: Tree) -> bool:
 
 
 def find_best_match(volumes: Iterable[Tree], claim: Tree) -> Tree | None:
-    """A volume reserved for the claim, else the smallest free one that fits; None if none does."""
+    """A volume reserved for the claim, else the smallest free one that fits; None if there is
+    none."""
     best: Tree | None = None
     for volume in volumes:
         if is_reserved_for(volume, claim):

@@ -1,4 +1,4 @@
-"""PodDisruptionBudget: how many healthy pods there are, should be, and so may be disrupted.
+"""Disruption controller: how many pods of a budget are healthy, must be, and may be disrupted.
 
 Source: kube-controller-manager v1.36, pkg/controller/disruption/disruption.go and
 kubectl/component-helpers apps/poddisruptionbudget.
@@ -7,7 +7,6 @@ kubectl/component-helpers apps/poddisruptionbudget.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
@@ -30,16 +29,16 @@ from stowplan.controllers.runtime.object_fields import (
 )
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 
-Tree = dict[str, Any]
 COMPONENT = "controllermanager"
 DISRUPTED_SECONDS = 120.0
-"""How long a pod that was evicted counts as gone while it is still there."""
+"""How long an evicted pod that still exists counts as deleted."""
 
 
 class PodWithoutController(Exception):
-    """A pod of a budget in percent whose controller's size nobody knows; text as recorded."""
+    """A pod of a percentage budget whose controller has no known scale; text as recorded."""
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class _SelectedPods:
 
 
 class DisruptionController(Controller):
-    """Computes `status` of disruption budgets; evictions wait for it and count it down."""
+    """Computes `status` of disruption budgets; evictions count it down."""
 
     name = "disruption"
     path = BUDGETS
@@ -61,7 +60,7 @@ class DisruptionController(Controller):
         self._budgets: dict[str, dict[str, _SelectedPods]] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A changed budget, and the budgets that select a changed pod."""
+        """Queue a changed budget, and the budgets that select a changed pod."""
         key = split_key(change)
         if change.resource.path == BUDGETS:
             self.queue.add(key)
@@ -73,7 +72,7 @@ class DisruptionController(Controller):
                 self.queue.add((key[0], name))
 
     def sync(self, key: Key) -> None:
-        """Count, and write if the counts differ from what stands."""
+        """Count, and write the status if it differs."""
         budget = self.api.get(BUDGETS, *key)
         if budget is None:
             return
@@ -92,7 +91,7 @@ class DisruptionController(Controller):
         self._write(budget, expected, desired, healthy, allowed, disrupted)
 
     def _note_budget(self, change: StoreChange, key: Key) -> None:
-        """Keep which pods a budget selects."""
+        """Record which pods a budget selects."""
         known = self._budgets.setdefault(key[0], {})
         if change.type == "DELETED":
             known.pop(key[1], None)
@@ -107,7 +106,7 @@ class DisruptionController(Controller):
             )
 
     def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> None:
-        """Queue the budgets that select a changed pod, or did."""
+        """Queue the budgets that select a changed pod, or selected it before."""
         pod = now or before
         for name, chosen in self._budgets.get(pod.key[0], {}).items() if pod else ():
             assert pod is not None
@@ -120,7 +119,7 @@ class DisruptionController(Controller):
                 chosen.pods.discard(pod.key)
 
     def _expected(self, budget: Tree, pods: list[PodFacts]) -> tuple[int, int]:
-        """How many pods there should be in all, and how many of them healthy."""
+        """Expected number of pods, and desired number of healthy ones."""
         spec = budget["spec"]
         if spec.get("maxUnavailable") is not None:
             expected = self._scale(budget, pods)
@@ -133,7 +132,7 @@ class DisruptionController(Controller):
         return (len(pods), int(least)) if least is not None else (0, 0)
 
     def _scale(self, budget: Tree, pods: list[PodFacts]) -> int:
-        """The sizes of all controllers of these pods, added up."""
+        """Sum of the scales of all controllers of these pods."""
         sizes: dict[str, int] = {}
         unmanaged = []
         for pod in pods:
@@ -155,7 +154,7 @@ class DisruptionController(Controller):
         return sum(sizes.values())
 
     def _size_of_controller(self, pod: PodFacts) -> tuple[str, int]:
-        """The uid and size of what scales a pod: the Deployment above a ReplicaSet, if any."""
+        """The uid and scale of a pod's controller: the Deployment above a ReplicaSet, if any."""
         path = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}.get(pod.owner_kind)
         found = self.api.get(path, pod.key[0], pod.owner_name) if path else None
         if found is None or found["metadata"]["uid"] != pod.owner:
@@ -168,7 +167,7 @@ class DisruptionController(Controller):
         return found["metadata"]["uid"], found["spec"].get("replicas", 1)
 
     def _disrupted(self, budget: Tree, pods: list[PodFacts]) -> tuple[dict[str, str], float]:
-        """Evicted pods that are still there, and when to look at them again."""
+        """Evicted pods that still exist, and when to sync again because of them."""
         noted = (budget.get("status") or {}).get("disruptedPods") or {}
         kept: dict[str, str] = {}
         again = 0.0
@@ -210,7 +209,7 @@ class DisruptionController(Controller):
             self.api.update_status(BUDGETS, budget)
 
     def _fail(self, budget: Tree, why: str) -> None:
-        """Allow nothing while the count cannot be made."""
+        """Allow no disruptions while the count fails."""
         status = budget.setdefault("status", {})
         before = dict(status)
         conditions = [dict(each) for each in status.get("conditions") or ()]
@@ -238,7 +237,7 @@ class DisruptionController(Controller):
 def set_disruption_allowed(
     conditions: list[Tree], allowed: int, generation: int, now: float
 ) -> None:
-    """Have the condition DisruptionAllowed say what the number says."""
+    """Set the condition DisruptionAllowed from the number."""
     enough = allowed > 0
     entry = {
         "type": "DisruptionAllowed",
@@ -251,7 +250,7 @@ def set_disruption_allowed(
 
 
 def _set_status_condition(conditions: list[Tree], entry: Tree, now: float) -> None:
-    """As the original's SetStatusCondition: the time moves with the status alone."""
+    """As the original's SetStatusCondition: the transition time changes with the status only."""
     at = next((i for i, each in enumerate(conditions) if each["type"] == entry["type"]), None)
     old = find_condition(conditions, entry["type"])
     moved = old is None or old.get("status") != entry["status"]

@@ -1,11 +1,9 @@
-"""The claims that pods bring along: made beside the pod, and gone with it.
+"""Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their pod.
 
 Source: kube-controller-manager v1.36, pkg/controller/volume/ephemeral.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -16,20 +14,19 @@ from stowplan.controllers.runtime.object_fields import (
     is_deleting,
 )
 from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _MARK = b'"ephemeral":'
 
 
 class EphemeralVolumeController(Controller):
-    """Keys are those of pods with volumes that want a claim of their own."""
+    """Keys are those of pods with ephemeral volumes."""
 
     name = "ephemeral-volume"
     path = PODS
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A new pod, or one whose claim has gone."""
+        """Queue a new pod, or one whose claim was deleted."""
         path = change.resource.path
         if path == PODS and change.type == "ADDED" and _MARK in (change.value or b""):
             self.queue.add(split_key(change))
@@ -40,7 +37,7 @@ class EphemeralVolumeController(Controller):
                 self.queue.add((split_key(change)[0], owner["name"]))
 
     def sync(self, key: Key) -> None:
-        """Make the claims of a pod that are missing."""
+        """Create the missing claims of a pod."""
         pod = self.api.get(PODS, *key)
         if pod is None or is_deleting(pod):
             return
@@ -61,5 +58,5 @@ class EphemeralVolumeController(Controller):
         elif (controller_of(found) or {}).get("uid") != pod["metadata"]["uid"]:
             whose = f"was not created for pod {namespace}/{pod['metadata']['name']}"
             text = f"PVC {namespace}/{name} {whose} (pod is not owner)"
-            told = f"ephemeral volume {volume}: {text}"
-            self.recorder.record(pod, "ephemeral_volume", "FailedBinding", told, type="Warning")
+            message = f"ephemeral volume {volume}: {text}"
+            self.recorder.record(pod, "ephemeral_volume", "FailedBinding", message, type="Warning")

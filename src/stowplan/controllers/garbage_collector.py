@@ -1,15 +1,14 @@
-"""Garbage collection: what is left when its last owner has gone, and deletions that wait.
+"""Garbage collector: deletes dependents of deleted owners, and finishes foreground and orphan
+deletion.
 
-Three ways to delete an owner. In the background: it goes at once, and what it owned goes after.
-In the foreground: it stays (finalizer `foregroundDeletion`) until everything that blocks its
-deletion has gone. Orphaning: it stays (finalizer `orphan`) until what it owned has been cut loose.
+Background deletion: the owner is deleted at once, its dependents afterwards. Foreground: the owner
+stays (finalizer `foregroundDeletion`) until all dependents that block its deletion are deleted.
+Orphan: it stays (finalizer `orphan`) until its dependents no longer refer to it.
 
 Source: kube-controller-manager v1.36, pkg/controller/garbagecollector.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
@@ -19,8 +18,8 @@ from stowplan.controllers.runtime.controller_client import ControllerClient
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 Item = tuple[str, str, str]
 """Path, namespace and name."""
 
@@ -41,7 +40,7 @@ ORPHAN = "orphan"
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more, and lets owners go when their time has come."""
+    """Deletes objects without living owners, and removes the finalizers of deleted owners."""
 
     name = "garbage"
 
@@ -52,7 +51,8 @@ class GarbageCollector:
         self._waiting: dict[str, Item] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """What has new owners; what waits for its dependents; the dependents of what has gone."""
+        """Queue objects with new owners, deletions that wait for dependents, and dependents of
+        deleted objects."""
         namespace, name = split_key(change)
         item = (change.resource.path, namespace, name)
         if self.index.owners_changed:
@@ -75,12 +75,12 @@ class GarbageCollector:
                     self.queue_all(self.index.dependents(meta.uid))
 
     def queue_all(self, items: list[Item]) -> None:
-        """Look at all of these."""
+        """Queue all of these."""
         for item in items:
             self.queue.add(item)
 
     def work_once(self) -> bool:
-        """Look at the next object that is due; False if there is none."""
+        """Sync the next due object; False if there is none."""
         item = self.queue.take(self.api.now)
         if item is None:
             return False
@@ -89,7 +89,7 @@ class GarbageCollector:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(item, self.api.now)
-        # Whatever it is, it is of this one object: the others are looked at.
+        # Any exception concerns this object only: the others are synced.
         except Exception as error:  # noqa: BLE001
             self.queue.retry(item, self.api.now)
             self.api.faults.add(self.name, "/".join(part for part in item if part), error)
@@ -99,15 +99,16 @@ class GarbageCollector:
 
     @property
     def n_failing(self) -> int:
-        """Objects whose last look failed."""
+        """Number of objects whose last sync failed."""
         return self.queue.n_failing
 
     def next_at(self) -> float | None:
-        """When `work_once` has something to do again."""
+        """When `work_once` is due again."""
         return self.queue.next_at()
 
     def sync(self, item: Item) -> None:
-        """Decide about one object: keep it, cut dead owners off, delete it, or let it go."""
+        """Keep an object, remove references to deleted owners, delete it, or remove its
+        finalizer."""
         obj = self.api.get(*item)
         if obj is None:
             return
@@ -116,18 +117,18 @@ class GarbageCollector:
             if ORPHAN in finalizers:
                 self._orphan_dependents(item, obj)
             elif FOREGROUND in finalizers:
-                self._try_to_let_go(item, obj)
+                self._try_remove_finalizer(item, obj)
             return
         owners = obj["metadata"].get("ownerReferences") or []
         if owners:
-            self._judge(item, obj, owners)
+            self._decide(item, obj, owners)
 
-    def _judge(self, item: Item, obj: Tree, owners: list[Tree]) -> None:
+    def _decide(self, item: Item, obj: Tree, owners: list[Tree]) -> None:
         solid, dangling, waiting = [], [], []
         for owner in owners:
             found = self._owner(owner, item[1])
             if found is None:
-                solid.append(owner)  # A kind that is not served: nothing is known, nothing done.
+                solid.append(owner)  # The kind is not served: do nothing.
             elif not found:
                 dangling.append(owner)
             elif is_deleting(found) and FOREGROUND in found["metadata"].get("finalizers", ()):
@@ -152,7 +153,7 @@ class GarbageCollector:
         self.api.delete(*item, asked)
 
     def _owner(self, owner: Tree, namespace: str) -> Tree | None:
-        """The owner; {} if it has gone (or another has its name); None if nobody can know."""
+        """The owner; {} if it is deleted (or has another uid); None if unknown."""
         place = self.api.path_of(owner.get("apiVersion", ""), owner.get("kind", ""))
         if place is None:
             return None
@@ -165,7 +166,7 @@ class GarbageCollector:
         return found
 
     def _unblocked(self, item: Item, obj: Tree) -> Tree:
-        """The object, made not to block its owners if it waits in a circle with a dependent."""
+        """The object, with blockOwnerDeletion cleared if it is in a cycle with a dependent."""
         circle = any(uid in self._waiting for uid in self._uids_below(obj["metadata"]["uid"]))
         if not circle:
             return obj
@@ -192,8 +193,8 @@ class GarbageCollector:
                 self._cut(dependent, child, {uid})
         self._without_finalizer(item, ORPHAN)
 
-    def _try_to_let_go(self, item: Item, obj: Tree) -> None:
-        """Drop the foreground finalizer once nothing that blocks is left."""
+    def _try_remove_finalizer(self, item: Item, obj: Tree) -> None:
+        """Remove the foreground finalizer when no blocking dependent is left."""
         uid = obj["metadata"]["uid"]
         blocked = False
         for dependent in self.index.dependents(uid):

@@ -1,11 +1,9 @@
-"""Namespace deletion: everything inside goes first, then the namespace lets itself go.
+"""Namespace deletion: deletes all content of a namespace, then finalizes it.
 
 Source: kube-controller-manager v1.36, pkg/controller/namespace.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
@@ -14,8 +12,8 @@ from stowplan.controllers.runtime.controller_client import NAMESPACES, Controlle
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting, set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 FINALIZER = "kubernetes"
 _RETRY_SECONDS = 5.0
 _DELETIONS_PER_SYNC_MAX = 200
@@ -42,7 +40,7 @@ _NO_FAILURE_CONDITIONS = {
 
 
 class NamespaceController(Controller):
-    """Empties namespaces that are being deleted and takes the finalizer off."""
+    """Empties terminating namespaces and removes their finalizer."""
 
     name = "namespace"
     path = NAMESPACES
@@ -52,7 +50,7 @@ class NamespaceController(Controller):
         self._ending: dict[str, None] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A namespace that is on its way out, and anything that left one."""
+        """Queue a terminating namespace, and that of a deleted object."""
         key = split_key(change)
         if change.resource.path == NAMESPACES:
             if change.type == "DELETED":
@@ -64,7 +62,7 @@ class NamespaceController(Controller):
             self.queue.add(("", key[0]))
 
     def sync(self, key: Key) -> None:
-        """Delete what is inside; if nothing is left, finalize, else say what is."""
+        """Delete the content; finalize when nothing is left, else report what is."""
         namespace = self.api.get(NAMESPACES, "", key[1])
         if namespace is None or not is_deleting(namespace):
             self._ending.pop(key[1], None)
@@ -76,10 +74,10 @@ class NamespaceController(Controller):
             self.queue.add(key, self.api.now)
             return
         if counts:
-            self._tell(namespace, counts, finalizers)
+            self._write_conditions(namespace, counts, finalizers)
             self.queue.add(key, self.api.now + _RETRY_SECONDS)
             return
-        self._tell(namespace, {}, {})
+        self._write_conditions(namespace, {}, {})
         fresh = self.api.get(NAMESPACES, "", key[1])
         if fresh is not None:
             spec = fresh.setdefault("spec", {})
@@ -87,8 +85,8 @@ class NamespaceController(Controller):
             self.api.finalize(fresh)
 
     def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int], bool]:
-        """Ask for everything to go; how much of which kind stays, for which finalizers, and
-        whether there was too much for one look."""
+        """Delete all objects; returns how many of which kind remain, for which finalizers, and
+        whether there were too many for one sync."""
         deleted = 0
         counts: dict[str, int] = {}
         finalizers: dict[str, int] = {}
@@ -114,8 +112,10 @@ class NamespaceController(Controller):
             if error.code not in (404, 409):
                 raise
 
-    def _tell(self, namespace: Tree, counts: dict[str, int], finalizers: dict[str, int]) -> None:
-        """Write the conditions that say how far it is."""
+    def _write_conditions(
+        self, namespace: Tree, counts: dict[str, int], finalizers: dict[str, int]
+    ) -> None:
+        """Write the conditions about the progress."""
         status = namespace.setdefault("status", {})
         conditions = status.setdefault("conditions", [])
         changed = False

@@ -1,17 +1,15 @@
-"""Node life cycle: heartbeats that stop, the conditions and taints that tell of it.
+"""Node lifecycle controller: detects missing heartbeats, sets conditions and taints.
 
-A node's heart beats when its lease is renewed or when it posts a new `lastHeartbeatTime`.
+A heartbeat is a renewed lease or a status with a new `lastHeartbeatTime`.
 
-Differs: the original limits how many nodes of a zone get their NoExecute taint at once, and how
-many if much of the zone is gone; here each gets it as soon as its heartbeat is missed, and
-looks are due at the very moment instead of every 5 seconds.
+Differs: the original limits how many nodes of a zone are tainted NoExecute at once, and tainting
+while much of a zone is down; here each node is tainted when its heartbeat is missed, and syncs are
+due at that moment instead of every 5 seconds.
 
 Source: kube-controller-manager v1.36, pkg/controller/nodelifecycle.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -20,8 +18,8 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
 GRACE_SECONDS = 50.0
@@ -41,7 +39,7 @@ _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class NodeLifecycleController(Controller):
-    """Marks nodes that went silent, and taints nodes by their conditions."""
+    """Marks unreachable nodes, and taints nodes by their conditions."""
 
     name = "node-lifecycle"
     path = NODES
@@ -52,7 +50,8 @@ class NodeLifecycleController(Controller):
         self._posted: dict[str, str] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A beat (lease, posted status), a changed node, a pod that is ready on a silent node."""
+        """Handle a heartbeat (lease, status), a changed node, a ready pod on an unreachable
+        node."""
         namespace, name = split_key(change)
         path = change.resource.path
         if path == LEASES:
@@ -63,14 +62,14 @@ class NodeLifecycleController(Controller):
                 self._seen.pop(name, None)
                 self._posted.pop(name, None)
                 return
-            beat = _heartbeat(self.decoded(change.value) or {})
-            if name not in self._seen or self._posted.get(name) != beat:
+            heartbeat = _heartbeat(self.decoded(change.value) or {})
+            if name not in self._seen or self._posted.get(name) != heartbeat:
                 self._seen[name] = self.api.now
-                self._posted[name] = beat
+                self._posted[name] = heartbeat
             self.queue.add(("", name))
 
     def sync(self, key: Key) -> None:
-        """Judge the heartbeat, then bring taints and pods in line with the conditions."""
+        """Check the heartbeat, then update taints and pods by the conditions."""
         name = key[1]
         node = self.api.get(NODES, "", name)
         if node is None:
@@ -81,14 +80,14 @@ class NodeLifecycleController(Controller):
         if due > self.api.now:
             self.queue.add(key, due)
         else:
-            node = self._mark_silent(node)
+            node = self._mark_unreachable(node)
         self._taint(node)
         ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
         if ready is not None and ready.get("status") != "True":
             self._mark_pods(node)
 
-    def _mark_silent(self, node: Tree) -> Tree:
-        """Say Unknown of everything that the kubelet should have told."""
+    def _mark_unreachable(self, node: Tree) -> Tree:
+        """Set the kubelet's conditions to Unknown."""
         conditions = node.setdefault("status", {}).setdefault("conditions", [])
         changed = False
         now = format_time(self.api.now)
@@ -122,7 +121,7 @@ class NodeLifecycleController(Controller):
         return self.api.update_status(NODES, node)
 
     def _taint(self, node: Tree) -> None:
-        """Have exactly the taints of the node's conditions, besides those of others."""
+        """Set exactly the taints of the node's conditions; keep all other taints."""
         spec = node.setdefault("spec", {})
         old = spec.get("taints") or []
         wanted = _taints_of(node)
@@ -145,7 +144,7 @@ class NodeLifecycleController(Controller):
             self.api.update(NODES, node)
 
     def _mark_pods(self, node: Tree) -> None:
-        """Pods of a node that is not ready are not ready either."""
+        """Mark the pods of a node that is not ready as not ready."""
         for pod in self.index.on_node(node["metadata"]["name"]):
             if not pod.ready:
                 continue
@@ -164,13 +163,13 @@ class NodeLifecycleController(Controller):
 
 
 def _heartbeat(node: Tree) -> str:
-    """The moment that the kubelet last gave for Ready; "" if it gave none."""
+    """Last heartbeat time of the Ready condition; "" for none."""
     ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
     return str((ready or {}).get("lastHeartbeatTime") or "")
 
 
 def _taints_of(node: Tree) -> list[tuple[str, str]]:
-    """Keys and effects that follow from the conditions and from `spec.unschedulable`."""
+    """Keys and effects of the taints for the conditions and `spec.unschedulable`."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     status = {each.get("type"): each.get("status") for each in conditions}
     wanted = []

@@ -1,17 +1,16 @@
-"""Volume claims and volumes: matched, provisioned, bound, released and reclaimed.
+"""Persistent volume controller: claims and volumes are matched, provisioned, bound, released and
+reclaimed.
 
-The provisioner is made up: for any class whose provisioner is not `kubernetes.io/no-provisioner`
-a volume of the asked size appears at once, or after the class parameter
-`stowplan.dev/provision-seconds`. A class that waits for a consumer waits for the scheduler to name
-the node; the volume can then be used in that node's zone only, if the node has one.
+Provisioning is simulated: for each class whose provisioner is not `kubernetes.io/no-provisioner` a
+volume of the requested size is created at once, or after the class parameter
+`stowplan.dev/provision-seconds`. A class with WaitForFirstConsumer waits for the scheduler to
+select the node; the volume is then restricted to that node's zone, if the node has one.
 
 Source: kube-controller-manager v1.36, pkg/controller/volume/{persistentvolume,pvcprotection,
 pvprotection}.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.apis.machinery.strconv import uint_or_none
@@ -29,8 +28,8 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "persistentvolume-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -56,7 +55,8 @@ class PersistentVolumeController(Controller):
         self._ending: dict[Key, None] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A claim, a volume, a class that claims may wait for, a pod that may free a claim."""
+        """Queue a claim, a volume, claims that wait for a class, and claims that a deleted pod
+        used."""
         key = split_key(change)
         path = change.resource.path
         if path == CLAIMS:
@@ -81,7 +81,7 @@ class PersistentVolumeController(Controller):
         return self.api.get(CLAIMS if key[0] else VOLUMES, *key)
 
     def sync(self, key: Key) -> None:
-        """Bring one claim or one volume forward."""
+        """Sync one claim or one volume."""
         if key[0]:
             claim = self.api.get(CLAIMS, *key)
             if claim is not None:
@@ -131,7 +131,7 @@ class PersistentVolumeController(Controller):
             self._lose(claim)
 
     def _find_volume(self, key: Key, claim: Tree) -> None:
-        """Take a volume that is there, or have one made, or say what is waited for."""
+        """Match or provision a volume, or record an event about the reason to wait."""
         class_name = claim["spec"].get("storageClassName") or ""
         found = self.api.get(STORAGE_CLASSES, "", class_name) if class_name else None
         node = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
@@ -141,15 +141,15 @@ class PersistentVolumeController(Controller):
             self._bind(claim, volume, by_controller=True)
         elif waits and not node:
             text = "waiting for first consumer to be created before binding"
-            self._say(claim, "WaitForFirstConsumer", text)
+            self._record(claim, "WaitForFirstConsumer", text)
         elif found is not None and found.get("provisioner") != NO_PROVISIONER:
             self._provision(key, claim, found, node or "")
         elif not class_name:
             text = "no persistent volumes available for this claim and no storage class is set"
-            self._say(claim, "FailedBinding", text)
+            self._record(claim, "FailedBinding", text)
         elif found is None:
             text = f'storageclass.storage.k8s.io "{class_name}" not found'
-            self._say(claim, "ProvisioningFailed", text, "Warning")
+            self._record(claim, "ProvisioningFailed", text, "Warning")
 
     def _provision(self, key: Key, claim: Tree, class_: Tree, node: str) -> None:
         provisioner = class_["provisioner"]
@@ -162,7 +162,7 @@ class PersistentVolumeController(Controller):
                 f"'{provisioner}' or manually by the system administrator. If volume creation is "
                 "delayed, please verify that the provisioner is running and correctly registered."
             )
-            self._say(claim, "ExternalProvisioning", text)
+            self._record(claim, "ExternalProvisioning", text)
         wait = (class_.get("parameters") or {}).get(PROVISION_SECONDS, "0")
         created = unix_seconds(claim["metadata"].get("creationTimestamp"))
         due = created + (uint_or_none(wait, 32) or 0)
@@ -171,7 +171,7 @@ class PersistentVolumeController(Controller):
             return
         volume = self.api.create(VOLUMES, self._new_volume(claim, class_, node))
         name = volume["metadata"]["name"]
-        self._say(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self._record(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
         self._bind(claim, volume, by_controller=True)
 
     def _new_volume(self, claim: Tree, class_: Tree, node: str) -> Tree:
@@ -184,7 +184,7 @@ class PersistentVolumeController(Controller):
             "persistentVolumeReclaimPolicy": class_.get("reclaimPolicy", "Delete"),
             "storageClassName": class_["metadata"]["name"],
             "volumeMode": asked.get("volumeMode", "Filesystem"),
-            # A driver is a domain name, a provisioner any name.
+            # A driver name must be a domain name; a provisioner may have any name.
             "csi": {
                 "driver": class_["provisioner"].replace("/", ".").lower(),
                 "volumeHandle": name,
@@ -204,7 +204,7 @@ class PersistentVolumeController(Controller):
         return str(((found or {}).get("metadata", {}).get("labels") or {}).get(ZONE, ""))
 
     def _bind(self, claim: Tree, volume: Tree, by_controller: bool) -> None:
-        """Make the four writes of a binding, those that are still missing, in their order."""
+        """Make the missing ones of the four writes of a binding, in order."""
         wanted = _reference(claim)
         held = volume["spec"].get("claimRef") or {}
         if held.get("uid") != wanted["uid"]:
@@ -240,7 +240,7 @@ class PersistentVolumeController(Controller):
         claim["status"] = {"phase": "Lost"}
         stored = self.api.update_status(CLAIMS, claim)
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        self._say(stored, "ClaimLost", text, "Warning")
+        self._record(stored, "ClaimLost", text, "Warning")
 
     def _sync_volume(self, volume: Tree) -> None:
         held = volume["spec"].get("claimRef")
@@ -259,7 +259,7 @@ class PersistentVolumeController(Controller):
             self._without(VOLUMES, fresh, VOLUME_PROTECTION)
 
     def _reclaim(self, volume: Tree) -> Tree:
-        """Its claim has gone: the volume is released, and deleted if it came from a class."""
+        """Release a volume whose claim is deleted, and delete it if it was provisioned."""
         volume = self._set_phase(volume, "Released")
         policy = volume["spec"].get("persistentVolumeReclaimPolicy")
         made = PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
@@ -276,7 +276,7 @@ class PersistentVolumeController(Controller):
         return self.api.update_status(VOLUMES, volume)
 
     def _unprotect_claim(self, key: Key, claim: Tree) -> None:
-        """Let a deleted claim go once no pod that is still to run uses it."""
+        """Remove the protection finalizer of a deleted claim that no unfinished pod uses."""
         for facts in self.index.in_namespace(key[0]):
             pod = None if facts.is_finished else self.api.get(PODS, *facts.key)
             if pod is not None and key[1] in _claims_of(pod):
@@ -289,7 +289,7 @@ class PersistentVolumeController(Controller):
             obj["metadata"]["finalizers"] = [each for each in held if each != finalizer]
             self.api.update(path, obj)
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(
             about, COMPONENT, reason, message, type=type_,
             object_kind="PersistentVolumeClaim", api_version="v1",

@@ -1,4 +1,4 @@
-"""Pods that nobody else will remove: those of a node that is no more, and too many ended ones.
+"""Pod garbage collector: deletes pods of deleted nodes, and finished pods above a threshold.
 
 Source: kube-controller-manager v1.36, pkg/controller/podgc.
 """
@@ -6,7 +6,6 @@ Source: kube-controller-manager v1.36, pkg/controller/podgc.
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import Any
 
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -14,20 +13,20 @@ from stowplan.controllers.runtime.controller_client import NODES, PODS, Controll
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 QUARANTINE_SECONDS = 40.0
-"""How long a node must be missing before its pods are taken for lost."""
+"""How long a node must be missing before its pods are deleted."""
 
 
 TERMINATED_PODS_MAX = 12_500
-"""How many ended pods are kept; beyond that the oldest go."""
+"""How many finished pods are kept; the oldest are deleted first."""
 _DELETIONS_PER_SYNC_MAX = 200
 _TERMINATED: Key = ("", "")
 
 
 class PodGarbageCollector(Controller):
-    """Ends and deletes such pods. Keys are ("", node), and ("", "") for the ended ones."""
+    """Deletes such pods. Keys are ("", node), and ("", "") for finished pods."""
 
     name = "pod-garbage"
 
@@ -36,7 +35,7 @@ class PodGarbageCollector(Controller):
         self._ended: dict[Key, float] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A node that has gone; a pod bound to a node that is not there."""
+        """Queue a deleted node, and the missing node of a bound pod."""
         key = split_key(change)
         if change.resource.path == NODES and change.type == "DELETED":
             self.queue.add(("", key[1]), self.api.now + QUARANTINE_SECONDS)
@@ -47,7 +46,7 @@ class PodGarbageCollector(Controller):
                 self.queue.add(("", pod.node), self.api.now + QUARANTINE_SECONDS)
 
     def sync(self, key: Key) -> None:
-        """Delete all pods of a node that is still missing, or the oldest of those that ended."""
+        """Delete all pods of a node that is still missing, or the oldest finished pods."""
         if key == _TERMINATED:
             self._thin_out()
             return

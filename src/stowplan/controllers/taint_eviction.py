@@ -1,11 +1,9 @@
-"""Eviction by taints: pods leave a node whose NoExecute taints they do not tolerate (any longer).
+"""Taint eviction controller: deletes pods that do not tolerate a NoExecute taint of their node.
 
 Source: kube-controller-manager v1.36, pkg/controller/tainteviction.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -14,16 +12,16 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Toleration
 from stowplan.objects.taints import tolerates
 
-Tree = dict[str, Any]
 COMPONENT = "taint-eviction-controller"
 
 
 class TaintEvictionController(Controller):
-    """Deletes pods from nodes with NoExecute taints, at once or when their toleration runs out."""
+    """Deletes pods from nodes with NoExecute taints, at once or when their toleration expires."""
 
     name = "taint-eviction"
     path = PODS
@@ -34,7 +32,7 @@ class TaintEvictionController(Controller):
         self._since: dict[Key, float] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """The pods of a node whose NoExecute taints changed; a pod that came to such a node."""
+        """Queue the pods of a node whose NoExecute taints changed, and new pods of such a node."""
         key = split_key(change)
         if change.resource.path == NODES:
             gone = change.type == "DELETED"
@@ -53,7 +51,7 @@ class TaintEvictionController(Controller):
                 self.queue.add(key)
 
     def sync(self, key: Key) -> None:
-        """Delete a pod, or note when it will have to go."""
+        """Delete a pod, or schedule its deletion."""
         facts = self.index.pods.get(key)
         pod = self.api.get(PODS, *key) if facts is not None and not facts.deleting else None
         if facts is None or pod is None:
@@ -62,7 +60,7 @@ class TaintEvictionController(Controller):
         allowed = self._allowed(pod, self._taints.get(facts.node, ()))
         if allowed is None:
             if self._since.pop(key, None) is not None:
-                self._say(pod, f"Cancelling deletion of Pod {key[0]}/{key[1]}")
+                self._record(pod, f"Cancelling deletion of Pod {key[0]}/{key[1]}")
             return
         since = self._since.get(key, self.api.now)
         if since + allowed > self.api.now:
@@ -73,7 +71,7 @@ class TaintEvictionController(Controller):
         self._evict(pod, key)
 
     def _allowed(self, pod: Tree, taints: tuple[Taint, ...]) -> float | None:
-        """Seconds that a pod may stay; None: for ever."""
+        """Seconds that a pod may stay; None: without limit."""
         tolerations = [convert(one, Toleration) for one in pod["spec"].get("tolerations") or ()]
         shown = list(zip(tolerations, pod["spec"].get("tolerations") or (), strict=True))
         limits: list[float] = []
@@ -86,7 +84,7 @@ class TaintEvictionController(Controller):
         return min(limits, default=None)
 
     def _evict(self, pod: Tree, key: Key) -> None:
-        self._say(pod, f"Marking for deletion Pod {key[0]}/{key[1]}")
+        self._record(pod, f"Marking for deletion Pod {key[0]}/{key[1]}")
         entry = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -98,7 +96,7 @@ class TaintEvictionController(Controller):
             self.api.update_status(PODS, pod)
         self.api.delete(PODS, *key)
 
-    def _say(self, pod: Tree, message: str) -> None:
+    def _record(self, pod: Tree, message: str) -> None:
         self.recorder.record(
             pod, COMPONENT, "TaintManagerEviction", message, object_kind="Pod", api_version="v1"
         )

@@ -1,4 +1,4 @@
-"""Tells by an event of objects that have no effect here, when they are created."""
+"""Records an event on new objects whose kind or fields have no effect in this cluster."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from stowplan.controllers.runtime.work_queue import WorkQueue
 COMPONENT = "stowplan"
 REASON = "NotImplemented"
 NEW_SECONDS = 60.0
-"""Objects that are older were there at the start, and have been told of."""
+"""Older objects existed at the start and have their event already."""
 
 Item = tuple[str, str, str]
 
 
 class UnimplementedReporter:
-    """Path, namespace and name of new objects, to be told of."""
+    """Queue of new objects (path, namespace and name) that need an event."""
 
     name = "unimplemented"
 
@@ -33,7 +33,7 @@ class UnimplementedReporter:
         self._queue: WorkQueue[Item] = WorkQueue()
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A new object of a kind that may have no effect."""
+        """Queue a new object of a kind that may have no effect."""
         path = change.resource.path
         if path in PATHS and change.type == "ADDED":
             tree: dict[str, Any] = msgspec.json.decode(change.value)
@@ -42,7 +42,7 @@ class UnimplementedReporter:
                 self._queue.add((path, *split_key(change)))
 
     def work_once(self) -> bool:
-        """Tell of the next object; False if there is none."""
+        """Record the event of the next object; False if there is none."""
         item = self._queue.take(self.api.now)
         if item is None:
             return False
@@ -54,9 +54,9 @@ class UnimplementedReporter:
 
     @property
     def n_failing(self) -> int:
-        """None: what cannot be told is not told again."""
+        """Always 0: failed events are not retried."""
         return 0
 
     def next_at(self) -> float | None:
-        """When `work_once` has something to do again."""
+        """When `work_once` is due again."""
         return self._queue.next_at()

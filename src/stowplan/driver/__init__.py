@@ -1,1 +1,1 @@
-"""What touches the world on behalf of the pure rooms: threads, sockets, files, the real clock."""
+"""Driver: asyncio, threads, sockets, files and the real clock around the pure packages."""

@@ -1,9 +1,9 @@
 """The scheduling queue for several threads, and for asyncio: `pop` waits until a pod is ready.
 
-It is also a priority task queue with quick retry and backoff that other programs can use. A task
-is a pod: `task("mail-7", priority=5)`. What fails by accident is tried again after 1 s, 2 s, 4 s,
-at most 10 s; what was refused waits until something changes, and is taken early when a worker
-would be idle otherwise, from the moment on at which an event has given it hope.
+It is also a priority task queue with retry and backoff for other programs. A task is a pod:
+`task("mail-7", priority=5)`. A task that failed with an error is retried after 1 s, 2 s, 4 s, at
+most 10 s. A rejected task waits until an event may help it; after such an event an idle worker
+takes it before its backoff has ended.
 
     queue = BlockingQueue.of_tasks()
     queue.add(task("mail-7", priority=5))
@@ -14,19 +14,19 @@ would be idle otherwise, from the moment on at which an event has given it hope.
                 try:
                     send(entry.pod.name)
                 except QuotaReached:
-                    queue.put_back(entry, refused_by={"quota"})   # parked, see below
+                    queue.add_unschedulable_if_not_present(entry, refused_by={"quota"})
                 except OSError:
-                    queue.put_back(entry)                         # again in a second or more
+                    queue.add_unschedulable_if_not_present(entry)  # retry after backoff
                 else:
                     queue.done(entry.uid)
 
-    queue.move(ANYTHING, None, None)   # there is room again: whoever is parked gets a chance
-    queue.close()                      # every worker leaves by QueueClosed
+    queue.move(ANYTHING, None, None)   # quota is free again: retry rejected tasks
+    queue.close()                      # every worker gets QueueClosed
 
-`AsyncQueue` is the same for the tasks of one event loop: there `pop` is awaited.
+`AsyncQueue` is the same for the tasks of one event loop; its `pop` is awaited.
 
-The two flushes that bring pods back by time (every second out of backoff, every 30 seconds those
-parked too long) need no thread of their own: whoever waits in `pop` does them when they are due.
+The two periodic flushes (backoff every second, unschedulable pods every 30 seconds) need no thread:
+a caller that waits in `pop` does them when they are due.
 """
 
 from __future__ import annotations
@@ -39,37 +39,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
+from stowplan._deprecated import deprecated_method
 from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import (
-    SECOND,
-    QueueEntry,
-    QueueingHintMap,
-    QueueOptions,
-    SchedulingQueue,
-    seconds_to_ns,
-)
+from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
 from stowplan.queue.entry import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
 T = TypeVar("T")
 
 Clock = Callable[[], int]
-"""Whole nanoseconds, from any beginning that is a whole second."""
+"""Returns nanoseconds since any point in time that is a whole second."""
 
 
 class QueueClosed(Exception):
-    """The queue takes no more work and gives out none."""
+    """The queue is closed: it accepts and returns no more pods."""
 
 
 def task(name: str, priority: int = 0, uid: str = "") -> Pod:
-    """A pod that is nothing but a piece of work. uid: if the same name may come twice at once."""
+    """A pod that stands for a task. uid: needed if two tasks of one name are queued at once."""
     return Pod(metadata=ObjectMeta(name=name, uid=uid), spec=PodSpec(priority=priority))
 
 
 def task_queue(options: QueueOptions | None = None) -> SchedulingQueue:
-    """A queue without plugins: higher priority first, then whoever has waited longer."""
+    """A queue without plugins: higher priority first, then first in, first out."""
 
     def rank(entry: QueueEntry) -> tuple[int, float]:
         return -entry.pod.priority, entry.added_at
@@ -85,10 +80,10 @@ def _after(now: int, period: int) -> int:
 
 
 class BaseBlockingQueue(ABC):
-    """What the two queues below have in common: everything but how they lock and wait."""
+    """Common part of the two queues: everything but locking and waiting."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
-        """queue: nobody else may use it from now on."""
+        """queue: used by nothing else from now on."""
         self._queue = queue
         self._now = clock
         self._closed = False
@@ -105,7 +100,7 @@ class BaseBlockingQueue(ABC):
         return cls(task_queue(options), clock)
 
     def add(self, pod: Pod) -> bool:
-        """A pod wants to be scheduled; True when it is ready. Raises QueueClosed."""
+        """Add a new pod; True when it is ready. Raises QueueClosed."""
 
         def act(now: int) -> bool:
             if self._closed:
@@ -115,25 +110,25 @@ class BaseBlockingQueue(ABC):
         return self._change(act)
 
     def update(self, old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
-        """A pod has changed; returns what that amounts to."""
+        """Handle a changed pod; returns the kind of change."""
         return self._change(lambda now: self._queue.update(old, new, now))
 
     def delete(self, pod: Pod) -> None:
-        """A pod is not wanted any more. In flight it stays until its attempt has ended."""
+        """Remove a pod. A pod in flight stays until its attempt ends."""
         self._change(lambda now: self._queue.delete(pod))
 
     def move(
         self, event: ClusterEvent, old: Any, new: Any, only: Callable[[Pod], bool] | None = None
     ) -> None:
-        """Something has changed that may help parked pods."""
+        """Requeue the unschedulable pods that an event may help."""
         self._change(lambda now: self._queue.move(event, old, new, now, only))
 
     def activate(self, pods: Iterable[Pod]) -> None:
-        """Try these pods at once."""
+        """Move these pods to the active queue at once."""
         self._change(lambda now: self._queue.activate(pods, now))
 
     def done(self, uid: str) -> None:
-        """The attempt has succeeded, or does not need the queue any more."""
+        """End the attempt of a pod that needs the queue no more."""
         self._change(lambda now: self._queue.done(uid), wakes=False)
 
     def add_unschedulable_if_not_present(
@@ -144,21 +139,23 @@ class BaseBlockingQueue(ABC):
         pending_on: Iterable[str] = NO_PLUGINS,
         pod: Pod | None = None,
     ) -> str:
-        """The attempt has failed; "" or why the pod is not taken back."""
+        """Return a pod after a failed attempt; "" or why the queue does not accept it."""
         return self._change(
             lambda now: self._queue.add_unschedulable_if_not_present(
                 entry, now, refused_by=refused_by, pending_on=pending_on, pod=pod
             )
         )
 
+    put_back = deprecated_method("put_back", "add_unschedulable_if_not_present")
+
     def tick(self) -> None:
-        """Do the flushes that are due; for a clock that jumps. As long as time just passes, those
-        who wait in `pop` do them."""
+        """Do the flushes that are due; needed only for a clock that jumps. Otherwise callers that
+        wait in `pop` do them."""
         self._change(self._flush)
 
     def close(self) -> None:
-        """Wake all that wait in `pop` with QueueClosed, and take no new pods. What is in flight
-        may still come back."""
+        """Raise QueueClosed in all callers of `pop`, and accept no new pods. Pods in flight may
+        still be returned."""
 
         def act(now: int) -> None:
             self._closed = True
@@ -166,12 +163,13 @@ class BaseBlockingQueue(ABC):
         self._change(act)
 
     def __len__(self) -> int:
-        """How many pods are in the queue; those in flight are not."""
+        """Number of pods in the queue, without those in flight."""
         return len(self._queue)
 
     @abstractmethod
     def _change(self, act: Callable[[int], T], *, wakes: bool = True) -> T:
-        """Let `act(now)` change the queue, and wake who waits where it may have made pods ready."""
+        """Call `act(now)`, which changes the queue, and wake waiting callers if pods may be
+        ready."""
 
     def _flush(self, now: int) -> None:
         """Do the flushes that are due."""
@@ -183,7 +181,7 @@ class BaseBlockingQueue(ABC):
             self._flush_unschedulable_at = now + self._unschedulable_flush_period
 
     def _take(self) -> QueueEntry | None:
-        """The pod to be tried next, None when none is ready. Raises QueueClosed."""
+        """Pop the next pod, None when none is ready. Raises QueueClosed."""
         if self._closed:
             raise QueueClosed
         self._flush(self._now())
@@ -193,7 +191,7 @@ class BaseBlockingQueue(ABC):
         return None if timeout_s is None else self._now() + seconds_to_ns(timeout_s)
 
     def _wait_s(self, deadline: int | None) -> float | None:
-        """Seconds until time alone may make a pod ready, or until the deadline; None for never."""
+        """Seconds until a pod may become ready by time, or until the deadline; None for never."""
         moments = [] if deadline is None else [deadline]
         if len(self._queue.backoff):
             moments.append(self._flush_backoff_at)
@@ -203,17 +201,17 @@ class BaseBlockingQueue(ABC):
 
 
 class BlockingQueue(BaseBlockingQueue):
-    """The queue behind a lock: every method may be called by any thread."""
+    """The queue behind a lock: any thread may call any method."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = threading.Condition()
 
     def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
-        """The pod to be tried next, as soon as there is one; None when the timeout is over.
+        """Pop the next pod, waiting for one; None after the timeout.
 
-        The caller has to say what became of it: `done` or `add_unschedulable_if_not_present`.
-        Raises QueueClosed.
+        The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises
+        QueueClosed.
         """
         with self._changed:
             deadline = self._deadline(timeout_s)
@@ -232,17 +230,17 @@ class BlockingQueue(BaseBlockingQueue):
 
 
 class AsyncQueue(BaseBlockingQueue):
-    """The queue for the tasks of one event loop; all but `pop` returns at once."""
+    """The queue for the tasks of one event loop; only `pop` waits."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = asyncio.Event()
 
     async def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
-        """The pod to be tried next, as soon as there is one; None when the timeout is over.
+        """Pop the next pod, waiting for one; None after the timeout.
 
-        The caller has to say what became of it: `done` or `add_unschedulable_if_not_present`.
-        Raises QueueClosed. A task that is cancelled here has taken nothing.
+        The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises
+        QueueClosed. A cancelled call has popped no pod.
         """
         deadline = self._deadline(timeout_s)
         while (entry := self._take()) is None:

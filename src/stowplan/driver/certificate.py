@@ -1,8 +1,8 @@
-"""A key and a certificate that signs itself: kubectl sends its token over TLS only.
+"""Self-signed certificate and key: kubectl sends its token over TLS only.
 
-An ECDSA key on the curve P-256, and the few structures of X.509 that clients look at. The key
-signs once, its own certificate, and TLS handshakes are done by OpenSSL; nothing here is meant to
-withstand somebody who measures how long that one signature took.
+An ECDSA key on the curve P-256, and the few structures of X.509 that clients look at. The key signs
+once, its own certificate, and TLS handshakes are done by OpenSSL; this signature is not protected
+against timing attacks.
 
 Source: RFC 5280 (certificates), RFC 5915 (keys), FIPS 186-5 (signatures), SEC 2 (the curve).
 """
@@ -35,14 +35,14 @@ CurvePoint = tuple[int, int]
 
 
 class SelfSignedCertificate(NamedTuple):
-    """What a TLS server presents, as PEM text. key is secret."""
+    """Certificate and key of a TLS server, as PEM text. key is secret."""
 
     key: str
     certificate: str
 
 
 def self_signed_certificate(names: Iterable[str], now: float) -> SelfSignedCertificate:
-    """A fresh one for these host names and addresses, valid for ten years."""
+    """A new certificate for these host names and addresses, valid for ten years."""
     private = secrets.randbelow(_N - 1) + 1
     public = _multiply_point(private, _G)
     assert public is not None

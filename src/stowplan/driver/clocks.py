@@ -1,4 +1,4 @@
-"""Clocks: one that is steady and goes on while the computer sleeps, and the time of day."""
+"""Clocks: a monotonic one that counts system sleep, and wall-clock time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import time
 from stowplan.client.api_calls import RequestTime
 from stowplan.client.timestamps import rfc3339_micros, rfc3339_seconds
 
-# Where the system has no such clock the steady one has to do: it may stand still in between.
+# Without CLOCK_BOOTTIME use the monotonic clock, which may stop during sleep.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def monotonic_ns() -> int:
-    """Nanoseconds from some beginning; never goes back, and counts sleep."""
+    """Nanoseconds of a monotonic clock that counts system sleep."""
     return time.clock_gettime_ns(_CLOCK)
 
 
 def request_time() -> RequestTime:
-    """What time it is."""
+    """The current time, in the forms that requests need."""
     wall_ns = time.time_ns()
     return RequestTime(monotonic_ns(), wall_ns, rfc3339_seconds(wall_ns), rfc3339_micros(wall_ns))

@@ -1,5 +1,5 @@
-"""Warming: compiled kernels loaded, and compiled where this computer has none yet, before the first
-pod that counts. It takes some seconds once per computer, and a fraction of one after that."""
+"""Kernel warming: loads the compiled kernels, or compiles them once per computer, before the first
+pod is scheduled. Compiling takes some seconds, loading a fraction of one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODES, _PODS = 8, 200
 
 
 def start_kernel_warming() -> asyncio.Future[None]:
-    """Warm in a thread that nobody has to wait for at the end of the program."""
+    """Warm the kernels in a daemon thread, which the process does not wait for at exit."""
     loop = asyncio.get_running_loop()
     warmed = loop.create_future()
 
@@ -32,10 +32,10 @@ def start_kernel_warming() -> asyncio.Future[None]:
         fault: Exception | None = None
         try:
             warm_kernels()
-        # Whoever waits is told; here nobody could be.
+        # The future carries the exception to the waiter; this thread has nobody to raise it to.
         except Exception as problem:  # noqa: BLE001
             fault = problem
-        # There is no loop any more where the program has gone on without.
+        # The loop is closed if the program has stopped meanwhile.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, fault)
 
@@ -44,7 +44,7 @@ def start_kernel_warming() -> asyncio.Future[None]:
 
 
 def warm_kernels() -> None:
-    """Place some pods that nobody has asked for on nodes that are not there."""
+    """Schedule some fake pods on fake nodes."""
     scheduler = deciders_of(()).scheduler(engine=EngineMode.COMPILED.value)
     amounts: dict[str, Quantity] = {"cpu": "64", "memory": "64Gi", "pods": "110"}
     status = NodeStatus(allocatable=amounts)

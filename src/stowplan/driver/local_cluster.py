@@ -1,4 +1,4 @@
-"""A cluster in this process: its files, its clients' credentials, its face on a port."""
+"""A cluster in this process: its data directory, client credentials and HTTP server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from errno import EADDRNOTAVAIL
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +37,8 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
@@ -66,15 +67,15 @@ IN_MEMORY_KUBECONFIG = "stowplan.kubeconfig"
 
 
 class UpError(Exception):
-    """The cluster cannot be started, or cannot go on; the text is for the user."""
+    """The cluster cannot start or continue; the text is for the user."""
 
 
 class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a cluster is started. data: None keeps it in memory. port: 0 lets the system choose.
+    """Settings of a cluster. data: None keeps it in memory. port: 0 for any free one.
 
-    nodes: hollow nodes that it is to have. token_file: more clients, in kube-apiserver's form.
-    kubeconfig: where it is written, None: beside the data, or in the working directory. seed: of
-    generated names; None takes fresh ones.
+    nodes: number of hollow nodes. token_file: more clients, in kube-apiserver's form. kubeconfig:
+    where it is written, None: in the data directory, or in the working directory. seed: of
+    generated names; None for random ones.
     """
 
     data: Path | None = None
@@ -90,7 +91,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalCluster(NamedTuple):
-    """A cluster that answers. url: of its encrypted side. failed: set when it cannot go on."""
+    """A running cluster. url: of its HTTPS side. failed: set when it cannot continue."""
 
     cluster: EmbeddedCluster
     server_loop: ServerLoop
@@ -104,16 +105,6 @@ class LocalCluster(NamedTuple):
 ClusterService = Callable[[LocalCluster], contextlib.AbstractAsyncContextManager[object]]
 
 
-def is_loopback(host: str) -> bool:
-    """True if only this machine can connect to an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 @contextlib.asynccontextmanager
 async def running_local_cluster(
     settings: LocalClusterSettings,
@@ -122,8 +113,8 @@ async def running_local_cluster(
 ) -> AsyncIterator[LocalCluster]:
     """Start a cluster, and stop it at the end. Raises UpError.
 
-    documents: place and tree of objects to be created; those that are there already stay. living:
-    what of it is alive; everything, unless told otherwise.
+    documents: place and tree of objects to be created; existing ones are kept. living: controllers
+    and kubelets; all by default.
     """
     with contextlib.closing(_listening_sockets(settings)) as listener:
         store: SqliteStore | None = None
@@ -157,15 +148,15 @@ async def running_local_cluster(
 
 
 def _close(store: SqliteStore) -> None:
-    """Close a store; a disk that is full by now takes nothing that was acknowledged."""
+    """Close a store; if the disk is full by now, no acknowledged write is lost."""
     try:
         store.close()
     except StoreError as problem:
-        log.warning("The data directory was not closed cleanly: err=%s", problem)
+        log_keys(log, logging.WARNING, "Data directory was not closed cleanly", err=str(problem))
 
 
 def _fail(failed: asyncio.Future[str], why: str) -> None:
-    """The first reason counts."""
+    """Set the failure reason; the first one is kept."""
     if not failed.done():
         failed.set_result(why)
 
@@ -174,14 +165,14 @@ def _listening_sockets(settings: LocalClusterSettings) -> socket.socket:
     try:
         return listening_socket(settings.host, settings.port)
     except OSError as problem:
-        # The library repeats the address in brackets.
+        # The library appends the address in brackets.
         why = (problem.strerror or str(problem)).partition(" (")[0]
         if problem.errno in (EADDRNOTAVAIL, None) or problem.errno < 0:
-            # Below zero are the numbers of failed look-ups of names.
-            raise UpError(f"{settings.host}: {why}; name another with --bind") from None
+            # Errors of name resolution have negative numbers.
+            raise UpError(f"unable to listen on {settings.host} (--bind): {why}") from None
         raise UpError(
-            f"port {settings.port} of {settings.host}: {why}; name another with --port, or 0 for "
-            "any that is free"
+            f"unable to listen on port {settings.port} of {settings.host}: {why}; use another "
+            "--port, or 0 for any free one"
         ) from None
 
 
@@ -194,12 +185,12 @@ def _url(host: str, listener: socket.socket) -> str:
 def _load_objects(
     cluster: EmbeddedCluster, settings: LocalClusterSettings, documents: Sequence[tuple[str, Any]]
 ) -> LoadResult:
-    """Put in what every cluster has, the hollow nodes, and what was asked for."""
+    """Create the bootstrap objects, the hollow nodes, and the given objects."""
     now = time.time()
     create_bootstrap_objects(cluster.server, now)
     load_manifests(cluster.server, [("", node) for node in make_hollow_nodes(settings.nodes)], now)
     loading = load_manifests(cluster.server, documents, now)
-    # A watch from a version before the start is told that it is too old, as elsewhere.
+    # A watch from a version before the start is answered with 410, as by kube-apiserver.
     cluster.server.store.compact(cluster.server.version)
     return loading
 
@@ -211,18 +202,18 @@ def _restored_cluster(
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
 ) -> EmbeddedCluster:
-    """A cluster with what was kept. Raises StoreError for records that it cannot begin with."""
+    """A cluster with the stored objects. Raises StoreError for unusable records."""
     if store is None:
         return _cluster(settings, port, None, known, manager_options)
     try:
         cluster = _cluster(settings, port, store, known, manager_options)
-        # Observers are told of what was kept.
+        # Notify observers of the stored objects.
         cluster.server.tick(time.time())
     except StoreError:
         raise
     except Exception as fault:  # noqa: BLE001
-        # It is an object, but of a form that was never stored here.
-        raise store.damaged(f"an object that cannot be understood: {fault!r}") from None
+        # The object is well-formed, but of a form that is never stored here.
+        raise store.damaged(f"invalid object: {fault!r}") from None
     return cluster
 
 
@@ -251,18 +242,17 @@ def _cluster(
 
 
 def _log_skipped_record(key: str, why: str) -> None:
-    log.error("Stored object set aside, it is no object: key=%s err=%s", key, why)
+    log_keys(log, logging.ERROR, "Skipped invalid stored object", key=key, err=why)
 
 
 @contextlib.contextmanager
 def _kubeconfigs(
     settings: LocalClusterSettings, url: str, keys: ServingCertificate, known: TokenUsers
 ) -> Iterator[tuple[Path, Path]]:
-    """The files of the administrator and of the scheduler, written. Raises UpError.
+    """Write the kubeconfig files of the administrator and the scheduler. Raises UpError.
 
-    Those of a cluster in memory are removed at the end: they lead to what is gone. Files that
-    hold anything else are left alone, and so are those of another cluster that runs, and those
-    that somebody has changed meanwhile.
+    Those of a cluster in memory are removed at the end. Files with other content, of another
+    running cluster, or changed meanwhile by others, are kept.
     """
     first = settings.kubeconfig or (
         settings.data / KUBECONFIG if settings.data else Path(IN_MEMORY_KUBECONFIG)
@@ -277,7 +267,7 @@ def _kubeconfigs(
             with locked_directory(first.parent):
                 files = _written(texts, held)
         except OSError as problem:
-            raise UpError(f"{first}: cannot be written: {problem.strerror}") from None
+            raise UpError(f"unable to write {first}: {problem.strerror}") from None
         try:
             yield first, second
         finally:
@@ -289,18 +279,17 @@ def _kubeconfigs(
 
 
 def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path, int]:
-    """The files, written and open until `held` ends. Raises OSError and UpError."""
+    """Write the files and keep them open until `held` ends. Raises OSError and UpError."""
     for path in texts:
         if not path.exists():
             continue
         if not is_kubeconfig_of_stowplan(path.read_text("utf-8", "replace")):
             raise UpError(
-                f"{path}: got a file of somebody else's, wanted a new one; name another "
-                "with --kubeconfig"
+                f"{path} exists and was not written by Stowplan; use another --kubeconfig"
             )
         if is_writer_alive(path):
             raise UpError(
-                f"{path}: in use by another `stowplan up`; name another with --kubeconfig, or "
+                f"{path} is in use by another `stowplan up`; use another --kubeconfig, or "
                 "start in another directory"
             )
     files = {}
@@ -316,8 +305,7 @@ def run(
     started: Callable[[LocalCluster], None] = lambda _: None,
     service: ClusterService = contextlib.nullcontext,
 ) -> None:
-    """Run a cluster until it is told to stop by SIGINT or SIGTERM. beside: what runs with it.
-    Raises UpError."""
+    """Run a cluster until SIGINT or SIGTERM. beside: services that run with it. Raises UpError."""
     asyncio.run(_run_until_stopped(settings, documents, started, service))
 
 
@@ -327,13 +315,13 @@ async def _run_until_stopped(
     started: Callable[[LocalCluster], None],
     service: ClusterService,
 ) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     async with running_local_cluster(settings, documents) as cluster, service(cluster):
         started(cluster)
-        waiting = asyncio.ensure_future(told.wait())
+        waiting = asyncio.ensure_future(stop.wait())
         await asyncio.wait((waiting, cluster.failed), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if cluster.failed.done():

@@ -1,9 +1,9 @@
-"""The scheduler that an embedded cluster comes with, in a thread beside it.
+"""The scheduler of an embedded cluster, in a thread of the same process.
 
-Without a configuration it decides under two names, and holds the lease of each name as long as it
-does. So a scheduler from outside that has one of them waits, as a second kube-scheduler would, or
-refuses to begin, as `stowplan run` does. It serves its status on a port of its own, which a
-ConfigMap of the cluster names.
+Without configuration it serves two scheduler names and holds the lease of each while it runs. So an
+external scheduler of one of these names waits, as a second kube-scheduler would, or refuses to
+start, as `stowplan run` does. It serves its status on a port of its own, which a ConfigMap of the
+cluster names.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from stowplan.driver.live.configuration_files import (
 from stowplan.driver.live.leadership import LeaderElectionThread
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.local_cluster import ClusterService, LocalCluster
+from stowplan.driver.logs import log_keys
 from stowplan.driver.status_address import publish_status_address
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 log = logging.getLogger("stowplan.scheduler")
 
 NAMES = (DEFAULT_SCHEDULER, SCHEDULER_NAME)
-"""Nobody else is there to decide the pods that name no scheduler."""
+"""No other scheduler serves pods without a schedulerName here."""
 LOOK_S = 0.1
 LOOPBACK = "127.0.0.1"
 
 
 def local_deciders(config_files: Sequence[str] = (), plugin_files: Sequence[str] = ()) -> Deciders:
-    """What the files come to; without a configuration the default profile under both names, for
-    pods that name no scheduler and for those that name Stowplan. Raises FileError, ConfigError and
+    """Read the files; without any the default profile under both names: for pods without a
+    schedulerName, and for pods of Stowplan. Raises ConfigurationFileError, ConfigError and
     ContractError."""
     found, _ = read_configuration_files(config_files, plugin_files)
     if config_files:
@@ -60,13 +61,13 @@ def local_deciders(config_files: Sequence[str] = (), plugin_files: Sequence[str]
 
 
 def local_lease_identity() -> str:
-    """A name that no other cluster's scheduler has. It is none of those that `stowplan run` stands
-    by for: this one does not go away by itself."""
+    """A unique lease identity, unlike those that `stowplan run` waits for: this scheduler runs as
+    long as its cluster."""
     return f"{SCHEDULER_NAME}-up_{platform.node()}_{uuid.uuid4()}"
 
 
 def leader_election_configs(deciders: Deciders, identity: str) -> list[LeaderElectionConfig]:
-    """The leases of all names; none where the configuration asks for no election."""
+    """Leader election settings of all names; none if it is disabled."""
     asked = leader_election_config(deciders, FileSettings())
     if asked is None:
         return []
@@ -78,10 +79,10 @@ def leader_election_configs(deciders: Deciders, identity: str) -> list[LeaderEle
 async def local_scheduler(
     cluster: LocalCluster, deciders: Deciders | None = None
 ) -> AsyncIterator[None]:
-    """Schedule the pods of a cluster. Should that end by itself, the cluster fails. deciders: what
-    decides, None for what `local_deciders` says without any file.
+    """Schedule the pods of a cluster; if the scheduler fails, so does the cluster. deciders: None
+    for `local_deciders` without files.
 
-    Rules are walked: compiling them would hold up the server, which shares the process.
+    Decides without kernels: compiling them would block the server, which shares the process.
     """
     client_config = load_client_config(str(cluster.kubeconfig))
     chosen = deciders or local_deciders()
@@ -94,35 +95,35 @@ async def local_scheduler(
 
 
 def local_scheduler_service(deciders: Deciders) -> ClusterService:
-    """Schedule the pods of a cluster by these."""
+    """Schedule the pods of a cluster with these deciders."""
     return lambda cluster: local_scheduler(cluster, deciders)
 
 
 async def _restarting_scheduler(
     client_config: ClientConfig, deciders: Deciders, failed: asyncio.Future[str]
 ) -> None:
-    """Have a scheduler; where it has lost a lease, as the computer slept, another one. That goes by
-    the same name, so that it need not wait for the first one's time to be over."""
+    """Run a scheduler, and replace it when it loses a lease (after system sleep). The identity
+    stays the same, so that the new one need not wait for the lease to expire."""
     identity = local_lease_identity()
     while True:
         fault = await _run_scheduler(client_config, deciders, identity)
         if fault is not None:
             if not failed.done():
-                failed.set_result(f"the scheduler has ended: {fault!r}")
+                failed.set_result(f"the scheduler failed: {fault!r}")
             return
 
 
 async def _run_scheduler(
     client_config: ClientConfig, deciders: Deciders, identity: str
 ) -> Exception | None:
-    """A scheduler from its beginning to its end; what has ended it, None for a lost lease."""
+    """Run a scheduler; returns the exception that ended it, None for a lost lease."""
     leases = leader_election_configs(deciders, identity)
     first = leases[0] if leases else None
     ports: list[int] = []
 
     @contextlib.asynccontextmanager
-    async def served(live: SchedulerServer) -> AsyncIterator[None]:
-        async with StatusServer(live, ListenAddress(LOOPBACK, 0)) as serving:
+    async def served(server: SchedulerServer) -> AsyncIterator[None]:
+        async with StatusServer(server, ListenAddress(LOOPBACK, 0)) as serving:
             ports.append(serving.port)
             yield
 
@@ -131,7 +132,7 @@ async def _run_scheduler(
     )
 
     def lost(why: str) -> None:
-        background_scheduler.live.stop(f"leaderelection lost: {why}")
+        background_scheduler.server.stop(f"leader election lost: {why}")
 
     others = [
         LeaderElectionThread(client_config, election_config, np.random.default_rng(), _ignore, lost)
@@ -139,42 +140,44 @@ async def _run_scheduler(
     ]
     for other in others:
         other.start()
-    told: set[str] = set()
+    logged: set[str] = set()
     try:
         while not all(other.leads for other in others):
             for election_config, other in zip(leases[1:], others, strict=True):
-                _log_foreign_leases(election_config, other, told)
+                _log_foreign_leases(election_config, other, logged)
             await asyncio.sleep(LOOK_S)
         background_scheduler.start()
         published = False
         while background_scheduler.is_running:
             if first is not None:
-                _log_foreign_leases(first, background_scheduler.live.leadership, told)
+                _log_foreign_leases(first, background_scheduler.server.leadership, logged)
             if ports and not published:
                 published = True
                 await publish_status_address(client_config, f"{LOOPBACK}:{ports[0]}")
             await asyncio.sleep(LOOK_S)
     finally:
-        # The last requests are answered by this loop.
+        # This loop answers the scheduler's last requests.
         await asyncio.to_thread(background_scheduler.stop)
         for other in others:
             await asyncio.to_thread(other.stop)
     if background_scheduler.fault is None:
-        log.warning("%s; another scheduler begins", background_scheduler.live.stop_reason)
+        reason = background_scheduler.server.stop_reason
+        log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
     return background_scheduler.fault
 
 
 def _log_foreign_leases(
-    election_config: LeaderElectionConfig, leadership: LeaderElectionThread, told: set[str]
+    election_config: LeaderElectionConfig, leadership: LeaderElectionThread, logged: set[str]
 ) -> None:
-    """Tell once if somebody else has a lease: pods wait for whoever that is."""
+    """Log once that another scheduler holds a lease."""
     holder = leadership.leader
-    if holder not in ("", election_config.identity) and election_config.name not in told:
-        told.add(election_config.name)
-        log.warning(
-            "lease %s/%s: waiting for %s", election_config.namespace, election_config.name, holder
+    if holder not in ("", election_config.identity) and election_config.name not in logged:
+        logged.add(election_config.name)
+        lease = f"{election_config.namespace}/{election_config.name}"
+        log_keys(
+            log, logging.WARNING, "Lease is held by another scheduler", lease=lease, holder=holder
         )
 
 
 def _ignore(term: int) -> None:
-    """It is looked at whether it leads."""
+    """Callback that does nothing: leadership is polled."""

@@ -1,26 +1,29 @@
-"""Logs: text or JSON, a line each, with a level for each part."""
+"""Logging to standard error as text or JSON, one line per record, with a level for each
+component."""
 
 from __future__ import annotations
 
 import json
 import logging
 import sys
-import time
+from collections.abc import Iterable
 from typing import Any
+
+from stowplan.apis.machinery.timestamps import format_time
 
 ROOT = "stowplan"
 PARTS = ("scheduler", "decisions", "informers", "leader", "writes", "plugins", "http")
 LEVELS = ("debug", "info", "warning", "error")
 DECISIONS_FROM, DEBUG_FROM = 2, 4
-"""Verbosities: kube-scheduler logs bindings from 2 on, and what clients do from 4 on."""
+"""Verbosities: kube-scheduler logs bindings from 2 on, and client requests from 4 on."""
 
 
 class LogError(ValueError):
-    """A level or a part that there is not."""
+    """An unknown log level or component."""
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object in a line: ts (seconds), level, part, msg, and the keys of the line."""
+    """One JSON object per line: ts (seconds), level, part, msg, and the keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         tree = {
@@ -36,10 +39,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, part, message, and keys as klog writes them: key="text", key=number."""
+    """Time, level, component, message, and keys as klog writes them: key="text", key=number."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        at = format_time(record.created).removesuffix("Z")
         head = f"{at}.{round(record.msecs) % 1000:03}Z {record.levelname:<7}"
         text = f"{head} {_part(record.name)}: {record.getMessage()}"
         text += "".join(f" {key}={_value(value)}" for key, value in _keys(record).items())
@@ -47,7 +50,7 @@ class TextFormatter(logging.Formatter):
 
 
 def log_keys(logger: logging.Logger, level: int, message: str, **keys: Any) -> None:
-    """Log a constant message with keys: text, whole numbers."""
+    """Log a constant message with keys: texts and integers."""
     logger.log(level, message, extra={"keys": keys})
 
 
@@ -65,20 +68,25 @@ def _part(name: str) -> str:
 
 
 def parse_levels(text: str) -> dict[str, int]:
-    """Part ("" for all) -> level, of `info,informers=debug`; raises LogError."""
+    """Component ("" for all) -> level, of `info,informers=debug`; raises LogError."""
     found: dict[str, int] = {}
     for piece in filter(None, text.split(",")):
         part, _, level = piece.rpartition("=")
         if level not in LEVELS:
-            raise LogError(f"log level: got {level!r}, wanted one of {', '.join(LEVELS)}")
+            raise _unsupported("level", level, LEVELS)
         if part and part not in PARTS:
-            raise LogError(f"log level: got the part {part!r}, wanted one of {', '.join(PARTS)}")
+            raise _unsupported("part", part, PARTS)
         found[part] = getattr(logging, level.upper())
     return found
 
 
+def _unsupported(what: str, value: str, supported: Iterable[str]) -> LogError:
+    names = ", ".join(supported)
+    return LogError(f"log {what}: Unsupported value: {value!r}: supported values: {names}")
+
+
 def levels_by_verbosity(number: int) -> dict[str, int]:
-    """Levels, as `parse_levels` has them, of a verbosity as klog counts it."""
+    """Levels, as `parse_levels` returns them, of a klog verbosity."""
     if number >= DEBUG_FROM:
         return {"": logging.DEBUG}
     quiet = {} if number >= DECISIONS_FROM else {"decisions": logging.WARNING}
@@ -86,7 +94,7 @@ def levels_by_verbosity(number: int) -> dict[str, int]:
 
 
 def configure_logging(form: str = "text", levels: str = "", verbosity: int | None = None) -> None:
-    """Log to standard error. form: text or json. levels: see `parse_levels`, on top of those of the
+    """Log to standard error. form: text or json. levels: see `parse_levels`; they override the
     verbosity. Raises LogError."""
     found = levels_by_verbosity(DECISIONS_FROM if verbosity is None else verbosity)
     found |= parse_levels(levels)

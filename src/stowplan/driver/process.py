@@ -1,4 +1,4 @@
-"""Process: a live scheduler as a program: signals, refusals at the start, reports of a dry run."""
+"""The scheduler process: signals, startup checks, dry run summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.backoff import SECOND
 from stowplan.client.leader_election import Lease
 from stowplan.client.requests import read_lease
 from stowplan.client.responses import ResponseOutcome, decode_body, error_message
@@ -39,8 +38,10 @@ from stowplan.driver.live.decision_comparer import (
 )
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.live.status import write_state_dump
+from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, ContractError
 from stowplan.messages.events import ConfigurationChanged
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.scheduler")
 
@@ -51,21 +52,21 @@ CONFIGURATION_POLL_S = 2.0
 
 
 class CompetingSchedulerError(RuntimeError):
-    """Somebody else schedules the same pods."""
+    """Another scheduler schedules the same pods."""
 
 
 class ProcessOptions(msgspec.Struct, frozen=True):
-    """What the command line says beside the options of the scheduler."""
+    """Command line options beside those of the scheduler."""
 
     address: ListenAddress | None = None
     take_over: bool = False
 
 
 def run(deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions) -> int:
-    """Schedule until a signal comes; the exit code. Raises Taken, ConfigError, ContractError,
-    CredentialError and AddressError."""
+    """Schedule until a signal arrives; returns the exit code. Raises CompetingSchedulerError,
+    ConfigError, ContractError, CredentialError and AddressError."""
     code = asyncio.run(_run(deciders, options, orders))
-    # Who is ending already need not be told again.
+    # Shutdown has begun: ignore further signals.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return code
 
@@ -74,30 +75,30 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     if not await _wait_for_startup(deciders, options, orders):
         return 0
     address = orders.address
-    serve = None if address is None else lambda live: StatusServer(live, address)
-    live = SchedulerServer(deciders, options, serve)
-    live.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
-    if live.comparer is not None:
-        live.comparer.on_difference = lambda difference: log.info("%s", difference_text(difference))
+    serve = None if address is None else lambda server: StatusServer(server, address)
+    server = SchedulerServer(deciders, options, serve)
+    server.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
+    if server.comparer is not None:
+        server.comparer.on_difference = _log_difference
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, partial(_on_stop_signal, live, number))
-    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, live, set()))
-    rereading = asyncio.create_task(_reload_configuration(live))
+        loop.add_signal_handler(number, partial(_on_stop_signal, server, number))
+    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, server, set()))
+    rereading = asyncio.create_task(_reload_configuration(server))
     try:
-        code = await live.run()
+        code = await server.run()
     finally:
         rereading.cancel()
-    if live.comparer is not None:
-        _log_dry_run_summary(live)
+    if server.comparer is not None:
+        _log_dry_run_summary(server)
     return code
 
 
 async def _wait_for_startup(
     deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions
 ) -> bool:
-    """Wait until the cluster answers and nobody else decides our pods; False where a signal came
-    first. Raises Taken and CredentialError."""
+    """Run the startup checks; False if a signal arrives first. Raises CompetingSchedulerError and
+    CredentialError."""
     looking = asyncio.create_task(check_startup(deciders, options, orders))
     loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
@@ -112,15 +113,17 @@ async def _wait_for_startup(
 async def check_startup(
     deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions
 ) -> None:
-    """Wait until the cluster answers; raises Taken and CredentialError."""
+    """Wait for the API server, and refuse to run beside a competing scheduler. Raises
+    CompetingSchedulerError and CredentialError."""
     await wait_for_apiserver(options.client_config)
     if not orders.take_over and not options.dry_run:
         await refuse_competing_scheduler(deciders, options)
 
 
-async def _reload_configuration(live: SchedulerServer) -> None:
-    """Tell the scheduler when the file of its sessions has changed; it says what it makes of it."""
-    batch = live.deciders.batch
+async def _reload_configuration(server: SchedulerServer) -> None:
+    """Send the session configuration to the scheduler when its file changes; the scheduler reports
+    errors."""
+    batch = server.deciders.batch
     path = Path(batch.source) if batch is not None else None
     if path is None or not path.is_file():
         return
@@ -132,79 +135,88 @@ async def _reload_configuration(live: SchedulerServer) -> None:
             if changed != known:
                 known = changed
                 text = path.read_text()
-                live.tell(ConfigurationChanged(text, str(path)))
-                _apply_configuration(live, text, str(path))
+                server.add_event(ConfigurationChanged(text, str(path)))
+                _apply_configuration(server, text, str(path))
         except (OSError, UnicodeDecodeError) as problem:
-            log.warning("%s: %s", path, problem)
+            log_keys(
+                log,
+                logging.WARNING,
+                "Unable to read configuration",
+                file=str(path),
+                err=str(problem),
+            )
 
 
-def _apply_configuration(live: SchedulerServer, text: str, source: str) -> None:
-    """What holds from now on, for those who ask; what is wrong with it the scheduler says."""
+def _apply_configuration(server: SchedulerServer, text: str, source: str) -> None:
+    """Update the reported configuration; the scheduler reports errors."""
     with contextlib.suppress(ConfigError, ContractError):
-        had, batch = live.deciders.batch, live.deciders.reread(text, source).batch
+        had, batch = server.deciders.batch, server.deciders.reread(text, source).batch
         if had is None or batch is None or had.scheduler_names != batch.scheduler_names:
             return
         log_warnings(batch)
-        changed = msgspec.structs.replace(live.deciders.configuration, batch=batch)
-        live.deciders = msgspec.structs.replace(live.deciders, configuration=changed)
+        changed = msgspec.structs.replace(server.deciders.configuration, batch=batch)
+        server.deciders = msgspec.structs.replace(server.deciders, configuration=changed)
 
 
-def _on_stop_signal(live: SchedulerServer, number: int) -> None:
-    log.info("%s: stopping", signal.Signals(number).name)
-    live.stop()
+def _on_stop_signal(server: SchedulerServer, number: int) -> None:
+    log_keys(log, logging.INFO, "Stopping on signal", signal=signal.Signals(number).name)
+    server.stop()
 
 
-def _on_dump_signal(live: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
-    task = asyncio.create_task(_dump(live))
+def _on_dump_signal(server: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(_dump(server))
     under_way.add(task)
     task.add_done_callback(under_way.discard)
 
 
-async def _dump(live: SchedulerServer) -> None:
+async def _dump(server: SchedulerServer) -> None:
     try:
-        log.info(
-            "state written to %s", await live.call_between_handles(lambda: write_state_dump(live))
-        )
+        file = await server.call_between_handles(lambda: write_state_dump(server))
+        log_keys(log, logging.INFO, "Wrote state dump", file=str(file))
     except TimeoutError:
-        log.warning("state not written: a session takes too long")
+        log_keys(log, logging.WARNING, "Unable to write state dump", err="session takes too long")
     except OSError as problem:
-        log.warning("state not written: %s", problem)
+        log_keys(log, logging.WARNING, "Unable to write state dump", err=str(problem))
 
 
 def exit_after(seconds: float, code: int) -> None:
-    """End the process with this code, whatever keeps it, unless it has ended by itself."""
+    """Exit the process with this code after a time, if it has not ended by then."""
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
 
 
-# Other schedulers.
+# Competing schedulers.
 
 
 async def refuse_competing_scheduler(deciders: Deciders, options: SchedulerServerOptions) -> None:
-    """Raises Taken where a lease that whoever schedules one of our names is expected to hold is
-    being renewed by a scheduler of another kind."""
+    """Raise CompetingSchedulerError if a scheduler of another kind renews the lease of one of our
+    scheduler names."""
     names = {lease_name(name): name for name in scheduler_names(deciders)}
     async with ApiClient(options.client_config) as api:
         for lease, name in names.items():
             holder = await renewing_holder(api, LEASE_NAMESPACE, lease)
             if holder and not holder.startswith(f"{SCHEDULER_NAME}_"):
                 raise CompetingSchedulerError(
-                    f"schedulerName {name!r}: got the lease {LEASE_NAMESPACE}/{lease} being "
-                    f"renewed by {holder!r}, wanted nobody else scheduling these pods (stop it, "
-                    "choose another schedulerName, or say --take-over)"
+                    f"another scheduler schedules the pods of schedulerName {name!r}: {holder!r} "
+                    f"renews lease {LEASE_NAMESPACE}/{lease}; stop it, choose another "
+                    "schedulerName, or use --take-over"
                 )
 
 
 async def renewing_holder(api: ApiClient, namespace: str, name: str) -> str:
-    """Who renews a lease, "" for nobody. It takes until it is renewed, or its duration."""
+    """The holder that renews a lease, "" for none. Takes until the next renewal, or the lease
+    duration."""
     first = await _lease(api, namespace, name)
     if first is None or not first.holder:
         return ""
     if first.holder.startswith(f"{SCHEDULER_NAME}_"):
         return first.holder
     ends = monotonic_ns() + max(1, first.spec.lease_duration_seconds or 15) * SECOND
-    log.info("lease %s/%s names %s: looking whether it is renewed", namespace, name, first.holder)
+    lease = f"{namespace}/{name}"
+    log_keys(
+        log, logging.INFO, "Checking whether lease is renewed", lease=lease, holder=first.holder
+    )
     while monotonic_ns() < ends:
         await asyncio.sleep(LEASE_POLL_S)
         now = await _lease(api, namespace, name)
@@ -216,19 +228,20 @@ async def renewing_holder(api: ApiClient, namespace: str, name: str) -> str:
 
 
 async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
-    """A lease, asked for until the server says; None where there is none, or we may not see it."""
+    """Read a lease, retrying until the server answers; None if it does not exist or may not be
+    read."""
     fault = ""
     while True:
         answer = await api.send(read_lease(namespace, name, 10.0))
         if answer.is_done:
             found: Lease | None = decode_body(answer.body, Lease)
             return found
-        is_said = answer.verdict is ResponseOutcome.REFUSED
+        is_refused = answer.verdict is ResponseOutcome.REFUSED
         if answer.status != 404 and error_message(answer) != fault:
             fault = error_message(answer)
-            more = "" if is_said else "; looking again"
-            log.warning("lease %s/%s: %s%s", namespace, name, fault, more)
-        if is_said:
+            message = "Unable to read lease" if is_refused else "Unable to read lease; retrying"
+            log_keys(log, logging.WARNING, message, lease=f"{namespace}/{name}", err=fault)
+        if is_refused:
             return None
         await asyncio.sleep(LEASE_POLL_S)
 
@@ -236,29 +249,28 @@ async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
 # Dry runs.
 
 
-def _log_dry_run_summary(live: SchedulerServer) -> None:
-    comparer = live.comparer
+def _log_dry_run_summary(server: SchedulerServer) -> None:
+    comparer = server.comparer
     assert comparer is not None
     comparer.compare_all(monotonic_ns())
     counts = comparer.counts
-    log.info(
-        "dry run: %d placements compared: %d the same, %d equally good, %d on another node, %d "
-        "refused here; of those refused there %d refused here too, %d placed here; %d more placed "
-        "here that wait there; %d evictions wanted",
-        counts[SAME] + counts[AS_GOOD] + counts[OTHER] + counts[THEIRS_ONLY],
-        counts[SAME],
-        counts[AS_GOOD],
-        counts[OTHER],
-        counts[THEIRS_ONLY],
-        counts[REFUSED],
-        counts[OURS_ONLY],
-        len(comparer.ours_only()),
-        comparer.n_evictions,
+    log_keys(
+        log,
+        logging.INFO,
+        "Dry run finished",
+        compared=counts[SAME] + counts[AS_GOOD] + counts[OTHER] + counts[THEIRS_ONLY],
+        same=counts[SAME],
+        equallyGood=counts[AS_GOOD],
+        otherNode=counts[OTHER],
+        unschedulableHere=counts[THEIRS_ONLY],
+        unschedulableInBoth=counts[REFUSED],
+        scheduledHere=counts[OURS_ONLY],
+        pendingThere=len(comparer.ours_only()),
+        evictions=comparer.n_evictions,
     )
 
 
-def difference_text(difference: DecisionDifference) -> str:
-    """A difference in a line."""
-    why = f" ({difference.why})" if difference.why else ""
-    ours = difference.ours or "nowhere"
-    return f"{difference.pod}: here {ours}{why}, there {difference.theirs or 'nowhere'}"
+def _log_difference(difference: DecisionDifference) -> None:
+    nodes = {"here": difference.ours, "there": difference.theirs}
+    why = difference.why
+    log_keys(log, logging.INFO, "Decision differs", pod=difference.pod, **nodes, reason=why)

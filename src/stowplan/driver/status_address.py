@@ -1,4 +1,4 @@
-"""Where the scheduler of `stowplan up` serves its status: a ConfigMap of its cluster says so."""
+"""Address of the status server of `stowplan up`, published in a ConfigMap of its cluster."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import TIMEOUT_S, ServerUnreachable
 from stowplan.driver.local_cluster import IN_MEMORY_KUBECONFIG
+from stowplan.driver.logs import log_keys
 
 log = logging.getLogger("stowplan.http")
 
@@ -28,7 +29,7 @@ class _ConfigMap(msgspec.Struct):
 
 
 async def publish_status_address(client_config: ClientConfig, address: str) -> None:
-    """Write HOST:PORT into the cluster; where that fails, a line of the log says so."""
+    """Write HOST:PORT into the cluster; logs a failure."""
     tree = {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {KEY: address}}
     body = msgspec.json.encode(tree)
     async with ApiClient(client_config) as api:
@@ -37,11 +38,12 @@ async def publish_status_address(client_config: ClientConfig, address: str) -> N
             path = f"{MAPS}/{NAME}"
             answer = await api.send(ApiRequest("PATCH", path, (), body, MERGE_PATCH, TIMEOUT_S))
     if not answer.is_done:
-        log.warning("ConfigMap %s/%s not written: %s", NAMESPACE, NAME, error_message(answer))
+        keys = {"configMap": f"{NAMESPACE}/{NAME}", "err": error_message(answer)}
+        log_keys(log, logging.WARNING, "Unable to write ConfigMap", **keys)
 
 
 def published_status_address(client_config: ClientConfig) -> str:
-    """The HOST:PORT that a cluster names. Raises Unreachable and CredentialError."""
+    """The published HOST:PORT. Raises ServerUnreachable and CredentialError."""
     return asyncio.run(_published(client_config))
 
 
@@ -50,15 +52,15 @@ async def _published(client_config: ClientConfig) -> str:
     async with ApiClient(client_config) as api:
         answer = await api.send(ApiRequest("GET", f"{MAPS}/{NAME}", timeout_s=TIMEOUT_S))
     if not answer.is_done:
-        wanted = "a cluster of `stowplan up` with its scheduler, or --address of `stowplan run`"
-        raise ServerUnreachable(f"{where}: got {error_message(answer)}, wanted {wanted}")
+        hint = "is the scheduler of `stowplan up` running? For `stowplan run` use --address"
+        raise ServerUnreachable(f"{where}: {error_message(answer)}; {hint}")
     found = msgspec.json.decode(answer.body, type=_ConfigMap).data.get(KEY, "")
     if not found:
-        raise ServerUnreachable(f"{where}: got no data.{KEY}, wanted HOST:PORT")
+        raise ServerUnreachable(f"{where}: data.{KEY}: Required value: HOST:PORT")
     return found
 
 
 def local_cluster_config() -> ClientConfig | None:
-    """The cluster that `stowplan up` runs in this directory, None where it runs none. Raises
-    ConfigError and CredentialError."""
+    """Client configuration of the `stowplan up` cluster of this directory, None if there is none.
+    Raises ConfigError and CredentialError."""
     return load_client_config(IN_MEMORY_KUBECONFIG) if Path(IN_MEMORY_KUBECONFIG).exists() else None

@@ -1,4 +1,4 @@
-"""The demonstration: its acts, one after the other, and what came of them."""
+"""The demo: runs its steps in order and collects the results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAUSE_S = 1.5
 
 
 class SchedulingLatency(msgspec.Struct, frozen=True):
-    """How long pods of a scheduler waited from being there to having a node."""
+    """Scheduling latency of one scheduler's pods: from creation to having a node."""
 
     decided_by: str
     n_pods: int
@@ -39,9 +39,9 @@ class SchedulingLatency(msgspec.Struct, frozen=True):
 
 
 class DemoResult(msgspec.Struct, frozen=True):
-    """What came of it. picture: the cluster when both queues wanted more than there was.
+    """Result of the demo. picture: the cluster when both queues wanted more than it has.
 
-    complaints: what parts of Stowplan warned of meanwhile.
+    complaints: warnings logged meanwhile.
     """
 
     checks: list[DemoCheck]
@@ -53,30 +53,28 @@ class DemoResult(msgspec.Struct, frozen=True):
 
     @property
     def is_as_expected(self) -> bool:
-        """True if all that was expected has come."""
+        """True if all checks have passed."""
         return all(check.held for check in self.checks)
 
 
 class DemoDisplay(DemoObserver, Protocol):
-    """An audience that is told of acts, too."""
+    """A DemoObserver that also shows the start of each step."""
 
     def begin(self, number: int, n_steps: int, step: DemoStep) -> None:
-        """An act begins."""
+        """A step begins."""
 
 
 def run_demo(
     observer: DemoDisplay, *, fast: bool = False, steps: Sequence[DemoStep] = DEMO_STEPS
 ) -> DemoResult:
-    """Play the acts. fast: without pauses to read. Raises DemoError, and KeyboardInterrupt where
-    it was stopped; either way nothing is left."""
+    """Run the steps. fast: without pauses for reading. Raises DemoError, and KeyboardInterrupt if
+    it was stopped; nothing is left running in either case."""
     try:
         return asyncio.run(_run_demo(observer, 0.0 if fast else PAUSE_S, steps))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except (UpError, TimeoutError) as problem:
-        raise DemoError(
-            f"the cluster did not start: {str(problem) or 'it took too long'}"
-        ) from None
+        raise DemoError(f"the cluster did not start: {str(problem) or 'timed out'}") from None
 
 
 async def _run_demo(observer: DemoDisplay, pause_s: float, steps: Sequence[DemoStep]) -> DemoResult:
@@ -99,7 +97,7 @@ async def _run_demo(observer: DemoDisplay, pause_s: float, steps: Sequence[DemoS
 
 @contextlib.contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Whoever asks for an end gets a tidy one."""
+    """Turn SIGINT and SIGTERM into an orderly stop."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     numbers = (signal.SIGINT, signal.SIGTERM)

@@ -1,6 +1,5 @@
-"""The stage of the demonstration: an embedded cluster, a scheduler in a thread, and what an act may
-do with them. All requests are those that any client could send.
-"""
+"""Cluster of the demo: an embedded cluster, a scheduler in a thread, and the operations of a step.
+All requests are those of an ordinary client."""
 
 from __future__ import annotations
 
@@ -31,23 +30,24 @@ from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.informers import Informers
 from stowplan.driver.live.scheduler_server import SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
-from stowplan.examples.demo_manifests import CONFIGURATION, GROUP_API, PATHS, Tree, initial_objects
+from stowplan.examples.demo_manifests import CONFIGURATION, GROUP_API, PATHS, initial_objects
 from stowplan.examples.demo_state import ObservedCluster
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.podgroup import PodGroup, Queue
 
 EXPECT_TIMEOUT_S = 30.0
-"""How long something that is expected may take."""
+"""Timeout of an expectation."""
 POLL_INTERVAL_S = 0.05
 SYNC_S = 60.0
 CLOCK_STEP_MAX_S = 1.0
 
 
 class DemoError(Exception):
-    """The demonstration cannot go on; the text is for the user."""
+    """The demo cannot continue; the text is for the user."""
 
 
 class DemoCheck(msgspec.Struct, frozen=True):
-    """What an act expected, what was seen of it, and whether that is the same."""
+    """An expectation of a step, what was observed, and whether they agree."""
 
     expected: str
     seen: str
@@ -55,10 +55,10 @@ class DemoCheck(msgspec.Struct, frozen=True):
 
 
 class AppPlacement(msgspec.Struct, frozen=True):
-    """Where the pods of an app went. where: node -> how many.
+    """Placement of an app's pods. where: node -> number of pods.
 
-    pod: by key, the one whose node was chosen last, or that waits; "" where none is left. picture:
-    the cluster then. written: what the scheduler has written about the app.
+    pod: key of the pod that was scheduled last, or is pending; "" if none is left. picture: the
+    cluster then. written: messages that the scheduler wrote about the app.
     """
 
     app: str
@@ -72,20 +72,20 @@ class AppPlacement(msgspec.Struct, frozen=True):
 
 
 class DemoObserver(Protocol):
-    """Whoever watches."""
+    """Shows the progress of the demo."""
 
     def say(self, text: str) -> None:
-        """A line about what is done next."""
+        """Describe the next action."""
 
     def report_check(self, check: DemoCheck) -> None:
-        """Something expected has come, or has not."""
+        """An expectation was met or not."""
 
     def refresh(self, view: ObservedCluster) -> None:
-        """The cluster as it is now; called many times a second."""
+        """The current cluster; called many times a second."""
 
 
 class AcceleratedClock:
-    """The cluster's time of day, which can be hurried on."""
+    """Wall clock of the cluster, which can run faster."""
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
@@ -95,8 +95,8 @@ class AcceleratedClock:
     def __call__(self) -> float:
         """Seconds since 1970.
 
-        While it is hurried a process that stood still must not find all its nodes silent, so a
-        long moment counts as a short one.
+        While it runs faster, a process that was paused must not find all its nodes unreachable, so
+        a long interval counts as a short one.
         """
         now = self._wall()
         passed_s = max(0.0, now - self._seen)
@@ -107,14 +107,14 @@ class AcceleratedClock:
         return self._shown
 
     def run(self, speed: float) -> None:
-        """Go on so many times as fast as other clocks."""
+        """Run so many times as fast as real time."""
         self()
         self._speed = speed
 
 
 class DemoCluster:
-    """What acts work with. checks, placements: what came of them so far. picture: the cluster as it
-    was when somebody last kept it."""
+    """Operations of a step. checks, placements: results so far. picture: the cluster at the last
+    `keep_snapshot`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class DemoCluster:
         scheduler: BackgroundScheduler,
         pause_s: float,
     ) -> None:
-        """pause_s: how long people are given to read."""
+        """pause_s: time for reading."""
         self.api = api
         self.view = view
         self.clock = clock
@@ -137,14 +137,14 @@ class DemoCluster:
         self._pause_s = pause_s
 
     def say(self, text: str) -> None:
-        """Tell what is done next."""
+        """Describe the next action."""
         self._observer.say(text)
 
     async def pause(self) -> None:
-        """Let people read."""
+        """Wait while people read."""
         await self.until(lambda: False, self._pause_s)
 
-    # Doing.
+    # Actions.
 
     async def create(self, *trees: Tree) -> None:
         """Create objects. Raises DemoError."""
@@ -153,28 +153,25 @@ class DemoCluster:
             await self._send(ApiRequest("POST", PATHS[tree["kind"]], (), body, JSON))
 
     async def delete(self, kind: str, *names: str) -> None:
-        """Delete objects of a kind, and what belongs to them. Raises DemoError."""
+        """Delete objects of a kind, and their dependents. Raises DemoError."""
         body = json.dumps({"propagationPolicy": "Background"}).encode()
         for name in names:
             await self._send(ApiRequest("DELETE", f"{PATHS[kind]}/{name}", (), body, JSON))
 
     async def annotate_node(self, name: str, annotation: str, text: str | None) -> None:
-        """Set an annotation of a node, or take it away. Raises DemoError."""
+        """Set or remove an annotation of a node. Raises DemoError."""
         body = json.dumps({"metadata": {"annotations": {annotation: text}}}).encode()
         await self._send(ApiRequest("PATCH", NODES.path(name), (), body, MERGE_PATCH))
 
     async def _send(self, request: ApiRequest) -> None:
         answer = await self.api.send(request)
         if not answer.is_done:
-            wanted = "it done (a defect of the demonstration or of the cluster)"
-            raise DemoError(
-                f"{request.method} {request.path}: got {error_message(answer)}, wanted {wanted}"
-            )
+            raise DemoError(f"{request.method} {request.path} failed: {error_message(answer)}")
 
-    # Expecting.
+    # Expectations.
 
     async def until(self, holds: Callable[[], bool], timeout_s: float | None = None) -> bool:
-        """Wait until something holds; False if it did not in time. Raises DemoError."""
+        """Wait until a condition holds; False after the timeout. Raises DemoError."""
         clock = asyncio.get_running_loop().time
         ends = clock() + (EXPECT_TIMEOUT_S if timeout_s is None else timeout_s)
         while True:
@@ -183,14 +180,15 @@ class DemoCluster:
             if clock() >= ends:
                 return False
             if not self.scheduler.is_running:
-                raise DemoError(f"the scheduler has ended: {self.scheduler.fault!r}")
+                raise DemoError(f"the scheduler failed: {self.scheduler.fault!r}")
             self._observer.refresh(self.view)
             await asyncio.sleep(POLL_INTERVAL_S)
 
     async def expect(
         self, expected: str, holds: Callable[[], bool], seen: Callable[[], str]
     ) -> None:
-        """Wait for something, and note whether it came. seen: what there is, in the same words."""
+        """Wait for a condition, and record whether it came true. seen: the observed state, in the
+        same words."""
         held = await self.until(holds)
         check = DemoCheck(expected, seen(), held)
         self.checks.append(check)
@@ -200,10 +198,12 @@ class DemoCluster:
     async def gone(self, *apps: str) -> bool:
         """Wait until no pod of these apps is left."""
         pods = self.view.pods
-        return await self.until(lambda: all(p.gone_at or p.app not in apps for p in pods.values()))
+        return await self.until(
+            lambda: all(pod.deleted_at or pod.app not in apps for pod in pods.values())
+        )
 
     def note(self, app: str, n_pods: int) -> None:
-        """Keep where the pods of an app are, for the end. n_pods: so many were asked for."""
+        """Record the placement of an app's pods for the summary. n_pods: wanted number."""
         view = self.view
         live = sorted(view.live(app), key=lambda one: one.placed_at)
         placement = AppPlacement(
@@ -219,25 +219,25 @@ class DemoCluster:
         self.placements.append(placement)
 
     def keep_snapshot(self) -> None:
-        """Keep the cluster as it is now, for the end."""
+        """Keep a snapshot of the cluster for the summary."""
         self.snapshot = self.view.snapshot()
 
 
 class WarningCollector(logging.Handler):
-    """Keeps what parts of Stowplan warn of, so that it does not fall into the picture."""
+    """Collects logged warnings, so that they do not disturb the display."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
+        """Store a line."""
         self.lines.append(record.getMessage())
 
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[WarningCollector]:
-    """What is warned of meanwhile."""
+    """Collect warnings meanwhile."""
     kept, log = WarningCollector(), logging.getLogger("stowplan")
     handlers, propagates = list(log.handlers), log.propagate
     log.handlers[:], log.propagate = [kept], False
@@ -248,7 +248,7 @@ def collected_warnings() -> Iterator[WarningCollector]:
 
 
 def demo_deciders() -> Deciders:
-    """Who decides the pods of the demonstration."""
+    """Deciders of the demo."""
     return deciders_of([ConfigText(CONFIGURATION, "the demonstration")])
 
 
@@ -256,7 +256,7 @@ def demo_deciders() -> Deciders:
 async def running_demo_cluster(
     observer: DemoObserver, pause_s: float
 ) -> AsyncIterator[DemoCluster]:
-    """A cluster with a scheduler, gone at the end. Raises DemoError and UpError."""
+    """A cluster with a scheduler, removed at the end. Raises DemoError and UpError."""
     clock, view = AcceleratedClock(), ObservedCluster()
     manager_options = ControllerManagerOptions(habits=PodLifecycleDefaults(start_s=0.3))
     with tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
@@ -272,16 +272,16 @@ async def running_demo_cluster(
                 _scheduler(client_config) as scheduler,
             ):
                 made = DemoCluster(api, view, clock, observer, scheduler, pause_s)
-                if not await made.until(lambda: scheduler.live.is_synced, SYNC_S):
+                if not await made.until(lambda: scheduler.server.is_synced, SYNC_S):
                     raise DemoError(f"the scheduler did not start within {SYNC_S:g} s")
                 yield made
 
 
 @contextlib.asynccontextmanager
 async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None]:
-    """The view, kept up to date."""
+    """A view of the cluster, kept up to date."""
     groups = [one for one in resources_of([PodGroup, Queue]) if one.api_version == GROUP_API]
-    following = Informers(api, (NODES, PODS, *groups), view.tell, np.random.default_rng())
+    following = Informers(api, (NODES, PODS, *groups), view.handle, np.random.default_rng())
     following.start()
     try:
         async with asyncio.timeout(SYNC_S):
@@ -293,7 +293,7 @@ async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None
 
 @contextlib.asynccontextmanager
 async def _scheduler(client_config: ClientConfig) -> AsyncIterator[BackgroundScheduler]:
-    """The scheduler of `stowplan run`, in a thread. So few pods are walked: nothing is compiled."""
+    """The scheduler of `stowplan run`, in a thread. For so few pods no kernels are compiled."""
     scheduler = BackgroundScheduler(
         demo_deciders(), SchedulerServerOptions(client_config, engine="walk")
     )
@@ -301,5 +301,5 @@ async def _scheduler(client_config: ClientConfig) -> AsyncIterator[BackgroundSch
     try:
         yield scheduler
     finally:
-        # Its last requests are answered by this loop.
+        # This loop answers the scheduler's last requests.
         await asyncio.to_thread(scheduler.stop)

@@ -1,5 +1,5 @@
-"""Why pods of the demonstration are where they are, in the scheduler's own words: what `stowplan
-explain` says of the cluster as it was then, and what the scheduler has written about them."""
+"""Explanation of the demo's placements: the output of `stowplan explain` for the recorded snapshot,
+and the scheduler's own messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PLUGINS_SHOWN = 2
 
 
 def explain_placement(placement: AppPlacement) -> str:
-    """Of the pod of an app that was placed last, or of one that waits."""
+    """Explanation for the pod of an app that was scheduled last, or is pending."""
     if not placement.pod:
         return "no pod is left"
     found = placement.snapshot
     cluster = Cluster(found.nodes, found.pods, found.objects)
     by = _job if placement.decided_by == BATCH else _pod
-    said = by(placement.pod, cluster, demo_deciders())
-    return "; ".join([said, *placement.written])
+    text = by(placement.pod, cluster, demo_deciders())
+    return "; ".join([text, *placement.written])
 
 
 def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
@@ -37,23 +37,23 @@ def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
         if node.first is not None
         for reason in node.first.reasons
     )
-    said = f"{fitting} of {len(explanation.nodes)} nodes fit"
+    text = f"{fitting} of {len(explanation.nodes)} nodes fit"
     if reasons:
-        said += f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})"
+        text += f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})"
     return (
-        f"{said}, {_score_explanation(explanation)}" if fitting > 1 and explanation.scores else said
+        f"{text}, {_score_explanation(explanation)}" if fitting > 1 and explanation.scores else text
     )
 
 
 def _score_explanation(explanation: Explanation) -> str:
-    """By how much the best node is the best."""
+    """By how much the best node leads."""
     best = explanation.scores[0]
     for other, after in pairwise((*explanation.scores, best)):
         if other.total == best.total != after.total:
             equals = explanation.scores.index(other)
-            said = f"{best.name} has {best.total} points"
-            said += f" as {equals} more" if equals else ""
-            return f"{said}, {after.name} {after.total} ({_difference(best, after)})"
+            text = f"{best.name} has {best.total} points"
+            text += f" as {equals} more" if equals else ""
+            return f"{text}, {after.name} {after.total} ({_difference(best, after)})"
     return f"all the best have {best.total} points"
 
 
@@ -70,6 +70,6 @@ def _difference(best: NodeScore, other: NodeScore) -> str:
 def _job(key: str, cluster: Cluster, rules: Deciders) -> str:
     job = explain_job(key, cluster, config=rules).job
     if job is None:
-        return "no session sees it"
-    said = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
-    return f"{said}; {job.reason}: {job.message}" if job.reason else said
+        return "not part of a session"
+    text = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
+    return f"{text}; {job.reason}: {job.message}" if job.reason else text

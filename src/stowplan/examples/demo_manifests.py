@@ -1,4 +1,4 @@
-"""What the demonstration is played with: its nodes, its workloads, its configuration, as trees."""
+"""Manifests of the demo: nodes, workloads and scheduler configuration, as trees."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
-
-Tree = dict[str, Any]
 
 NAMESPACE = "default"
 BATCH = "batch"
-"""The schedulerName of what sessions decide."""
+"""The schedulerName of session pods."""
 GROUP_API = GROUP_API_VERSIONS[1]
 GROUP_NAME = "scheduling.k8s.io/group-name"
 APP = "app"
@@ -47,8 +46,8 @@ batch:
     - name: proportion
     - name: nodeorder
 """
-"""One scheduler with two deciders: pods one by one as kube-scheduler does, gangs as kube-batch. One
-tier, so that `gang` and `proportion` both have to agree to whoever is evicted."""
+"""One scheduler with two deciders: pods one by one as in kube-scheduler, gangs as in kube-batch.
+One tier, so that both `gang` and `proportion` must agree to an eviction."""
 
 PATHS = {
     "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
@@ -57,11 +56,11 @@ PATHS = {
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "Queue": f"/apis/{GROUP_API}/queues",
 }
-"""Where objects of a kind are created."""
+"""API path of each kind."""
 
 
 def initial_objects() -> Iterator[tuple[str, Tree]]:
-    """The nodes, and the definitions of what Kubernetes does not know of itself."""
+    """The nodes, and the CRDs."""
     for node in make_hollow_nodes(len(ZONES)):
         meta = node["metadata"]
         meta["labels"][ZONE] = ZONES[meta["name"]]
@@ -92,7 +91,7 @@ def _definition(kind: str, scope: str) -> Tree:
 
 
 def deployment(name: str, replicas: int, cpu: str, **spec: Any) -> Tree:
-    """A Deployment. spec: more of its pods' spec."""
+    """A Deployment. spec: additional fields of the pod spec."""
     labels = {APP: name}
     return {
         "apiVersion": "apps/v1",
@@ -107,7 +106,7 @@ def deployment(name: str, replicas: int, cpu: str, **spec: Any) -> Tree:
 
 
 def spread(name: str) -> list[Tree]:
-    """The constraint that no zone may have two pods of an app more than another."""
+    """The constraint that no zone may have two pods of an app more than another (maxSkew 1)."""
     return [
         {
             "maxSkew": 1,
@@ -129,7 +128,7 @@ def queue(name: str, weight: int) -> Tree:
 
 
 def pod_group_with_job(name: str, in_queue: str, pods: int, at_least: int, cpu: str) -> list[Tree]:
-    """A PodGroup, and the Job whose pods are in it and run until they are told to stop."""
+    """A PodGroup, and the Job whose pods are in it and run until deleted."""
     group = {
         "apiVersion": GROUP_API,
         "kind": "PodGroup",
@@ -164,7 +163,7 @@ def priority_class(name: str, value: int) -> Tree:
 
 
 def _pod_spec(cpu: str) -> Tree:
-    """A container that asks for CPU. Its node is waited for a few seconds only when it is gone."""
+    """A container that requests CPU. Its pod tolerates a missing node for a few seconds only."""
     leave = {
         "key": UNREACHABLE,
         "operator": "Exists",

@@ -1,4 +1,4 @@
-"""The demonstration as it goes on: lines where nobody looks, and nodes that fill where one does."""
+"""Display of the demo: plain lines without a terminal, and live node bars on one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ POLLS_PER_FRAME = 3
 
 
 class PlainDisplay:
-    """Prints a line for all that happens."""
+    """Prints a line for each action and check."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -29,19 +29,19 @@ class PlainDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was opened."""
+        """Nothing to close."""
 
     def begin(self, number: int, n_steps: int, step: DemoStep) -> None:
-        """The head of an act."""
+        """Heading of a step."""
         title = Text(f"\n{number}/{n_steps} {step.title}. ", style="bold")
         self._print(title.append(Text(step.explanation, style="not bold")))
 
     def say(self, text: str) -> None:
-        """What is done next."""
+        """The next action."""
         self._print(Text(f"  {text}"))
 
     def report_check(self, check: DemoCheck) -> None:
-        """What was expected, and what was seen of it."""
+        """An expectation, and what was observed."""
         if check.held:
             line = Text("  ok ", style="green").append(check.expected, style="default")
             line.append(f" ({check.seen})", style="dim")
@@ -51,14 +51,14 @@ class PlainDisplay:
         self._print(line)
 
     def refresh(self, view: ObservedCluster) -> None:
-        """Too much for lines."""
+        """Nothing: too many updates for lines."""
 
     def _print(self, line: Text) -> None:
         self.console.print(line, soft_wrap=not self.console.is_terminal)
 
 
 class LiveDisplay(PlainDisplay):
-    """The same, and under it the nodes as they are."""
+    """The same, with the nodes below."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -73,14 +73,15 @@ class LiveDisplay(PlainDisplay):
         self._live.stop()
 
     def refresh(self, view: ObservedCluster) -> None:
-        """Draw the nodes, not every time."""
+        """Draw the nodes, at a limited rate."""
         self._looks += 1
         if self._looks % POLLS_PER_FRAME == 0:
             self._live.update(cluster_bars(view), refresh=True)
 
 
 def cluster_bars(view: ObservedCluster) -> Group:
-    """A bar for each node, two cells a core, in the colours of its apps; then who waits."""
+    """A bar for each node, two cells per core, in the colours of its apps; then the pending
+    pods."""
     apps = list(dict.fromkeys(one.app for one in view.pods.values()))
     colors = {app: COLORS[number % len(COLORS)] for number, app in enumerate(apps)}
     lines = [Text("")]
@@ -88,8 +89,8 @@ def cluster_bars(view: ObservedCluster) -> Group:
         if name in view.nodes:
             lines.append(_bar(view, name, zone, colors))
     waiting = Counter(one.app for one in view.waiting())
-    told = ", ".join(f"{app} {n}" for app, n in waiting.items()) or "nobody"
-    lines.append(Text(f"waiting: {told}", style="dim"))
+    pending = ", ".join(f"{app} {n}" for app, n in waiting.items()) or "none"
+    lines.append(Text(f"pending: {pending}", style="dim"))
     return Group(*lines)
 
 
@@ -97,7 +98,7 @@ def _bar(view: ObservedCluster, name: str, zone: str, colors: dict[str, str]) ->
     line = Text(f"{name} {zone} ", style="default" if view.is_up(name) else "red")
     counts: Counter[str] = Counter()
     cells = 0
-    on_node = [p for p in view.pods.values() if not p.gone_at and p.pod.node_name == name]
+    on_node = [p for p in view.pods.values() if not p.deleted_at and p.pod.node_name == name]
     for one in sorted(on_node, key=lambda one: list(colors).index(one.app)):
         width = round(cores_of(one.pod) * CELLS_PER_CORE)
         line.append("█" * width, style=colors[one.app] if one.is_live else "bright_black")

@@ -1,6 +1,6 @@
-"""What the demonstration sees of its cluster: where every pod is, and how long it waited.
+"""State of the demo's cluster as observed over the API: where each pod is, and how long it waited.
 
-It follows the API as any client does; nothing is taken from the scheduler's own state.
+It watches the API like any client; nothing is taken from the scheduler's own state.
 """
 
 from __future__ import annotations
@@ -24,37 +24,36 @@ DISRUPTION_TARGET = "DisruptionTarget"
 
 
 class ObservedPod(msgspec.Struct):
-    """A pod's life as it was seen. Times are of the steady clock in ns, 0: not yet.
+    """The observed lifecycle of a pod. Times are ns of a monotonic clock, 0: not yet.
 
-    target, told: why it has to leave, as its DisruptionTarget condition says, in a word and in
-    more; "" where none does.
+    target, told: reason and message of its DisruptionTarget condition; "" for none.
     """
 
     pod: Pod
     created_at: int
     placed_at: int = 0
-    gone_at: int = 0
-    target: str = ""
+    deleted_at: int = 0
+    reason: str = ""
     message: str = ""
 
     @property
     def app(self) -> str:
-        """What it is part of."""
+        """Its app label."""
         return self.pod.labels.get(APP, "")
 
     @property
     def is_live(self) -> bool:
-        """True until it is gone, or told to go."""
-        return not self.gone_at and self.pod.metadata.deletion_timestamp is None
+        """True until it is deleted, terminating or evicted."""
+        return not self.deleted_at and self.pod.metadata.deletion_timestamp is None
 
     @property
     def wait_s(self) -> float:
-        """From when it was there to when it had a node."""
+        """From its creation to having a node."""
         return (self.placed_at - self.created_at) / 1e9
 
 
 class ObservedCluster:
-    """Nodes, groups, queues and pods, those that are gone too. All by name, pods by uid."""
+    """Nodes, groups, queues and pods, deleted ones included. All by name, pods by uid."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -62,15 +61,15 @@ class ObservedCluster:
         self.queues: dict[str, Queue] = {}
         self.pods: dict[str, ObservedPod] = {}
 
-    def tell(self, events: Iterable[Event]) -> None:
-        """Take in what has happened."""
+    def handle(self, events: Iterable[Event]) -> None:
+        """Apply events."""
         now = monotonic_ns()
         for event in events:
             match event:
                 case happened.PodAdded(pod) | happened.PodUpdated(pod):
                     self._seen(pod, now)
                 case happened.PodDeleted(pod):
-                    self._seen(pod, now).gone_at = now
+                    self._seen(pod, now).deleted_at = now
                 case happened.NodeAdded(node) | happened.NodeUpdated(node):
                     self.nodes[node.name] = node
                 case happened.ObjectAdded(value) | happened.ObjectUpdated(value):
@@ -90,65 +89,57 @@ class ObservedCluster:
             one.placed_at = now
         for condition in pod.status.conditions:
             if condition.type == DISRUPTION_TARGET and condition.status == "True":
-                one.target, one.message = condition.reason, condition.message
+                one.reason, one.message = condition.reason, condition.message
         return one
 
     def snapshot(self) -> ClusterListing:
-        """All there is at this moment."""
-        pods = [one.pod for one in self.pods.values() if not one.gone_at]
+        """All current objects."""
+        pods = [one.pod for one in self.pods.values() if not one.deleted_at]
         objects = [*self.groups.values(), *self.queues.values()]
         return ClusterListing(list(self.nodes.values()), pods, objects)
 
-    # Questions.
+    # Queries.
 
     def live(self, *apps: str) -> Iterator[ObservedPod]:
-        """The pods that are there to stay. apps: of these only; none: of all."""
+        """Live pods. apps: of these only; empty: of all."""
         for one in self.pods.values():
             if one.is_live and (not apps or one.app in apps):
                 yield one
 
     def placed(self, *apps: str) -> list[ObservedPod]:
-        """Those of them that have a node."""
+        """Live pods with a node."""
         return [one for one in self.live(*apps) if one.pod.node_name]
 
     def running(self, *apps: str) -> int:
-        """How many of them run."""
+        """Number of running pods."""
         return sum(one.pod.status.phase == "Running" for one in self.placed(*apps))
 
     def waiting(self, *apps: str) -> list[ObservedPod]:
-        """Those that have no node yet."""
+        """Live pods without a node."""
         return [one for one in self.live(*apps) if not one.pod.node_name]
 
     def evicted(self, *apps: str) -> list[ObservedPod]:
-        """Pods that were told to go to make room."""
-        return [one for one in self.pods.values() if one.target and (not apps or one.app in apps)]
+        """Pods that were evicted to make room."""
+        return [one for one in self.pods.values() if one.reason and (not apps or one.app in apps)]
 
     def per_node(self, *apps: str) -> Counter[str]:
-        """Node -> how many pods of these apps."""
+        """Node -> number of pods of these apps."""
         return Counter(one.pod.node_name for one in self.placed(*apps))
 
     def per_zone(self, *apps: str) -> Counter[str]:
-        """Zone -> how many pods of these apps."""
+        """Zone -> number of pods of these apps."""
         return Counter(
             zone_of(self.nodes[one.pod.node_name])
             for one in self.placed(*apps)
             if one.pod.node_name in self.nodes
         )
 
-    def cores_used(self, node: str) -> float:
-        """CPU that the pods of a node have asked for, those that are leaving included."""
-        return sum(
-            cores_of(one.pod)
-            for one in self.pods.values()
-            if not one.gone_at and one.pod.node_name == node
-        )
-
     def is_up(self, node: str) -> bool:
-        """True while the node is not known to be silent."""
+        """True while the node is not marked unreachable."""
         return all(taint.effect != "NoExecute" for taint in self.nodes[node].taints)
 
     def unschedulable_message(self, group: str) -> str:
-        """Why a gang cannot start, as its PodGroup says; "" if it says nothing."""
+        """Why a gang cannot start, from its PodGroup; "" if there is no message."""
         found = self.groups.get(group)
         for condition in found.status.conditions if found is not None else ():
             if condition.type == "Unschedulable" and condition.status == "True":
@@ -156,12 +147,12 @@ class ObservedCluster:
         return ""
 
     def written(self, app: str) -> list[str]:
-        """What the scheduler has written about pods of an app that had to go."""
-        counts = Counter(f"{one.target}: {one.message}" for one in self.evicted(app))
+        """Messages that the scheduler wrote about evicted pods of an app."""
+        counts = Counter(f"{one.reason}: {one.message}" for one in self.evicted(app))
         return [f"{n} evicted, {text}" for text, n in counts.items()]
 
     def waits_s(self, batch: bool) -> list[float]:
-        """How long pods waited that have got a node, sorted. batch: those that sessions decide."""
+        """Sorted scheduling latencies of pods with a node. batch: those of sessions."""
         return sorted(
             one.wait_s
             for one in self.pods.values()
@@ -170,18 +161,18 @@ class ObservedCluster:
 
 
 def zone_of(node: Node) -> str:
-    """The zone that a node is in."""
+    """The zone of a node."""
     return node.labels.get(ZONE, "")
 
 
 def cores_of(pod: Pod) -> float:
-    """CPU that a pod asks for."""
+    """CPU request of a pod."""
     asked = (box.resources.requests.get("cpu", "0") for box in pod.spec.containers)
     return sum(map(milli_value, asked)) / 1000
 
 
 def quantile(sorted_values: list[float], part: float) -> float:
-    """The value that so large a part does not exceed; of no values 0."""
+    """The value below which this part of the values lies; 0 of no values."""
     if not sorted_values:
         return 0.0
     return sorted_values[min(len(sorted_values) - 1, int(part * len(sorted_values)))]

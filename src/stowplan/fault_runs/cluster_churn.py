@@ -9,18 +9,17 @@ from msgspec.structs import replace
 
 from stowplan.fault_runs.fault_schedule import ScheduledFault
 from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.builders import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
 ZONES = ("a", "b")
-FIRST_COME_WITHIN = 60
 POD_GC_DELAY = 8 * SECOND
 """How long pods outlive the node that they are bound to."""
 

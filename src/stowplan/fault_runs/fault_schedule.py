@@ -12,8 +12,8 @@ import msgspec
 
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.auditor import is_write
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 

@@ -1,5 +1,8 @@
-"""The contract between the engine and its rules, and the runtime that walks them."""
+"""The contract between the engine and its plugins, and the runtime that calls them."""
 
+from typing import TYPE_CHECKING
+
+from stowplan._deprecated import MovedModule, deprecated_modules, deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.feature_gates import FeatureGates
@@ -78,3 +81,61 @@ __all__ = [
     "unresolvable",
     "unschedulable",
 ]
+
+_OLD_NAMES = {"World": "ObjectStore"}
+_OLD_MODULES = {
+    "stowplan.framework.gates": MovedModule(
+        "stowplan.framework.feature_gates", {"Gates": "FeatureGateSet"}
+    ),
+    "stowplan.framework.parts": MovedModule(
+        "stowplan.framework.deciders.kernel_terms",
+        {
+            "Even": "BalancedAllocation",
+            "Kind": "TopologyTermKind",
+            "Part": "KernelTerm",
+            "Peers": "PeerAffinityTerms",
+            "Room": "ResourceFit",
+            "Strategy": "ScoringStrategyType",
+            "Term": "TopologyTerm",
+            "Terms": "TopologyTerms",
+            "Use": "ResourceScore",
+            "Used": "ScoredResource",
+        },
+    ),
+    "stowplan.framework.points": MovedModule("stowplan.framework.extension_points"),
+    "stowplan.framework.priorities": MovedModule(
+        "stowplan.framework.functions.priorities",
+        {
+            "Map": "PriorityMapFunction",
+            "Metadata": "PriorityMetadataProducer",
+            "Reduce": "PriorityReduceFunction",
+            "WholeList": "PriorityFunction",
+            "normalized": "normalize_scores",
+        },
+    ),
+    "stowplan.framework.prioritize": MovedModule(
+        "stowplan.framework.runtime.prioritize_nodes", {"ExtenderFailed": "ExtenderError"}
+    ),
+    "stowplan.framework.registry": MovedModule(
+        "stowplan.framework.runtime.registry", {"Entry": "RegistryEntry"}
+    ),
+    "stowplan.framework.rules": MovedModule(
+        "stowplan.framework.functions.decorators",
+        {"Judge": "FilterFunction", "Scorer": "ScoreFunction"},
+    ),
+    "stowplan.framework.shared": MovedModule(
+        "stowplan.framework.handle_state", {"Shared": "HandleState"}
+    ),
+    "stowplan.framework.state": MovedModule("stowplan.framework.cycle_state"),
+    "stowplan.framework.verdicts": MovedModule(
+        "stowplan.framework.node_to_status",
+        {"Verdicts": "NodeToStatus", "refusal_of": "as_refusal"},
+    ),
+    "stowplan.framework.world": MovedModule(
+        "stowplan.framework.object_store",
+        {"World": "ObjectStore", "is_same_to_rules": "is_same_to_plugins"},
+    ),
+}
+deprecated_modules(_OLD_MODULES)
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

@@ -1,9 +1,9 @@
-"""Cluster events: what changed, which plugins asked to hear of it, and what they make of it.
+"""Cluster events, the events that plugins register for, and their queueing hints.
 
-A plugin that refuses pods says in `events_to_register` which changes can turn its refusal, each
-with a hint: a function that looks at the object before and after the change and says whether
-this pod is worth another attempt. The scheduling queue asks the hints of the plugins that refused
-a pod, and of no others.
+A plugin that rejects pods lists in `events_to_register` the changes that may make a rejected pod
+schedulable, each with a hint: a function of the object before and after the change that decides
+whether this pod is requeued. The scheduling queue calls only the hints of the plugins that rejected
+a pod.
 
 Source: kube-scheduler v1.36, framework interface types and events.go, scheduler.go
 buildQueueingHintMap.
@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan._deprecated import deprecated_names
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -58,16 +59,16 @@ RESOURCES = (
     DEVICE_CLASS,
     POD_GROUP,
 )
-"""Every resource that an event may name; custom resources are written `PLURAL.VERSION.GROUP`."""
+"""Every resource that an event can name; custom resources are written `PLURAL.VERSION.GROUP`."""
 
 RESOURCE_OF_KIND = {resource.rpartition("/")[2]: resource for resource in RESOURCES} | {"Scv": SCV}
-"""Kind of an object, such as `CSINode` -> the resource that its events name."""
+"""Kind of an object, such as `CSINode` -> resource of its events."""
 
 
 class Action(IntFlag):
-    """What happened to an object, as bits; UPDATE and ALL are unions.
+    """Action type of an event, as bits; UPDATE and ALL are unions.
 
-    The order of the bits counts: an event only matches a registration that is not smaller.
+    The order of the bits matters: an event only matches a registration that is not smaller.
     """
 
     ADD = 1 << 0
@@ -88,7 +89,7 @@ class Action(IntFlag):
 
     @property
     def title(self) -> str:
-        """The original's spelling, `UpdateNodeTaint` for one; "" for other unions."""
+        """The original's name, such as `UpdateNodeTaint`; "" for other unions."""
         return _TITLES.get(int(self), "")
 
 
@@ -101,7 +102,7 @@ ACTION_OF_TITLE = {title: Action(number) for number, title in _TITLES.items()}
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
-    """A change of some object of a resource; custom_label: shown in place of the usual label."""
+    """A change of an object of a resource. custom_label: replaces the default label."""
 
     resource: str
     action: Action
@@ -109,12 +110,12 @@ class ClusterEvent(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """How metrics and logs name the event: `NodeAdd`, `AssignedPodUpdatePodLabel`."""
+        """Name in metrics and logs: `NodeAdd`, `AssignedPodUpdatePodLabel`."""
         return self.custom_label or f"{self.resource}{self.action.title}"
 
     @property
     def is_wildcard(self) -> bool:
-        """True for an event that may help every pod."""
+        """True for the event that matches every registration."""
         return self.resource == WILDCARD and self.action == Action.ALL
 
 
@@ -128,10 +129,10 @@ FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
 
 
 def event_matches(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
-    """True when an event that happened is one that somebody registered for.
+    """True when an incoming event matches a registered one.
 
-    A registration of Pod hears of assigned and of unschedulable pods. A registered UPDATE hears
-    of every special update, but a special one does not hear of a plain UPDATE.
+    A registration of Pod matches events of assigned and of unschedulable pods. A registered UPDATE
+    matches every specific update; a specific one does not match a plain UPDATE.
     """
     if registered.is_wildcard:
         return True
@@ -143,14 +144,14 @@ def event_matches(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
 
 
 class QueueingHint(IntEnum):
-    """What a hint says: leave the pod where it is, or try it again."""
+    """Result of a hint: leave the pod where it is, or requeue it."""
 
     SKIP = 0
     QUEUE = 1
 
     @property
     def title(self) -> str:
-        """The original's spelling."""
+        """The original's name."""
         return "Queue" if self else "QueueSkip"
 
 
@@ -158,21 +159,23 @@ QUEUE_SKIP = QueueingHint.SKIP
 QUEUE_POD = QueueingHint.QUEUE
 
 QueueingHintFn = Callable[[Pod, Any, Any], QueueingHint]
-"""(pod, object before or None, object after or None) -> whether the change may help the pod.
+"""(pod, object before or None, object after or None) -> whether the change may make the pod
+schedulable.
 
-In doubt a hint says QUEUE: a needless attempt costs little, a missed one leaves a pod parked.
+When uncertain, a hint returns QUEUE: a needless attempt costs little, a missed one leaves the pod
+unschedulable.
 """
 
 
 class ClusterEventWithHint(msgspec.Struct, frozen=True):
-    """What a plugin registers; without a hint every such event is worth another attempt."""
+    """An event that a plugin registers for; without a hint every such event requeues the pod."""
 
     event: ClusterEvent
     hint: QueueingHintFn | None = None
 
 
 def on(resource: str, action: Action, hint: QueueingHintFn | None = None) -> ClusterEventWithHint:
-    """A registration, spelt short."""
+    """Shorthand for a registration."""
     return ClusterEventWithHint(ClusterEvent(resource, action), hint)
 
 
@@ -191,16 +194,16 @@ EVERY_EVENT: tuple[ClusterEventWithHint, ...] = tuple(
         DEVICE_CLASS,
     )
 )
-"""What a plugin hears that can refuse pods and registers nothing itself."""
+"""Registration of a plugin that can reject pods and has no `events_to_register`."""
 
 
 def with_node_taint_events(
     events: Iterable[ClusterEventWithHint],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """`events`, and every UpdateNodeTaint where they ask for Node/Add but not for that.
+    """`events`, with UpdateNodeTaint added where they contain Node/Add but not it.
 
-    The rule is the original's remedy for a fault that it has mended since; its queue still
-    follows it, so pods wake up by it.
+    A workaround of the original for a defect that it has fixed since; its queue still applies it,
+    so pods are requeued by it.
     """
     asked = tuple(events)
     of_nodes = Action(0)
@@ -213,10 +216,10 @@ def with_node_taint_events(
 
 
 def pod_update_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
-    """The events that an update of a pod stands for, in the original's order.
+    """The events that a pod update consists of, in the original's order.
 
-    Where nothing special changed it is one plain UPDATE.
-    Differs: `status.extendedResourceClaimStatus` is not read.
+    A single plain UPDATE where nothing specific changed. Differs:
+    `status.extendedResourceClaimStatus` is not read.
     """
     found = []
     if old.labels != new.labels:
@@ -225,7 +228,7 @@ def pod_update_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
         found.append(Action.UPDATE_POD_SCALE_DOWN)
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         found.append(Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-    # The API lets tolerations be added only, so the number tells.
+    # The API only lets tolerations be added, so comparing their number is enough.
     if len(old.tolerations) != len(new.tolerations):
         found.append(Action.UPDATE_POD_TOLERATION)
     if old.status.resource_claim_statuses != new.status.resource_claim_statuses:
@@ -235,10 +238,10 @@ def pod_update_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
 
 
 def _is_scaled_down(old: Pod, new: Pod) -> bool:
-    """True when some request shrank or vanished.
+    """True when a request became smaller or was removed.
 
-    Differs: amounts are compared in base units, where the original compares thousandths of
-    bytes and counts too.
+    Differs: quantities are compared in base units; the original compares bytes and counts in
+    thousandths too.
     """
     if old.spec == new.spec and not (reports_resources(old) or reports_resources(new)):
         return False
@@ -248,7 +251,7 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
 
 
 def node_update_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
-    """The events that an update of a node stands for, in the original's order; often none."""
+    """The events that a node update consists of, in the original's order; often none."""
     found = []
     if old.spec.unschedulable and not new.spec.unschedulable:
         found.append(Action.UPDATE_NODE_TAINT)
@@ -272,7 +275,7 @@ def _condition_states(node: Node) -> dict[str, str]:
 
 
 def _same_quantities(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool:
-    """True for the same resources with equal amounts, however they are written."""
+    """True for the same resources with equal quantities, however they are written."""
     if old == new:
         return True
     if old.keys() != new.keys():
@@ -282,5 +285,18 @@ def _same_quantities(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool
 
 
 def event_labels(events: Sequence[ClusterEvent]) -> list[str]:
-    """Their labels, in the same order."""
+    """Labels of the events, in the same order."""
     return [event.label for event in events]
+
+
+_OLD_NAMES = {
+    "EventWithHint": "ClusterEventWithHint",
+    "Hint": "QueueingHintFn",
+    "SKIP_POD": "QUEUE_SKIP",
+    "labels_of": "event_labels",
+    "matches": "event_matches",
+    "node_changes": "node_update_events",
+    "pod_changes": "pod_update_events",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

@@ -1,4 +1,4 @@
-"""CycleState: what the plugins of one attempt leave for each other and for themselves."""
+"""CycleState: data that plugins pass between extension points of one attempt."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ T = TypeVar("T")
 
 
 class MissingState(LookupError):
-    """A plugin reads what its earlier point would have written, and that point did not run."""
+    """A plugin reads a key that was not written: its earlier extension point did not run."""
 
 
 class CycleState:
     """Values by key, for one attempt of one pod.
 
-    A plugin writes in PreFilter or PreScore what its later points read. Use the plugin's name as
-    the key. A value that AddPod or RemovePod changes needs a `clone()` method: preemption works
-    on clones. Values without one are shared between clones and must not be changed.
+    A plugin writes in PreFilter or PreScore what its later extension points read. Use the plugin's
+    name as the key. A value that AddPod or RemovePod changes needs a `clone()` method: preemption
+    works on clones. Values without one are shared between clones and must not be changed.
 
-    to_activate: pods, by uid, that are to be tried at once when this pod's Permit has let it
-    through, and again when it is bound.
+    to_activate: pods by uid to move to the active queue when this pod passes Permit, and again when
+    it is bound.
     """
 
     __slots__ = ("_values", "skip_filter", "skip_pre_bind", "skip_score", "to_activate")
@@ -34,21 +34,21 @@ class CycleState:
         self.to_activate: dict[str, Pod] = {}
 
     def write(self, key: str, value: object) -> None:
-        """Keep `value` under `key`, replacing what was there."""
+        """Store `value` under `key`, replacing the previous one."""
         self._values[key] = value
 
     def read(self, key: str, kind: type[T]) -> T:
         """The value under `key`.
 
-        Raises MissingState, a LookupError, when nothing was written (usually: PreFilter did not
-        run), TypeError when it is not a `kind`.
+        Raises MissingState, a LookupError, when nothing was written (usually because PreFilter did
+        not run), and TypeError when it is not a `kind`.
         """
         if key not in self._values:
             raise MissingState(f"cycle state has no {key!r}; it has {sorted(self._values)}")
         value = self._values[key]
         if not isinstance(value, kind):
             raise TypeError(
-                f"cycle state {key!r} is a {type(value).__name__}, wanted {kind.__name__}"
+                f"cycle state {key!r} is a {type(value).__name__}; expected {kind.__name__}"
             )
         return value
 
@@ -57,7 +57,7 @@ class CycleState:
         return self._values.get(key)
 
     def clone(self) -> CycleState:
-        """A state whose values can change without this one seeing it."""
+        """A copy whose values can change without changing this one."""
         copy = CycleState()
         copy._values = {
             key: value.clone() if hasattr(value, "clone") else value

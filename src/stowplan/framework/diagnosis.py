@@ -17,10 +17,10 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Diagnosis:
-    """The refusals of one attempt.
+    """Rejections of one attempt.
 
-    verdicts: of the nodes that were evaluated, None when PreFilter refused the pod.
-    absent: the status of all other nodes.
+    verdicts: of the evaluated nodes, None when PreFilter rejected the pod. absent: status of all
+    other nodes.
     """
 
     def __init__(self, n_nodes: int, absent: Status | None = None) -> None:
@@ -28,23 +28,23 @@ class Diagnosis:
         self.absent = unresolvable() if absent is None else absent
         self.verdicts: NodeToStatus | None = None
         self.pre_filter_message = ""
-        # Reasons that were given for nodes that there are not.
+        # Reasons given for nodes that do not exist.
         self.astray: tuple[str, ...] = ()
         self._blamed: list[tuple[Code, str]] = []
 
     def blame(self, plugin: str, code: Code = Code.UNSCHEDULABLE) -> None:
-        """Note a plugin that refused the pod as a whole, or some nodes before any was asked."""
+        """Record a plugin that rejected the pod as a whole, or nodes before any filter ran."""
         if plugin:
             self._blamed.append((code, plugin))
 
     @property
     def plugins(self) -> set[str]:
-        """The plugins that refused something and may be helped by an event."""
+        """Plugins that rejected something; an event may resolve it."""
         return {plugin for code, plugin in self._refusers() if code != Code.PENDING}
 
     @property
     def pending(self) -> set[str]:
-        """The plugins that answered Pending."""
+        """Plugins that returned Pending."""
         return {plugin for code, plugin in self._refusers() if code == Code.PENDING}
 
     def _refusers(self) -> list[tuple[Code, str]]:
@@ -58,7 +58,7 @@ class Diagnosis:
         return found
 
     def status_of(self, row: int) -> Status:
-        """Why the node of `row` was refused; OK where it passed."""
+        """Why the node of `row` was rejected; OK where it passed."""
         if self.verdicts is not None and (self.verdicts.rows == row).any():
             return self.verdicts.status_of(row)
         return self.absent
@@ -76,7 +76,7 @@ class Diagnosis:
         return np.flatnonzero(found)
 
     def reasons(self) -> dict[str, int]:
-        """Reason -> how many nodes it holds for."""
+        """Reason -> number of nodes."""
         counts: Counter[str] = Counter(self.astray)
         explicit = 0
         if self.verdicts is not None:
@@ -90,10 +90,10 @@ class Diagnosis:
         return dict(counts)
 
     def near_misses(self) -> tuple[str, ...]:
-        """The reasons of nodes that evictions could help, sorted; all reasons if there are none.
+        """Reasons of the nodes that evictions could help, sorted; all reasons without such nodes.
 
-        A user who asks why a pod waits wants to read what the nodes meant for it lack, and not
-        that all the others are not meant for it.
+        The user of a pending pod wants to know what its eligible nodes lack, not that all other
+        nodes are not eligible.
         """
         near = {
             reason
@@ -104,12 +104,12 @@ class Diagnosis:
         return tuple(sorted(near or self.reasons()))
 
     def text(self, post_filter_message: str = "") -> str:
-        """The message that users read: "0/5 nodes are available: 2 Insufficient cpu, ..." """
+        """The event message: "0/5 nodes are available: 2 Insufficient cpu, ..." and so on."""
         text = f"0/{self.n_nodes} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
         else:
-            # Sorted as strings, so "10 x" comes before "2 y": that is what users know.
+            # Sorted as strings, so "10 x" comes before "2 y", as in kube-scheduler.
             histogram = sorted(f"{count} {reason}" for reason, count in self.reasons().items())
             if histogram:
                 text += f" {', '.join(histogram)}."
@@ -117,7 +117,7 @@ class Diagnosis:
 
 
 def single_node_diagnosis(status: Status) -> Diagnosis:
-    """The diagnosis of a refusal after a node was chosen (Reserve, Permit): one node, refused."""
+    """The diagnosis of a rejection after a node was chosen (Reserve, Permit): one node."""
     diagnosis = Diagnosis(1, status)
     diagnosis.blame(status.plugin, status.code)
     return diagnosis

@@ -1,4 +1,4 @@
-"""The extension points: their names in configuration files, and the methods behind them."""
+"""Extension points: their names in configuration files, and their methods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTENSION_POINTS: dict[str, str] = {
     "bind": "bind",
     "postBind": "post_bind",
 }
-"""Configuration name -> method, in the order of a pod's life."""
+"""Configuration name -> method, in the order in which a pod passes them."""
 
 METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "pre_enqueue": ("pod",),
@@ -50,18 +50,18 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "signature": ("pod",),
     "explain": ("pod", "node", "state"),
 }
-"""Method -> the parameters on offer, in the order in which the runtime passes them."""
+"""Method -> parameters, in the order in which the runtime passes them."""
 
 
 def public_methods(plugin: type) -> tuple[str, ...]:
-    """The names of the methods that a class defines for others."""
+    """Names of the public methods that a class defines."""
     return tuple(
         name for name in dir(plugin) if not name.startswith("_") and callable(getattr(plugin, name))
     )
 
 
 def suggest_method(method: str) -> str:
-    """ " (did you mean 'filter'?)" for a name that is nearly one of OFFERED, else ""."""
+    """ " (did you mean 'filter'?)" for a name close to a method of METHOD_PARAMETERS, else ""."""
     if method in METHOD_PARAMETERS:
         return ""
     bare = {name.replace("_", ""): name for name in METHOD_PARAMETERS}
@@ -75,7 +75,7 @@ def suggest_method(method: str) -> str:
 
 
 def points_of(plugin: type) -> tuple[str, ...]:
-    """The extension points that a plugin class implements, by their configuration names."""
+    """Extension points that a plugin class implements, by configuration name."""
     return tuple(
         point for point, method in EXTENSION_POINTS.items() if callable(getattr(plugin, method, 0))
     )

@@ -1,4 +1,4 @@
-"""Feature gates that change decisions, with the defaults of Kubernetes 1.36."""
+"""Feature gates that affect decisions, with the defaults of Kubernetes 1.36."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stowplan.framework.problems import ConfigError, Problem, did_you_mean
 
 
 class FeatureGateSet(msgspec.Struct, frozen=True):
-    """A set of gates, each a bool with its default; renamed to what users write."""
+    """Base of sets of gates: one bool field with a default per gate, renamed to the gate's name."""
 
     @classmethod
     def of(cls, settings: Mapping[str, bool], source: str = "feature gates") -> Self:
-        """The defaults with `settings` (gate name -> on) applied; raises ConfigError."""
+        """The defaults with `settings` (gate name -> enabled) applied; raises ConfigError."""
         names = {f.encode_name: f.name for f in msgspec.structs.fields(cls)}
         unknown = [
             Problem(name, "an unknown gate", ", ".join(names), did_you_mean(name, names))
@@ -28,7 +28,7 @@ class FeatureGateSet(msgspec.Struct, frozen=True):
 
 
 class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
-    """The gates that a rule reads. Gates that are locked or that no rule reads are left out."""
+    """The gates that plugins read. Locked gates and gates that no plugin reads are left out."""
 
     taint_toleration_comparison_operators: bool = False
     storage_capacity_scoring: bool = False

@@ -1,9 +1,10 @@
-"""What the plugins of all profiles share: the world, who waits at Permit, who preempts."""
+"""State shared by the plugins of all profiles: waiting pods, preempting pods, objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stowplan._deprecated import deprecated_property
 from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.status import OK, Status, error, unschedulable
 from stowplan.objects.pod import Pod
@@ -12,9 +13,8 @@ from stowplan.objects.pod import Pod
 class WaitingPod:
     """A pod that waits at Permit.
 
-    pending: the plugins that have not allowed it yet -> how long it waits for each, in
-    nanoseconds from `since`. verdict: None while it waits, then what became of it; the first
-    one counts.
+    pending: plugin that has not allowed it -> timeout in nanoseconds from `since`. verdict: None
+    while it waits, then the final status; the first one counts.
     """
 
     __slots__ = ("_settled", "node_name", "pending", "pod", "since", "verdict")
@@ -27,7 +27,7 @@ class WaitingPod:
         pending: Mapping[str, int],
         settled: list[WaitingPod] | None = None,
     ) -> None:
-        """settled: who has a verdict is added to it."""
+        """settled: list to which the pod is appended when it gets a verdict."""
         self.pod = pod
         self.node_name = node_name
         self.since = since
@@ -37,26 +37,26 @@ class WaitingPod:
 
     @property
     def deadline(self) -> int:
-        """When the first of its waits is over."""
+        """When the first timeout is over."""
         return self.since + min(self.pending.values())
 
     def late(self, now: int) -> str:
-        """The plugin whose wait was over first, "" when none is over yet."""
+        """The plugin whose timeout was over first, "" when none is over."""
         over = [(wait, name) for name, wait in self.pending.items() if self.since + wait <= now]
         return min(over, key=lambda one: one[0])[1] if over else ""
 
     def allow(self, plugin: str) -> None:
-        """Let the pod go as far as `plugin` is concerned; it goes when all have."""
+        """Allow the pod on behalf of `plugin`; it stops waiting when all plugins allowed it."""
         self.pending.pop(plugin, None)
         if not self.pending:
             self._settle(OK)
 
     def reject(self, plugin: str, reason: str = "") -> bool:
-        """Send the pod back to the queue, refused by `plugin`; False when it waits no more."""
+        """Reject the pod on behalf of `plugin`: it is requeued; False when it no longer waits."""
         return self._settle(unschedulable(reason).by(plugin))
 
     def preempt(self, plugin: str, reason: str) -> bool:
-        """Send the pod back to be tried again, as it was in the way; False as for `reject`."""
+        """Preempt the pod: it is requeued for a new attempt; False when it no longer waits."""
         return self._settle(error(reason).by(plugin))
 
     def _settle(self, verdict: Status) -> bool:
@@ -68,9 +68,9 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """The pods that wait at Permit, by uid. Any plugin may allow or reject any of them.
+    """Pods that wait at Permit, by uid. Any plugin may allow or reject any of them.
 
-    settled: those that have got a verdict and have not been taken yet.
+    settled: pods with a verdict that were not taken yet.
     """
 
     def __init__(self) -> None:
@@ -85,21 +85,24 @@ class WaitingPods:
         return len(self._pods)
 
     def get(self, uid: str) -> WaitingPod | None:
-        """The waiting pod of a uid, None when it does not wait."""
+        """A waiting pod by uid, None when it does not wait."""
         return self._pods.get(uid)
 
     def add(self, pod: Pod, node_name: str, since: int, pending: Mapping[str, int]) -> WaitingPod:
-        """A pod begins to wait for plugins, for each so many nanoseconds at most."""
+        """Add a pod that waits for plugins.
+
+        pending: plugin -> timeout in nanoseconds.
+        """
         waiting = WaitingPod(pod, node_name, since, pending, self.settled)
         self._pods[pod.uid] = waiting
         return waiting
 
     def drop(self, uid: str) -> None:
-        """A pod waits no more."""
+        """Remove a pod."""
         self._pods.pop(uid, None)
 
     def take_settled(self) -> list[WaitingPod]:
-        """Those that have got a verdict since they were last asked for, in that order."""
+        """Remove and return the pods that got a verdict, in that order."""
         settled = [one for one in self.settled if self._pods.get(one.pod.uid) is one]
         self.settled.clear()
         for waiting in settled:
@@ -108,11 +111,12 @@ class WaitingPods:
 
 
 class HandleState:
-    """waiting: at Permit. preempting: uids of pods that are held back while their victims go.
+    """State shared by the plugins of all profiles.
 
-    to_activate: pods that are to be tried at once, by uid; emptied as soon as the plugin returns.
-    world: the objects beside nodes and pods as they are now, for gates and hints, which are asked
-    between attempts; in an attempt a plugin reads its snapshot's.
+    waiting: pods at Permit. preempting: uids of pods held back until their victims are gone.
+    to_activate: pods to move to the active queue, by uid; emptied when the plugin returns.
+    object_store: current objects, for gates and hints, which are called between attempts; during an
+    attempt a plugin reads its snapshot's.
     """
 
     def __init__(self) -> None:
@@ -123,5 +127,7 @@ class HandleState:
 
     @property
     def has_pending_requests(self) -> bool:
-        """True when a plugin has asked for something that is to be seen to at once."""
+        """True when a plugin asked for an action that must be carried out at once."""
         return bool(self.waiting.settled or self.to_activate)
+
+    world = deprecated_property("world", "object_store")

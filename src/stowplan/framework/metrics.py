@@ -1,7 +1,6 @@
-"""Metrics: counts, levels and distributions as values, for whoever drives the machine to export.
+"""Metrics as values: counters, gauges and histograms, for the driver to export.
 
-A series is a name and labels. Names say everything that users see of them; nothing here is sent
-anywhere.
+A series is a name with labels. Nothing is exported here.
 """
 
 from __future__ import annotations
@@ -10,14 +9,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 Labels = tuple[tuple[str, str], ...]
-"""Names and values, in the order of the metric."""
+"""Label names and values, in the order of the metric."""
 
 BUCKETS = tuple(5.0 * 2**k for k in range(10))
-"""Upper bounds, as kube-batch has them."""
+"""Upper bounds of buckets, those of kube-batch."""
 
 
 class Histogram:
-    """How often a value was at most each bound. counts: the last is of those above all bounds."""
+    """Histogram buckets. counts: values up to each bound; the last counts those above all
+    bounds."""
 
     __slots__ = ("bounds", "count", "counts", "total")
 
@@ -28,16 +28,16 @@ class Histogram:
         self.total = 0.0
 
     def add(self, value: float) -> None:
-        """One value more."""
+        """Add a value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.count += 1
         self.total += value
 
 
 class Metrics:
-    """counters, levels, distributions: by (name, labels).
+    """Counters, gauges and histograms by (name, labels).
 
-    stopwatch: seconds from any beginning, for what takes time; without one everything takes none.
+    stopwatch: returns seconds, for measuring durations; without one all durations are 0.
     """
 
     def __init__(self, stopwatch: Callable[[], float] | None = None) -> None:
@@ -47,16 +47,17 @@ class Metrics:
         self.histograms: dict[tuple[str, Labels], Histogram] = {}
 
     def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
-        """Something has happened."""
+        """Add to a counter."""
         key = name, labels
         self.counters[key] = self.counters.get(key, 0) + by
 
     def set_gauge(self, name: str, value: float, labels: Labels = ()) -> None:
-        """Something is at a level now."""
+        """Set a gauge."""
         self.gauges[name, labels] = value
 
     def keep(self, name: str, labels: Iterable[Labels]) -> None:
-        """Forget the levels and counts of a name under all other labels: of what is gone."""
+        """Delete the gauges and counters of a name with all other labels: those of deleted
+        objects."""
         kept = set(labels)
         for series in (self.gauges, self.counters):
             for key in [k for k in series if k[0] == name and k[1] not in kept]:
@@ -69,13 +70,13 @@ class Metrics:
         labels: Labels = (),
         bounds: tuple[float, ...] = BUCKETS,
     ) -> None:
-        """Something took, or was, so much. bounds: those of all series of a name."""
+        """Observe a value. bounds: the same for all series of a name."""
         self.histogram(name, labels, bounds).add(value)
 
     def histogram(
         self, name: str, labels: Labels = (), bounds: tuple[float, ...] = BUCKETS
     ) -> Histogram:
-        """A series, to add to often."""
+        """A histogram series, for callers that add often."""
         found = self.histograms.get((name, labels))
         if found is None:
             found = self.histograms[name, labels] = Histogram(bounds)

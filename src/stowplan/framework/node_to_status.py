@@ -1,4 +1,4 @@
-"""Verdicts: which node passed the filters of an attempt, and why each of the others did not."""
+"""NodeToStatus: which nodes passed the filters of an attempt, and why each other one did not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ PASSED = -1
 
 
 def as_refusal(status: Status) -> Status:
-    """A filter's answer as it counts: what is neither success nor refusal is an error."""
+    """A filter's status as it counts: anything that is neither Success nor a rejection is an
+    error."""
     if status.is_success or status.is_rejected:
         return status
     text = f'running "{status.plugin}" filter plugin: {status.message}'
@@ -23,10 +24,10 @@ def as_refusal(status: Status) -> Status:
 
 
 class PluginVerdicts(msgspec.Struct, frozen=True):
-    """One plugin's answers.
+    """Answers of one plugin.
 
-    codes: int64 (n_rows,), 0 where a node passes. explain: a code other than 0 -> the refusal.
-    certain: True when no answer can be an error, so that nobody need look.
+    codes: int64 (n_rows,), 0 where a node passes. explain: code other than 0 -> status. certain:
+    True when no answer can be an error, so that they need no check.
     """
 
     codes: NDArray[np.int64]
@@ -35,10 +36,10 @@ class PluginVerdicts(msgspec.Struct, frozen=True):
 
 
 class NodeToStatus:
-    """The first refusal per node.
+    """The first rejection per node.
 
-    rows: int64 (n_rows,), the rows that were evaluated. by: int16 (n_rows,), index into
-    `plugins` of the first that refuses, PASSED where none does. codes: int64 (n_rows,), its code.
+    rows: int64 (n_rows,), the evaluated rows. by: int16 (n_rows,), index into `plugins` of the
+    first that rejects, PASSED where none does. codes: int64 (n_rows,), its code.
     """
 
     def __init__(self, rows: NDArray[np.int64], plugins: Sequence[str]) -> None:
@@ -47,7 +48,7 @@ class NodeToStatus:
         self.by: NDArray[np.int16] = np.full(rows.shape[0], PASSED, dtype=np.int16)
         self.codes: NDArray[np.int64] = np.zeros(rows.shape[0], dtype=np.int64)
         self._explain: dict[int, Callable[[int], Status]] = {}
-        # Where a verdict has been replaced its code is the number of the status given.
+        # For a replaced verdict the code is the index of the given status.
         self._overruled: NDArray[np.bool_] | None = None
         self._given: dict[Status, int] = {}
         self._kept: dict[tuple[int, int], Status] = {}
@@ -56,14 +57,14 @@ class NodeToStatus:
 
     @classmethod
     def given(cls, rows: NDArray[np.int64], statuses: Sequence[Status]) -> NodeToStatus:
-        """Verdicts that were found one by one: a status per row."""
+        """Verdicts from one status per row."""
         verdicts = cls(rows, tuple(dict.fromkeys(status.plugin for status in statuses)))
         everywhere = np.arange(rows.shape[0])
         verdicts.overrule_all(everywhere, everywhere, statuses)
         return verdicts
 
     def record(self, plugin: int, verdicts: PluginVerdicts, places: NDArray[np.int64]) -> None:
-        """Enter a plugin's answers for `places` (positions in `rows`); earlier refusals stay."""
+        """Record a plugin's answers for `places` (positions in `rows`); earlier rejections stay."""
         refused = verdicts.codes != 0
         if not refused.any():
             return
@@ -79,17 +80,13 @@ class NodeToStatus:
             self._may_err |= not all(status.is_rejected for status in statuses)
 
     def is_whole(self, n_nodes: int) -> bool:
-        """True where all rows were evaluated, and no verdict has been replaced."""
+        """True when all rows were evaluated and no verdict was replaced."""
         return self.rows.shape[0] == n_nodes and self._overruled is None
-
-    def overrule(self, place: int, status: Status) -> None:
-        """Replace the verdict at a place (a position in `rows`) with one found another way."""
-        self.overrule_all(np.array([place]), np.zeros(1, dtype=np.int64), (status,))
 
     def overrule_all(
         self, places: NDArray[np.int64], which: NDArray[np.int64], statuses: Sequence[Status]
     ) -> None:
-        """Replace the verdicts at `places`. which: int64, of each the index of its status."""
+        """Replace the verdicts at `places`. which: int64, for each the index of its status."""
         self._refusals = None
         if self._overruled is None:
             self._overruled = np.zeros(self.rows.shape[0], dtype=np.bool_)
@@ -100,18 +97,18 @@ class NodeToStatus:
         self.by[places] = np.array(refusers, dtype=np.int16)[which]
 
     def _refuser(self, status: Status) -> int:
-        """The index of the plugin that has given a status from outside, PASSED for Success."""
+        """Index of the plugin of a status given from outside, PASSED for Success."""
         if status.is_success:
             return PASSED
         self._may_err |= not status.is_rejected
-        # A nominated pod can make a plugin fail that does not filter itself.
+        # A nominated pod can make a plugin fail that does not reject anything itself.
         if status.plugin not in self.plugins:
             self.plugins += (status.plugin,)
         return self.plugins.index(status.plugin)
 
     @property
     def errors(self) -> list[Status]:
-        """The distinct answers that were no refusals; they end the attempt."""
+        """The distinct errors; they end the attempt."""
         if not self._may_err:
             return []
         found = (status for status, _ in self.refusals() if not status.is_rejected)
@@ -130,14 +127,14 @@ class NodeToStatus:
         return OK if plugin == PASSED else self._status(plugin, int(self.codes[place]))
 
     def status_of(self, row: int) -> Status:
-        """The verdict on a row; raises LookupError when the row was not evaluated."""
+        """The verdict of a row; raises LookupError when the row was not evaluated."""
         places = np.flatnonzero(self.rows == row)
         if places.size == 0:
             raise LookupError(f"row {row} was not evaluated")
         return self.at(int(places[0]))
 
     def refusals(self) -> Sequence[tuple[Status, NDArray[np.int64]]]:
-        """Each distinct refusal with the rows it holds for: int64, at least one."""
+        """Each distinct rejection with its rows: int64, at least one."""
         if self._refusals is None:
             self._refusals = list(self._grouped())
         return self._refusals
@@ -166,14 +163,14 @@ class NodeToStatus:
 def _group_by_code(
     places: NDArray[np.int64], codes: NDArray[Any]
 ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The different codes, ascending, each with the places that have it; codes: one per place."""
+    """The distinct codes, ascending, each with its places; codes: one per place."""
     distinct = _distinct_codes(codes)
     for code in distinct:
         yield code, places if len(distinct) == 1 else places[codes == code]
 
 
 def _distinct_codes(codes: NDArray[Any]) -> list[int]:
-    """The different codes, ascending. Mostly all are the same, which is seen in one glance."""
+    """The distinct codes, ascending. Usually all are equal, which is tested first."""
     are_alike = codes.shape[0] == 0 or (codes == codes[0]).all()
     distinct: list[int] = (codes[:1] if are_alike else np.unique(codes)).tolist()
     return distinct

@@ -1,4 +1,4 @@
-"""World: the objects beside nodes and pods that rules read, by kind."""
+"""ObjectStore: the objects other than nodes and pods that plugins read, by kind."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ T = TypeVar("T", bound=Object)
 
 
 def key_of(value: Object) -> str:
-    """`NAMESPACE/NAME` of a namespaced object, the name of another."""
+    """`NAMESPACE/NAME` of a namespaced object, the name of a cluster-scoped one."""
     return value.key if isinstance(value, NamespacedObject) else value.name
 
 
 class ObjectStore:
-    """Objects by kind and key, in order of arrival. `version` grows with every change, and that of
-    a kind with those that rules can tell.
+    """Objects by kind and key, in order of arrival.
 
-    An object may be assumed: it is then seen as a change will leave it that somebody has decided on
-    and that the cluster does not show yet. Whatever the cluster shows next takes its place.
+    `version` changes with every change; the version of a kind with every change that plugins can
+    notice.
+
+    An object may be assumed: it is shown as a decided change will leave it until the watch shows
+    the object again.
 
     Source, of assuming: kube-scheduler v1.36, plugins/volumebinding/passive_assume_cache.go.
     """
 
     def __init__(self, objects: Iterable[Object] = ()) -> None:
         self._kinds: dict[type[Object], dict[str, Object]] = {}
-        # Of those assumed, what the cluster has shown last.
+        # For assumed objects: their latest version from the watch.
         self._observed: dict[tuple[type[Object], str], Object] = {}
         self.version = 0
         self._versions: dict[type[Object], int] = {}
@@ -37,7 +39,7 @@ class ObjectStore:
             self.put(value)
 
     def put(self, value: Object) -> None:
-        """Add an object, or replace the one of the same kind and key, as the cluster shows it."""
+        """Add or replace an object as the watch shows it."""
         kind, key = type(value), key_of(value)
         objects = self._kinds.setdefault(kind, {})
         before, objects[key] = objects.get(key), value
@@ -48,7 +50,7 @@ class ObjectStore:
             self._changed(kind)
 
     def drop(self, kind: type[Object], key: str) -> None:
-        """Remove an object; raises KeyError when there is none."""
+        """Remove an object; raises KeyError when it does not exist."""
         del self._kinds[kind][key]
         if self._observed:
             self._observed.pop((kind, key), None)
@@ -56,8 +58,8 @@ class ObjectStore:
         self._changed(kind)
 
     def assume(self, value: Object) -> None:
-        """Let an object be seen like this until the cluster shows it anew; one that is not there
-        stays so."""
+        """Show this version of an object until the watch shows it again; no effect when it does not
+        exist."""
         kind, key = type(value), key_of(value)
         objects = self._kinds.get(kind, {})
         if key in objects:
@@ -67,8 +69,8 @@ class ObjectStore:
             self._changed(kind)
 
     def restore(self, value: Object) -> None:
-        """End what was assumed, unless the cluster has shown a newer version than `value` was made
-        from; harmless when done twice."""
+        """End an assumption, unless the watch has shown a newer version than `value` was made from.
+        Idempotent."""
         where = type(value), key_of(value)
         observed = self._observed.get(where)
         version = value.metadata.resource_version
@@ -82,28 +84,27 @@ class ObjectStore:
         self._versions[kind] = self._versions.get(kind, 0) + 1
 
     def version_of(self, kinds: Iterable[type[Object]]) -> int:
-        """Another one after every change to objects of these kinds that rules can tell."""
+        """Revision token; changes with every change to these kinds that plugins can notice."""
         return sum(self._versions.get(kind, 0) for kind in kinds)
 
     def observed(self, kind: type[T], key: str) -> T | None:
-        """The object of a kind by key as the cluster has shown it last, whatever is assumed."""
+        """The latest version of an object from the watch, ignoring assumptions."""
         value = self._observed.get((kind, key)) if self._observed else None
         return value if isinstance(value, kind) else self.find(kind, key)
 
     def find(self, kind: type[T], key: str) -> T | None:
-        """The object of a kind by key (`NAMESPACE/NAME`, or the name where there is no
-        namespace), None when there is none."""
+        """The object of a kind by key (`NAMESPACE/NAME`, or the name of a cluster-scoped object),
+        None when it does not exist."""
         value = self._kinds.get(kind, {}).get(key)
         return value if isinstance(value, kind) else None
 
     def all(self, kind: type[T]) -> Iterator[T]:
-        """Every object of a kind, in order of arrival."""
+        """All objects of a kind, in order of arrival."""
         return (v for v in self._kinds.get(kind, {}).values() if isinstance(v, kind))
 
 
 def is_same_to_plugins(before: Object, after: Object) -> bool:
-    """True for two versions of an object that differ in what no rule reads: the version number,
-    annotations."""
+    """True when two versions differ only in what no plugin reads: resource version, annotations."""
     old, new = before.metadata, after.metadata
     return (
         old.labels == new.labels

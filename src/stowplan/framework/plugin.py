@@ -8,14 +8,15 @@ Methods are called by parameter *name*: each protocol below lists all parameters
 leave out those that it does not need (`def score(self, node)` is complete). Unknown names are
 refused at registration.
 
-One rule, two walks. The scalar methods (`filter`, `score`) are the contract: explain, queueing
-hints and preemption read them. The column methods (`filter_column`, `score_column`) give the same
-answers for many nodes at once; a plugin without them is evaluated node by node.
-A plugin with columns must have the scalar form too; `stowplan.testing.check_plugin` compares them.
+Each rule has two forms. The scalar methods (`filter`, `score`) are the contract: explain, queueing
+hints and preemption call them. The column methods (`filter_column`, `score_column`) return the same
+answers for many nodes at once; they are optional, and without them the runtime calls the scalar
+method for each node. A plugin with column methods must have the scalar ones too;
+`stowplan.testing.check_plugin` compares them.
 
-The commonest misuse everywhere: keeping something on `self` from one pod to the next. What one
-attempt needs belongs in the CycleState; a plugin object is shared by all attempts.
-No method may wait, do I/O, read a clock or use a random generator.
+The most common misuse is keeping state on `self` between pods. Data of one attempt belongs in the
+CycleState; a plugin object is shared by all attempts. No method may wait, do I/O, read a clock or
+use a random generator.
 
 Source: kube-scheduler v1.36, framework interface and runtime.
 """
@@ -23,12 +24,13 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
@@ -39,7 +41,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
 SCORE_MAX = 100
-"""The highest score a plugin may give a node after NormalizeScore; the lowest is 0."""
+"""The highest score of a node after NormalizeScore; the lowest is 0."""
 
 
 NORMALIZES = ("", "highest", "reversed")
@@ -149,26 +151,26 @@ def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
 
 
 class QueuedPod(msgspec.Struct):
-    """A pending pod of the queue. added_at: nanoseconds, when it was added or last failed."""
+    """A pending pod in the queue. added_at: nanoseconds, when it arrived or last failed."""
 
     pod: Pod
     added_at: float = 0.0
 
 
 class RestrictTo(msgspec.Struct, frozen=True):
-    """PreFilter's answer "only these nodes": names, which need not exist.
+    """Result of PreFilter that restricts the pod to these node names, which need not exist.
 
-    The sets of several plugins are intersected. An empty set refuses the pod.
+    The sets of several plugins are intersected. An empty set rejects the pod.
     """
 
     node_names: frozenset[str]
 
 
 class PostFilterResult(msgspec.Struct, frozen=True):
-    """PostFilter's answer: a status, and the node that the pod is now nominated to.
+    """Result of PostFilter: a status, and the node that the pod is nominated to.
 
-    nominated_node: None leaves the pod's nomination as it is, "" clears it.
-    victims: the pods to evict before the pod fits.
+    nominated_node: None leaves the pod's nomination as it is, "" clears it. victims: pods to evict
+    before the pod fits.
     """
 
     status: Status
@@ -181,10 +183,9 @@ class PreEnqueuePlugin(Protocol):
     """Called when a pod is about to enter the active queue, and again before each re-entry."""
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Success admits the pod. Anything else keeps it gated, without an attempt, until an event
-        that this plugin registered for. Must be cheap: it runs on the queue's path.
-        Misuse: looking at nodes here; whether a pod fits is Filter's question.
-        """
+        """Success admits the pod. Anything else keeps it out as gated, without an attempt, until an
+        event that this plugin registered for. Must be cheap: it runs in the queue. Misuse: looking
+        at nodes; whether a pod fits is decided by Filter."""
 
 
 @runtime_checkable
@@ -204,19 +205,20 @@ class PreFilterPlugin(Protocol):
     """Called once per attempt, in configured order, before any node is evaluated."""
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
-        """Prepare what Filter reads, and refuse pods that no node can take.
+        """Prepare what Filter reads, and reject pods that fit no node.
 
-        Success: go on. RestrictTo: go on with these nodes only. Skip: this plugin's Filter,
-        AddPod and RemovePod are not called for this pod. UnschedulableAndUnresolvable: the
-        attempt ends, all nodes refused. Unschedulable: remembered, the other PreFilters still
-        run, then the attempt ends. Anything else ends the attempt as an error.
-        Misuse: computing per node here what a column can hold.
+        Success: continue. RestrictTo: continue with these nodes only. Skip: this plugin's Filter,
+        AddPod and RemovePod are not called for this pod. UnschedulableAndUnresolvable: the attempt
+        ends, all nodes rejected. Unschedulable: the other PreFilters still run, then the attempt
+        ends. Anything else ends the attempt as an error. Misuse: computing per node here what a
+        column can hold.
         """
 
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Update PreFilter's result while pods are added to or removed from a node, as in dry runs."""
+    """Keeps PreFilter's result valid while pods are added to or removed from a node in a dry
+    run."""
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """`info` has just been added to `node`; update what PreFilter of `pod` wrote.
@@ -230,29 +232,28 @@ class PreFilterExtensions(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Can this pod run on this node?"""
+    """Decides whether a pod can run on a node."""
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success: yes. Unschedulable: no, but evicting pods from the node may help.
         UnschedulableAndUnresolvable: no, and no eviction can help; preemption skips the node.
         Anything else ends the attempt as an error. The first plugin in configured order that
-        refuses a node gives its reason. Misuse: answering Unschedulable for what evictions
-        cannot change (labels, taints), which makes preemption search without a chance.
-        """
+        rejects a node gives the reason. Misuse: returning Unschedulable for what evictions cannot
+        change (labels, taints), which makes preemption try nodes for nothing."""
 
 
 @runtime_checkable
 class FilterColumn(Protocol):
-    """The column walk of Filter."""
+    """The column form of Filter."""
 
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.bool_] | NDArray[np.int64]:
         """Verdicts on `rows`, in their order: bool or int64 (n_rows,).
 
-        bool: True where the node passes; the refusal is the plugin's attribute `REJECTED`.
-        int64: 0 where the node passes, else a code that `filter_status(code)` turns into the
-        refusal. A method without `rows` answers for all nodes. Misuse: returning a view of a
+        bool: True where the node passes; the status of others is the plugin's attribute `REJECTED`.
+        int64: 0 where the node passes, else a code that `filter_status(code)` turns into a status.
+        A method without `rows` returns an answer for all nodes. Misuse: returning a view of a
         column of `nodes`, or writing into one.
         """
 
@@ -268,11 +269,10 @@ class PostFilterPlugin(Protocol):
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Success: later plugins are not called; the pod still waits for its next attempt.
-        Unschedulable: the next plugin is called. Wait: extenders are called first (see
-        `extender_review`); all plugins are called again with their replies. Other codes end the
-        stage.
-        """
+        """Success: the pod can be made to fit; later plugins are not called, and the pod waits for
+        its next attempt. Unschedulable: no help, the next plugin is called. Wait: extenders have to
+        be called first (see `review`); all plugins are called again with their answer. Any other
+        code ends PostFilter."""
 
 
 @runtime_checkable
@@ -287,21 +287,21 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """How well does this node suit the pod, among those that passed?"""
+    """Scores the nodes that passed the filters."""
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
         """Any int64; after `normalize_score`, where there is one, 0 to SCORE_MAX.
 
-        nodes: all nodes, for scores that depend on more than one.
+        nodes: all nodes, for scores that depend on other nodes.
 
-        The result times the plugin's weight is added to the node's total.
-        Misuse: returning a fraction; scores are whole numbers.
+        The result times the plugin's weight is added to the node's total. Misuse: returning a
+        fraction; scores are whole numbers.
         """
 
 
 @runtime_checkable
 class ScoreColumn(Protocol):
-    """The column walk of Score."""
+    """The column form of Score."""
 
     def score_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
@@ -311,7 +311,7 @@ class ScoreColumn(Protocol):
 
 @runtime_checkable
 class ScoreExtensions(Protocol):
-    """Brings a plugin's scores of one pod into 0..SCORE_MAX, knowing all of them."""
+    """Scales a plugin's scores of one pod to 0..SCORE_MAX, given all of them."""
 
     def normalize_score(
         self,
@@ -326,7 +326,7 @@ class ScoreExtensions(Protocol):
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """Claims what the pod will use on the chosen node, before binding."""
+    """Reserves what the pod will use on the chosen node, before binding."""
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Called in configured order once a node is chosen. Anything but Success: every plugin's
@@ -342,26 +342,27 @@ class ReservePlugin(Protocol):
 
 
 class PermitWait(msgspec.Struct, frozen=True):
-    """Permit's answer "wait" until another pod or plugin allows this one, `timeout_s` at most."""
+    """Permit's result "wait": another pod or plugin must allow this pod. timeout_s: at most."""
 
     timeout_s: float
 
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Approves, refuses or delays the binding."""
+    """Last extension point before the binding cycle: approve, reject or wait."""
 
     def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
-        """Success approves. A refusal unreserves and sends the pod back to the queue. PermitWait
-        holds the pod on its node until it is allowed, rejected or the time is over (15 minutes
-        at most); the other plugins are called all the same."""
+        """Success approves. A rejection unreserves the pod and requeues it. PermitWait holds the
+        pod on its node until it is allowed, rejected or timed out (15 minutes at most); the other
+        plugins are still called."""
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """A change of an object in the cluster, made only while its version is that of `value`.
+    """A change of an object in the cluster, applied only while its resource version is that of
+    `value`.
 
-    value: the object after the change. patch: the change as a JSON merge patch, which leaves
-    fields alone that scheduling does not know.
+    value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
+    that Stowplan does not know.
     """
 
     value: Object
@@ -369,11 +370,11 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class PreBindWait(msgspec.Struct, frozen=True):
-    """PreBind's answer "not yet": changes to write, and to wait for.
+    """PreBind's result "not yet": objects to write, and then to wait for.
 
     changes: written one after the other; the first that the API refuses fails the attempt.
-    timeout_s: how long `pre_bind_progress` may return Wait, from the last change on. late: the
-    reason of the failure after that.
+    timeout_s: how long `pre_bind_progress` may return Wait after the last write. late: the reason
+    of the timeout.
     """
 
     changes: tuple[ObjectChange, ...] = ()
@@ -383,36 +384,35 @@ class PreBindWait(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """What must be done before the pod is bound (attach a volume, allocate a claim)."""
+    """Work to be done before the pod is bound (attach a volume, allocate a claim)."""
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
-        """Called in configured order. Success: go on. PreBindWait: write objects, then call
-        `pre_bind_progress`. Anything else unreserves and returns the pod to the queue, where it is
-        tried again after backoff whatever the code is: a refusal belongs to Permit at the latest.
-        Misuse: waiting here; that is for PreBindWait, and for `perform`.
-        """
+        """Called in configured order. Success: continue. PreBindWait: write objects, then call
+        `pre_bind_progress`. Anything else unreserves the pod and requeues it with backoff, whatever
+        the code: plugins that reject pods do so at Permit at the latest. Misuse: waiting here; use
+        PreBindWait or `perform`."""
 
 
 @runtime_checkable
 class PreBindProgress(Protocol):
-    """Reports whether the work that PreBind started is done."""
+    """Reports whether the work started by PreBind is done."""
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
-        """Called after PreBindWait, once the watch shows all changes, and again after any change of
-        a node or of an object beside nodes and pods. Success: done. Wait: not yet. Anything else
-        fails the attempt as in `pre_bind`. Without this method the plugin waits only until its
-        changes are written.
+        """Called after PreBindWait, as soon as the cluster shows all that was written, and again
+        whenever a node or an object beside nodes and pods has changed. Success: done. Wait: not
+        yet. Anything else fails the attempt as in `pre_bind`. Without this method a plugin only
+        waits until its changes are written.
 
-        snapshot: the current cluster. Misuse: reading with `object_store.find` what another pod
-        has only assumed; `object_store.observed` returns what the API server has.
+        snapshot: the current cluster state. Misuse: reading with `object_store.find` what another
+        pod only assumed; `object_store.observed` returns the observed object.
         """
 
 
 @runtime_checkable
 class PreBindPreFlight(Protocol):
-    """Reports, before the wait of Permit, whether PreBind has anything to do for the pod."""
+    """Tells, before the pod waits at Permit, whether PreBind has work for it."""
 
     def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Success: there is work, so the node is written to status.nominatedNodeName. Skip: the
@@ -444,13 +444,13 @@ class Perform(Protocol):
     """
 
     async def perform(self, ctx: Any) -> None:
-        """Run by the driver after the plugin's method at that point has answered Success.
+        """Run by the driver after the plugin's method at that extension point returned Success.
 
-        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). An exception
-        is a failure: before Bind the pod is unreserved and tried again after backoff; at Bind the
-        pod is read first, as it may be bound nevertheless; after Bind it is ignored. The work is
-        cancelled when the pod is deleted or preempted, or at its timeout. Misuse: changing what
-        other attempts read; the result has to arrive through the watch.
+        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). Raising an
+        exception is a failure: before Bind the pod is unreserved and requeued with backoff; at Bind
+        the pod is read first, as it may be bound; after Bind it has no effect. The call is
+        cancelled when the pod is deleted, preempted, or at the timeout. Misuse: changing what other
+        attempts read; results must come back through the watch.
         """
 
 
@@ -459,18 +459,17 @@ class PostBindPlugin(Protocol):
     """Called after a pod was bound."""
 
     def post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """For information; nothing here changes the outcome."""
+        """Informational; it cannot affect the pod."""
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """Lists the cluster events that can make a refused pod schedulable."""
+    """Lists the cluster events that can make a rejected pod schedulable."""
 
     def events_to_register(self) -> Sequence[Any]:
-        """The events, each with an optional hint. A pod that this plugin refused is tried again
-        only after one of them. A plugin without this method is registered for every event.
-        Misuse: a missing event, which leaves pods unschedulable until the five-minute flush.
-        """
+        """The events, each with an optional hint. A pod that this plugin rejected is requeued only
+        after one of them. A plugin without this method receives every event. Misuse: leaving out an
+        event, which leaves pods unschedulable until the five-minute flush."""
 
 
 @runtime_checkable
@@ -493,10 +492,31 @@ class SignPlugin(Protocol):
 
 @runtime_checkable
 class Explain(Protocol):
-    """Details of a refusal: what the pod needs and what the node has."""
+    """Details of a rejection: what the pod requires and what the node has."""
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Called only for a node that this plugin's `filter` refuses, by `stowplan explain`.
+        """Called only for a node that this plugin's `filter` rejects, when a user asks why.
 
-        One short text per cause, need before have: "cpu: needs 2000m, 1500m free of 4000m".
+        One short text per cause, requirement first: "cpu: needs 2000m, 1500m free of 4000m".
         """
+
+
+_OLD_NAMES = {
+    "Bind": "BindPlugin",
+    "EventsToRegister": "EnqueueExtensions",
+    "Filter": "FilterPlugin",
+    "NormalizeScore": "ScoreExtensions",
+    "Permit": "PermitPlugin",
+    "PostBind": "PostBindPlugin",
+    "PostFilter": "PostFilterPlugin",
+    "PreBind": "PreBindPlugin",
+    "PreEnqueue": "PreEnqueuePlugin",
+    "PreFilter": "PreFilterPlugin",
+    "PreScore": "PreScorePlugin",
+    "QueueSort": "QueueSortPlugin",
+    "Reserve": "ReservePlugin",
+    "Score": "ScorePlugin",
+    "SignPod": "SignPlugin",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

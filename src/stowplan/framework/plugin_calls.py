@@ -1,4 +1,4 @@
-"""Calling plugin methods by parameter name, and telling whose fault a failure is."""
+"""Calls of plugin methods by parameter name, and attribution of their errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stowplan.framework.status import Status
 Call = Callable[..., Any]
 
 SIGNATURES_KEPT = 1000
-"""Functions whose parameters are remembered; a configuration has a few hundred."""
+"""Number of functions whose parameters are cached; a configuration has a few hundred."""
 
 NEEDS_SCALAR = {"filter_column": "filter", "score_column": "score"}
 NEEDS_PARTNER = {
@@ -34,7 +34,7 @@ REJECTED_MEANS = (
 _STOWPLAN = __file__.rpartition("framework/")[0]
 _PYTHON = inspect.__file__.rpartition("/")[0] + "/"
 FUNCTION = "_stowplan_function"
-"""Under this name the class behind a rule has the function that was made one."""
+"""Attribute of a function plugin's class that holds the decorated function."""
 ANSWER_TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "pre_filter": (Status, RestrictTo),
@@ -51,11 +51,11 @@ ANSWER_TYPES: dict[str, tuple[type[Any], ...]] = {
     "pre_bind_progress": (Status,),
     "bind": (Status,),
 }
-"""What a method must return; arrays and scores are checked where their size is known."""
+"""Return type of each method; arrays and scores are checked where their size is known."""
 
 
 def check_signatures(plugin: type[Any], where: str) -> None:
-    """Raise ContractError where a plugin class has methods that the runtime could not call."""
+    """Raise ContractError where a plugin class has methods that the runtime cannot call."""
     for method, offered in METHOD_PARAMETERS.items():
         function = getattr(plugin, method, None)
         if not callable(function):
@@ -65,27 +65,28 @@ def check_signatures(plugin: type[Any], where: str) -> None:
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
-                    f"{where}: {method}() asks for {name!r}; on offer are "
+                    f"{where}: {method}() has an unknown parameter {name!r}; available: "
                     f"{', '.join(offered) or 'none'}{' (' + hint + ')' if hint else ''}"
                 )
     for method, needed in {**NEEDS_SCALAR, **NEEDS_PARTNER}.items():
         if hasattr(plugin, method) and not hasattr(plugin, needed):
-            raise ContractError(f"{where}: has {method}() without {needed}(); wanted both")
+            raise ContractError(f"{where}: has {method}() without {needed}(); expected both")
     rejected = getattr(plugin, "REJECTED", None)
     if rejected is not None and not (isinstance(rejected, Status) and rejected.is_rejected):
         raise ContractError(
-            f"{where}: `REJECTED` is {rejected!r}, wanted {REJECTED_MEANS}{class_location(plugin)}"
+            f"{where}: `REJECTED` is {rejected!r}; expected "
+            f"{REJECTED_MEANS}{class_location(plugin)}"
         )
 
 
 def parameters_of(function: Call) -> tuple[str, ...]:
-    """The names that a function, or a class's constructor, asks for."""
+    """Parameter names of a function, or of a class's constructor."""
     return _requested_parameters(function)[0]
 
 
 def _requested_parameters(function: Call) -> tuple[tuple[str, ...], bool]:
-    """The names that a callable asks for, and whether it wants any of them by keyword."""
-    # Frameworks come and go by the thousand where faults are replayed; functions stay.
+    """Parameter names of a callable, and whether any of them is keyword-only."""
+    # Frameworks are created by the thousand in fault runs; the functions stay the same.
     if isinstance(function, MethodType) and inspect.isfunction(function.__func__):
         return _requested_by_function(function.__func__, is_bound=True)
     makes = _init_of(function)
@@ -97,7 +98,7 @@ def _requested_parameters(function: Call) -> tuple[tuple[str, ...], bool]:
 
 
 def _init_of(function: Any) -> Any:
-    """What a class is constructed by, where that is its `__init__` and nothing else."""
+    """`__init__` of a class that is constructed by nothing else."""
     is_plain = function.__new__ is object.__new__ and type(function) is type
     return function.__init__ if is_plain else None
 
@@ -116,14 +117,14 @@ def _requested_in(parameters: Iterable[inspect.Parameter]) -> tuple[tuple[str, .
 
 
 def takes_parameter(plugin: object, method: str, parameter: str) -> bool:
-    """True when the method names the parameter."""
+    """True when the method has the parameter."""
     return parameter in parameters_of(getattr(plugin, method))
 
 
 def bind_method(plugin: object, method: str, *, in_tree: bool) -> Call | None:
-    """The method as a function of everything on offer, in that order; None when absent.
+    """The method with all parameters by position; None when absent.
 
-    An exception in a plugin that is not part of Stowplan becomes a ContractError that names it.
+    An exception of a plugin that is not part of Stowplan becomes a ContractError that names it.
     """
     function = getattr(plugin, method, None)
     if not callable(function):
@@ -135,7 +136,7 @@ def bind_method(plugin: object, method: str, *, in_tree: bool) -> Call | None:
 
 
 def narrow_parameters(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
-    """`function` as one of everything on offer, by position; wanted: the names that it takes."""
+    """`function` with all offered parameters by position; wanted: the names that it takes."""
     places = tuple(offered.index(name) for name in wanted)
     _, by_keyword = _requested_parameters(function)
     if by_keyword:
@@ -149,7 +150,7 @@ def narrow_parameters(function: Call, offered: tuple[str, ...], wanted: tuple[st
 
 
 def wrap_hint(hint: Call, plugin: str) -> Call:
-    """A hint of somebody else's plugin, whose exceptions are ContractErrors that name the plugin
+    """A hint of an out-of-tree plugin; its exceptions become ContractErrors that name the plugin
     and the pod."""
 
     def call(pod: Any, old: Any, new: Any) -> Any:
@@ -158,7 +159,7 @@ def wrap_hint(hint: Call, plugin: str) -> Call:
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"plugin {plugin!r}: a hint of pod {pod.key!r} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
 
     return call
@@ -173,16 +174,16 @@ def _wrap_errors(function: Call, plugin: object, method: str, offered: tuple[str
             answer = function(*values)
         except ContractError:
             raise
-        # A rule that calls exit() fails like any other.
+        # A plugin that calls exit() fails like any other.
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"plugin {name!r}: {method}{_call_subject(offered, values)} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
         if wanted is not None and not isinstance(answer, wanted):
             raise ContractError(
-                f"plugin {name!r}: {method}{_call_subject(offered, values)} gave {answer!r}, "
-                f"wanted a {' or '.join(kind.__name__ for kind in wanted)}"
+                f"plugin {name!r}: {method}{_call_subject(offered, values)} gave {answer!r}; "
+                f"expected a {' or '.join(kind.__name__ for kind in wanted)}"
                 f"{definition_location(plugin, method)}"
             )
         return answer
@@ -191,7 +192,7 @@ def _wrap_errors(function: Call, plugin: object, method: str, offered: tuple[str
 
 
 def _call_subject(offered: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    """Which pod and node a call was about, where it was about any."""
+    """The pod and node of a call, where it has any."""
     given = dict(zip(offered, values, strict=True))
     pod, node = given.get("pod"), given.get("node")
     name = node.name if node is not None else given.get("node_name")
@@ -201,13 +202,14 @@ def _call_subject(offered: tuple[str, ...], values: tuple[Any, ...]) -> str:
 
 
 def construct_plugin(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -> Any:
-    """An object of a plugin class, which may ask for any of `given`; raises ContractError."""
+    """Construct a plugin object with the parameters of `given` that it takes; raises
+    ContractError."""
     names = parameters_of(plugin)
     unknown = [name for name in names if name not in given]
     if unknown:
         raise ContractError(
-            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
-            f"on offer are {', '.join(given)}"
+            f"plugin {plugin.name!r}: the constructor has an unknown parameter {unknown[0]!r}; "
+            f"available: {', '.join(given)}"
         )
     try:
         return plugin(**{name: given[name] for name in names})
@@ -216,13 +218,13 @@ def construct_plugin(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bo
             raise
         raise ContractError(
             f"plugin {plugin.name!r}: the constructor raised "
-            f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         ) from failure
 
 
 def class_location(plugin: type[Any]) -> str:
-    """ " (packed.py:14)": where the first method of a plugin class is written, as Python keeps no
-    line of a class; "" where it has none."""
+    """ " (packed.py:14)": location of the first method of a plugin class, as Python records no line
+    of a class; "" when unknown."""
     functions = [value for value in vars(plugin).values() if inspect.isfunction(value)]
     if not functions:
         return ""
@@ -231,8 +233,8 @@ def class_location(plugin: type[Any]) -> str:
 
 
 def definition_location(plugin: object, *methods: str) -> str:
-    """ " (packed.py:14)": where the first of these methods that a plugin or its class has is
-    written, "" where that is not known. Of a rule it is where the function is."""
+    """ " (packed.py:14)": location of the first of these methods of a plugin or its class, "" when
+    unknown. Of a function plugin, the location of the function."""
     names = (FUNCTION, *methods)
     found = (getattr(plugin, name) for name in names if callable(getattr(plugin, name, None)))
     function = next(found, None)
@@ -242,9 +244,9 @@ def definition_location(plugin: object, *methods: str) -> str:
     return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 
-def source_location(failure: BaseException) -> str:
-    """ " (packed.py:14 in score)": where an exception was raised, the innermost frame that is not
-    in a library, or in Stowplan, if there is any."""
+def failure_location(failure: BaseException) -> str:
+    """ " (packed.py:14 in score)": where an exception was raised: the innermost frame outside
+    libraries and Stowplan, if any."""
     frames = traceback.extract_tb(failure.__traceback__)
     if not frames:
         return ""

@@ -1,4 +1,4 @@
-"""Problems in what a user wrote: where, what was got, what is allowed, and a guess."""
+"""Problems in user input: where, which value, what is allowed, and a suggestion."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 import msgspec
 
+# Begin of `got` where a name is wrong and not a value: "an unknown field".
+UNKNOWN = "an unknown "
+
 
 class Problem(msgspec.Struct, frozen=True):
     """One mistake.
 
-    path: where, as `profiles[0].plugins.score.enabled[2].name`. got: the offending value as
-    written, or "" when something is missing. wanted: what is allowed. hint: "did you mean ...".
+    path: location, such as `profiles[0].plugins.score.enabled[2].name`. got: the invalid value as
+    written, "" when it is missing. wanted: what is allowed. hint: "did you mean ...".
     """
 
     path: str
@@ -21,27 +24,31 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        got = f"got {self.got}, " if self.got else ""
+        got = f"Invalid value: {self.got}: " if self.got else ""
+        if self.got.startswith(UNKNOWN):
+            got = f"Unknown {self.got.removeprefix(UNKNOWN)}: "
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.path}: {got}wanted {self.wanted}{hint}"
+        return f"{self.path}: {got}expected {self.wanted}{hint}"
 
 
 class ConfigError(ValueError):
-    """A configuration that cannot be used: every problem found, not only the first."""
+    """An invalid configuration, with every problem found."""
 
     def __init__(self, source: str, problems: Iterable[Problem]) -> None:
-        """source: the file, or what the text came from."""
+        """source: name of the file, or of the origin of the text."""
         self.source = source
         self.problems = tuple(problems)
         super().__init__("\n".join(f"{source}: {problem}" for problem in self.problems))
 
 
 class ContractError(RuntimeError):
-    """A plugin broke the contract: names the plugin, where, what it gave and what was wanted."""
+    """A plugin broke the contract; the message names the plugin, where, the value and what is
+    allowed."""
 
 
 def did_you_mean(got: str, known: Iterable[str]) -> str:
-    """A hint that names the closest known word, or ""; case alone always counts as close."""
+    """A hint with the closest known word, or ""; a word that differs only in case is always
+    close."""
     names = list(known)
     for name in names:
         if name.lower() == got.lower():

@@ -1,9 +1,10 @@
-"""Snapshot: all that one decision may read."""
+"""Snapshot: all state that a decision may read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stowplan._deprecated import deprecated_property
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.pod import Pod
@@ -12,13 +13,13 @@ CHANGES_KEPT = 4096
 
 
 class Nominations:
-    """Pending pods that preempted for a node and wait for it: counted as if they were there."""
+    """Pods nominated to a node by preemption; filters count them as placed."""
 
     def __init__(self, pods: Iterable[Pod] = ()) -> None:
         """pods: each with `status.nominatedNodeName`."""
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
-        # The nodes of the latest changes; so many changes have been forgotten.
+        # Nodes of the latest changes, and the number of older changes that were dropped.
         self._changed: list[str] = []
         self._n_forgotten = 0
         for pod in pods:
@@ -29,19 +30,20 @@ class Nominations:
 
     @property
     def is_empty(self) -> bool:
-        """True when no pod is nominated to a node: "" is none."""
+        """True when no pod is nominated to a node: "" counts as none."""
         by_node = self._by_node
         return not by_node or (len(by_node) == 1 and "" in by_node)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Nominate a pod to a node; an earlier nomination of the pod goes."""
+        """Nominate a pod to a node, replacing an earlier nomination."""
         self.drop(pod.uid)
         self._by_node.setdefault(node, {})[pod.uid] = PodInfo.of(pod)
         self._node_of[pod.uid] = node
         self._note(node)
 
     def add_again(self, pod: Pod) -> bool:
-        """Tell a pod once more that it has no node; False when it has not been told so before."""
+        """Replace a pod recorded as nominated to no node by a new version; False when it is not
+        recorded so."""
         uid = pod.uid
         if self._node_of.get(uid) != "":
             return False
@@ -51,7 +53,7 @@ class Nominations:
         return True
 
     def drop(self, uid: str) -> None:
-        """Forget a pod's nomination, if it has one."""
+        """Remove a pod's nomination, if any."""
         node = self._node_of.pop(uid, None)
         if node is not None:
             del self._by_node[node][uid]
@@ -68,27 +70,27 @@ class Nominations:
         return tuple(self._by_node.get(node, {}).values())
 
     def counted(self, node: str, pod: Pod) -> list[PodInfo]:
-        """Those on a node that `pod` must count as placed: of its priority or a higher one."""
+        """Pods on a node that `pod` must count as placed: those of its priority or a higher one."""
         priority, uid = pod.priority, pod.uid
         return [i for i in self.on(node) if i.pod.priority >= priority and i.uid != uid]
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes that have nominations."""
+        """The nodes with nominations."""
         return tuple(self._by_node)
 
     @property
     def generation(self) -> int:
-        """The number of changes so far."""
+        """Number of changes so far."""
         return self._n_forgotten + len(self._changed)
 
     def since(self, generation: int) -> list[str] | None:
-        """Nodes whose nominations changed since `generation`; None when it is no longer known."""
+        """Nodes whose nominations changed since `generation`; None when it is too old."""
         if generation < self._n_forgotten:
             return None
         return list(dict.fromkeys(self._changed[generation - self._n_forgotten :]))
 
     def _note(self, node: str) -> None:
-        # Every refused pod is nominated to "", which is no node.
+        # Every rejected pod is nominated to "", which is no node.
         if not node:
             return
         self._changed.append(node)
@@ -98,7 +100,7 @@ class Nominations:
 
 
 class Snapshot:
-    """The state of the cluster as one decision sees it. Plugins read it and never change it."""
+    """The cluster state of one decision. Plugins read it and never change it."""
 
     __slots__ = ("nodes", "nominations", "object_store")
 
@@ -111,3 +113,5 @@ class Snapshot:
         self.nodes = nodes
         self.object_store = ObjectStore() if object_store is None else object_store
         self.nominations = Nominations() if nominations is None else nominations
+
+    world = deprecated_property("world", "object_store")

@@ -1,4 +1,4 @@
-"""Status: what a plugin answers. Expected refusals are values, never exceptions."""
+"""Status: the result of a plugin. Expected rejections are values, never exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Code(IntEnum):
-    """The kinds of answer, as in the original."""
+    """Codes of results, as in the original."""
 
     SUCCESS = 0
     ERROR = 1
@@ -20,7 +20,7 @@ class Code(IntEnum):
 
     @property
     def title(self) -> str:
-        """The original's spelling, `UnschedulableAndUnresolvable` for one."""
+        """The original's name, such as `UnschedulableAndUnresolvable`."""
         return _TITLES[self]
 
 
@@ -38,9 +38,9 @@ REJECTIONS = frozenset({Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
 
 
 class Status(msgspec.Struct, frozen=True):
-    """An answer: its code, the reasons that users read, and who gave it.
+    """A result: its code, the reasons that users read, and its plugin.
 
-    `plugin` is filled in by the runtime. Two statuses with equal content are equal.
+    `plugin` is filled in by the runtime. Statuses with equal content are equal.
     """
 
     code: Code = Code.SUCCESS
@@ -64,11 +64,11 @@ class Status(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The reasons, joined as the original joins them."""
+        """The reasons, joined as in the original."""
         return ", ".join(self.reasons)
 
     def by(self, plugin: str) -> Status:
-        """The same answer, given by `plugin` unless somebody is named already."""
+        """The same status from `plugin`, unless a plugin is set already."""
         return self if self.plugin else msgspec.structs.replace(self, plugin=plugin)
 
 
@@ -77,15 +77,15 @@ SKIP = Status(Code.SKIP)
 
 
 def unschedulable(*reasons: str) -> Status:
-    """A refusal that evicting pods may resolve."""
+    """A rejection that evicting pods may resolve."""
     return Status(Code.UNSCHEDULABLE, reasons)
 
 
 def unresolvable(*reasons: str) -> Status:
-    """A refusal that no eviction can resolve."""
+    """A rejection that no eviction can resolve."""
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
 
 
 def error(*reasons: str) -> Status:
-    """The plugin itself failed; the attempt ends and is tried again."""
+    """The plugin failed; the attempt ends and the pod is retried."""
     return Status(Code.ERROR, reasons)

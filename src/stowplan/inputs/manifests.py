@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.encoding.json_codec import DecodeError, convert
@@ -149,14 +150,6 @@ class ManifestInventory:
         self.ignored: Counter[str] = Counter()
         self._by_kind: dict[type[Object], dict[str, ManifestEntry]] = {}
         self._specs: dict[bytes, PodSpec] = {}
-
-    def add_document(self, tree: Any, place: str) -> None:
-        """Take in a document; raises DecodeError naming the object and the path in it.
-
-        place: file and document, for the error of somebody who brings an object again.
-        """
-        for item, path in items(tree):
-            self.add_item(item, path, place)
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Take in one object of a document, as `items` gives it; raises DecodeError."""
@@ -377,16 +370,6 @@ def _at(path: str, key: str) -> str:
     return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
 
 
-def format_value(got: Any) -> str:
-    """A value as a complaint prints it: short, and in the spelling of a file."""
-    if isinstance(got, dict | list):
-        return "a mapping" if isinstance(got, dict) else "a list"
-    if got is None or isinstance(got, bool):
-        return {None: "null", True: "true", False: "false"}[got]
-    text = repr(got)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 # Quantities.
 
 Named = tuple[str, str, Quantity]
@@ -475,5 +458,5 @@ def quantity_error(q: Quantity) -> str:
     try:
         return f"got {format_value(q)}, wanted a quantity from 0 up" if value(q) < 0 else ""
     except QuantityError as problem:
-        wanted = str(problem).partition("wanted ")[2]
+        wanted = str(problem).partition("expected ")[2]
         return f"got {format_value(q)}, wanted a quantity: {wanted}"

@@ -1,6 +1,6 @@
-"""Hollow nodes: machines that exist only by what they report.
+"""Simulated kubelets of hollow nodes: nodes that run no containers.
 
-Each node that is not told otherwise has a kubelet here: it beats, admits or refuses what is bound
-to it, starts and ends containers by the clock instead of running them, and lets deleted pods go.
-What a pod does is said by its annotations (`plan`).
+Each node has a kubelet here unless annotated otherwise: it sends heartbeats, admits or rejects
+bound pods, starts and ends containers by the clock instead of running them, and removes deleted
+pods. Annotations of a pod control its lifecycle (`pod_lifecycle`).
 """

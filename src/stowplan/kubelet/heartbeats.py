@@ -1,7 +1,7 @@
-"""Heartbeats of hollow nodes: leases that are renewed, and a status now and then.
+"""Heartbeats of hollow nodes: lease renewals, and periodic status updates.
 
-A thousand nodes beat a hundred times a second. So that this costs neither a timer for each beat
-nor bursts, beats are rounded to a few slots a second, over which nodes are spread evenly.
+A thousand nodes send a hundred heartbeats a second. To avoid a timer per heartbeat and bursts,
+heartbeats are rounded to a few slots a second, over which nodes are spread evenly.
 
 Source: kubelet v1.36, component-helpers apimachinery/lease and pkg/kubelet/nodestatus.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Any
 
 import msgspec
 
@@ -23,8 +22,6 @@ from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import PodFacts, split_key
 from stowplan.kubelet.hollow_nodes import node_status
 
-Tree = dict[str, Any]
-
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40
 STATUS_SECONDS = 300.0
@@ -34,7 +31,7 @@ _SPREAD = 0.6180339887498949
 
 
 class NodeHeartbeats:
-    """Beats for every node whose kubelet is not off."""
+    """Heartbeats of all nodes whose kubelet is not off."""
 
     name = "hollow-heartbeats"
 
@@ -46,7 +43,7 @@ class NodeHeartbeats:
         self._count = 0
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A node that came, went, fell silent or spoke again."""
+        """Handle a node that was added, deleted, stopped or resumed."""
         if change.resource.path != NODES:
             return
         name = split_key(change)[1]
@@ -60,15 +57,15 @@ class NodeHeartbeats:
             heapq.heappush(self._due, (0.0, self._count, name))
 
     def work_once(self) -> bool:
-        """Beat for the next node that is due; False if there is none."""
+        """Send the next due heartbeat; False if there is none."""
         while self._due and self._due[0][0] <= self.api.now:
             _, number, name = heapq.heappop(self._due)
             if self._alive.get(name) != number:
                 continue
             heapq.heappush(self._due, (self._next(number), number, name))
             try:
-                self._beat(name)
-            # Whatever it is, it is of this one node: the others go on.
+                self._send(name)
+            # Any exception concerns this node only: the others continue.
             except Exception as error:  # noqa: BLE001
                 self.api.faults.add(self.name, name, error)
             return True
@@ -76,35 +73,35 @@ class NodeHeartbeats:
 
     @property
     def n_failing(self) -> int:
-        """None: a beat that fails is followed by the next."""
+        """Always 0: a failed heartbeat is followed by the next."""
         return 0
 
     def next_at(self) -> float | None:
-        """When the next beat is due."""
+        """When the next heartbeat is due."""
         return self._due[0][0] if self._due else None
 
     def _next(self, number: int) -> float:
-        """The node's next slot after now: the same place in every period of ten seconds."""
+        """The node's next slot after now: the same offset in every period of ten seconds."""
         phase = (number * _SPREAD % 1.0) * RENEW_SECONDS
         phase = math.floor(phase / SLOT_SECONDS) * SLOT_SECONDS
         periods = math.floor((self.api.now - phase) / RENEW_SECONDS) + 1
         moment = periods * RENEW_SECONDS + phase
-        # The first beat may fall shortly before the node's place: one beat more is no harm.
+        # The first heartbeat may fall shortly before the node's slot: one more does no harm.
         return moment if moment > self.api.now else moment + RENEW_SECONDS
 
-    def _beat(self, name: str) -> None:
+    def _send(self, name: str) -> None:
         try:
             long_ago = self.api.now - STATUS_SECONDS
-            if self._posted.get(name, -math.inf) <= long_ago or self._is_doubted(name):
+            if self._posted.get(name, -math.inf) <= long_ago or self._is_unreachable(name):
                 self._post_status(name)
             self._renew(name)
         except ApiError as error:
-            # Somebody wrote or deleted meanwhile: the next beat finds out.
+            # A conflicting write or deletion: the next heartbeat handles it.
             if error.code not in (404, 409):
                 raise
 
-    def _is_doubted(self, name: str) -> bool:
-        """True while the node is marked as silent."""
+    def _is_unreachable(self, name: str) -> bool:
+        """True while the node is marked unreachable."""
         node = self.api.get(NODES, "", name)
         ready = find_condition(((node or {}).get("status") or {}).get("conditions") or (), "Ready")
         return ready is None or ready.get("status") != "True"
@@ -131,7 +128,7 @@ class NodeHeartbeats:
         except ApiError as error:
             if error.code != 404:
                 raise
-            # Without the namespace of the leases the status has to do as a heartbeat.
+            # Without the lease namespace the status serves as heartbeat.
             self._post_status(name)
 
     def _post_status(self, name: str) -> None:

@@ -1,13 +1,11 @@
-"""Hollow nodes as objects: how they are made, and what their kubelets report of them."""
+"""Hollow nodes as objects: their creation, and the status that their kubelets report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import find_condition
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 VERSION = "v1.36.2-hollow"
@@ -43,7 +41,7 @@ def make_hollow_nodes(
 
 
 def node_status(node: Tree, moment: str) -> Tree:
-    """The status that a healthy kubelet posts; what the node says already is kept."""
+    """Status of a healthy kubelet; existing fields are kept."""
     status: Tree = dict(node.get("status") or {})
     capacity = status.get("capacity") or status.get("allocatable") or dict(DEFAULT_CAPACITY)
     status["capacity"] = capacity
@@ -82,8 +80,8 @@ def _healthy_condition(type_: str, old: Tree | None, moment: str) -> Tree:
     }
 
 
-def _node_info(told: Tree, node: Tree) -> Tree:
-    """`status.nodeInfo` with every field that the API wants."""
+def _node_info(reported: Tree, node: Tree) -> Tree:
+    """`status.nodeInfo` with every field that the API requires."""
     meta = node["metadata"]
     texts = {
         "machineID": meta.get("uid", ""),
@@ -97,4 +95,4 @@ def _node_info(told: Tree, node: Tree) -> Tree:
         "operatingSystem": "linux",
         "architecture": "amd64",
     }
-    return {**told, **{name: told.get(name) or text for name, text in texts.items()}}
+    return {**reported, **{name: reported.get(name) or text for name, text in texts.items()}}

@@ -1,8 +1,8 @@
-"""The kubelets of all hollow nodes in one: pods in, their lives by the clock, pods out.
+"""Kubelets of all hollow nodes: admit pods, run their lifecycle by the clock, remove them.
 
-What a pod's next step is follows from its status and from when the last step was made; the
-latter is kept here to the microsecond, since the status has whole seconds only. After a restart
-the status alone has to do.
+A pod's next step follows from its status and from the time of the last step; the latter is kept
+here to the microsecond, since the status has whole seconds only. After a restart the status alone
+is used.
 
 Source: kubelet v1.36, pkg/kubelet (kubelet.go, kuberuntime back-off, pod_workers.go).
 """
@@ -10,7 +10,6 @@ Source: kubelet v1.36, pkg/kubelet (kubelet.go, kuberuntime back-off, pod_worker
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -27,23 +26,21 @@ from stowplan.controllers.runtime.controller_client import NODES, PODS, Controll
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
 from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-Tree = dict[str, Any]
-
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0
-_DOUBLINGS_MAX = 30
-"""A status may say that a pod was restarted two thousand million times."""
 
 
 @dataclass(slots=True)
 class _PodWorker:
-    """When what happened to one pod, Unix seconds; 0.0: not yet (or not known any more).
+    """Times of one pod's steps, Unix seconds; 0.0: not yet (or unknown).
 
     left: the kubelet has removed it as far as it can.
     """
@@ -59,17 +56,17 @@ class _PodWorker:
 
 
 @dataclass(slots=True)
-class _HollowNode:
-    """One node as its kubelet knows it."""
+class _KubeletNode:
+    """A node as its kubelet knows it."""
 
     node: Node
     host: str
-    silent: bool
+    is_off: bool
     account: AdmittedPods = field(default_factory=AdmittedPods)
 
 
 class Kubelets(Controller):
-    """Runs what is bound to hollow nodes. Keys are pods."""
+    """Runs the pods of hollow nodes. Keys are pods."""
 
     name = "hollow-kubelets"
     path = PODS
@@ -79,16 +76,17 @@ class Kubelets(Controller):
         api: ControllerClient,
         index: ObjectIndex,
         recorder: EventRecorder,
-        habits: PodLifecycleDefaults,
+        defaults: PodLifecycleDefaults,
     ) -> None:
         super().__init__(api, index, recorder)
-        self.habits = habits
-        self._machines: dict[str, _HollowNode] = {}
-        self._lives: dict[Key, _PodWorker] = {}
+        self.defaults = defaults
+        self._nodes: dict[str, _KubeletNode] = {}
+        self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A pod that came, changed or went; a node that changed or spoke again."""
+        """Queue a pod that was added, changed or deleted; the pods of a node that changed or
+        resumed."""
         key = split_key(change)
         if change.resource.path == NODES:
             self._observe_node(change, key[1])
@@ -103,171 +101,177 @@ class Kubelets(Controller):
                     self.queue.add(key)
 
     def sync(self, key: Key) -> None:
-        """Make the next step of one pod's life, if it is due."""
+        """Do the next step of one pod's lifecycle, if it is due."""
         facts = self.index.pods.get(key)
-        machine = self._machines.get(facts.node) if facts is not None else None
-        if facts is None or machine is None or machine.silent:
+        node_state = self._nodes.get(facts.node) if facts is not None else None
+        if facts is None or node_state is None or node_state.is_off:
             return
         pod = self.api.get(PODS, *key)
         if pod is None:
             return
-        life = self._lives.get(key)
-        if life is None or life.uid != facts.uid:
-            life = self._lives[key] = self._recalled(pod, facts)
-        plan = pod_lifecycle(pod, self.habits)
+        worker = self._workers.get(key)
+        if worker is None or worker.uid != facts.uid:
+            worker = self._workers[key] = self._restored(pod, facts)
+        plan = pod_lifecycle(pod, self.defaults)
         if facts.deleting:
-            self._stop(pod, life, plan)
+            self._stop(pod, worker, plan)
         elif not facts.is_finished:
-            self._advance(pod, life, plan, machine)
+            self._advance(pod, worker, plan, node_state)
 
     def _observe_node(self, change: StoreChange, name: str) -> None:
-        old = self._machines.get(name)
+        old = self._nodes.get(name)
         if change.type == "DELETED":
-            self._machines.pop(name, None)
+            self._nodes.pop(name, None)
             return
         tree: Tree = msgspec.json.decode(change.value)
-        machine = _HollowNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
+        node_state = _KubeletNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
         if old is not None:
-            machine.account = old.account
-        self._machines[name] = machine
-        if old is None or (old.silent and not machine.silent):
+            node_state.account = old.account
+        self._nodes[name] = node_state
+        if old is None or (old.is_off and not node_state.is_off):
             for pod in self.index.on_node(name):
                 if old is None:
-                    # A new kubelet knows nothing of pods but what their status tells.
-                    self._lives.pop(pod.key, None)
+                    # A restarted kubelet knows pods by their status only.
+                    self._workers.pop(pod.key, None)
                 self.queue.add(pod.key)
 
-    def _recalled(self, pod: Tree, facts: PodFacts) -> _PodWorker:
-        """What the status tells of a pod's life so far."""
+    def _restored(self, pod: Tree, facts: PodFacts) -> _PodWorker:
+        """The worker of a pod, restored from its status."""
         held = pod.get("status") or {}
-        life = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
-        # After a restart, addresses that are taken are not given again.
+        worker = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
+        # After a restart, addresses in use are not assigned again.
         self._addresses = max(self._addresses, _pod_number(str(held.get("podIP") or "")))
         for entry in held.get("containerStatuses") or ():
             running = (entry.get("state") or {}).get("running") or {}
-            life.began = max(life.began, unix_seconds(running.get("startedAt")))
-            life.crashes = max(life.crashes, entry.get("restartCount", 0))
-        machine = self._machines[facts.node]
-        if life.arrived and not facts.is_finished:
-            machine.account.admit(facts.key, self._typed(pod))
-        return life
+            worker.began = max(worker.began, unix_seconds(running.get("startedAt")))
+            worker.crashes = max(worker.crashes, entry.get("restartCount", 0))
+        node_state = self._nodes[facts.node]
+        if worker.arrived and not facts.is_finished:
+            node_state.account.admit(facts.key, self._typed(pod))
+        return worker
 
     def _advance(
-        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode
     ) -> None:
         now = self.api.now
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if not life.arrived and not self._arrive(pod, life, plan, machine, key):
+        if not worker.arrived and not self._admit(pod, worker, plan, node_state, key):
             return
-        if _is_past_deadline(pod, life, now):
+        if _is_past_deadline(pod, worker, now):
             pod_status_updates.set_deadline_exceeded(pod, now)
             self._write(pod)
             return
-        due = life.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
-        if not life.began and not life.restart_at:
+        due = (
+            worker.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
+        )
+        if not worker.began and not worker.restart_at:
             if now >= due:
-                self._begin(pod, life, plan, machine)
-            self._wake(key, pod, life, plan, due)
+                self._begin(pod, worker, plan, node_state)
+            self._schedule_next(key, pod, worker, plan, due)
             return
-        if life.restart_at:
-            if now >= life.restart_at:
-                life.began, life.restart_at = now, 0.0
+        if worker.restart_at:
+            if now >= worker.restart_at:
+                worker.began, worker.restart_at = now, 0.0
                 pod_status_updates.set_restarted(pod, None, now, plan.ready_s <= 0)
                 self._write(pod)
-        elif now >= life.began + plan.run_s:
-            self._end(pod, life, plan)
-        elif now >= life.began + plan.ready_s and not self.index.pods[key].ready:
+        elif now >= worker.began + plan.run_s:
+            self._end(pod, worker, plan)
+        elif now >= worker.began + plan.ready_s and not self.index.pods[key].ready:
             pod_status_updates.set_ready(pod, now)
             self._write(pod)
-        self._wake(key, pod, life, plan, due)
+        self._schedule_next(key, pod, worker, plan, due)
 
-    def _arrive(
-        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode, key: Key
+    def _admit(
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode, key: Key
     ) -> bool:
-        """Take the pod in, or fail it."""
+        """Admit the pod, or fail it."""
         typed = self._typed(pod)
-        found = check_admit(typed, machine.node, machine.account)
+        found = check_admit(typed, node_state.node, node_state.account)
         now = self.api.now
         if found is not None:
-            pod_status_updates.set_rejected(pod, machine.host, found.reason, found.message, now)
+            pod_status_updates.set_rejected(pod, node_state.host, found.reason, found.message, now)
             self._write(pod)
             self.recorder.record(
                 pod, "kubelet", found.reason, found.message, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
             return False
-        machine.account.admit(key, typed)
-        life.arrived = now
-        self._say_unread(pod, life)
+        node_state.account.admit(key, typed)
+        worker.arrived = now
+        self._record_invalid_annotations(pod, worker)
         if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
-            pod_status_updates.set_creating(pod, machine.host, now)
+            pod_status_updates.set_creating(pod, node_state.host, now)
             self._write(pod)
         return True
 
-    def _begin(self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode) -> None:
+    def _begin(
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode
+    ) -> None:
         self._addresses += 1
         address = _pod_address(self._addresses)
         if pod["spec"].get("hostNetwork"):
-            address = machine.host
-        life.began = self.api.now
-        pod_status_updates.set_running(pod, machine.host, address, self.api.now, plan.ready_s <= 0)
+            address = node_state.host
+        worker.began = self.api.now
+        pod_status_updates.set_running(
+            pod, node_state.host, address, self.api.now, plan.ready_s <= 0
+        )
         self._write(pod)
 
-    def _end(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
-        """The containers have run their time: end for good, or once more."""
+    def _end(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle) -> None:
+        """The containers have finished: terminate or restart them."""
         now = self.api.now
-        code = plan.exit_code(life.crashes)
+        code = plan.exit_code(worker.crashes)
         policy = pod["spec"].get("restartPolicy", "Always")
         if policy == "Never" or (policy == "OnFailure" and code == 0):
             pod_status_updates.set_terminated(pod, code, now)
             self._write(pod)
             return
         pause = 0.0
-        if life.crashes:
-            doublings = min(life.crashes - 1, _DOUBLINGS_MAX)
-            pause = min(BACKOFF_BASE_SECONDS * 2.0**doublings, BACKOFF_MAX_SECONDS)
-        life.crashes += 1
+        if worker.crashes:
+            pause = backoff_seconds(worker.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+        worker.crashes += 1
         if pause:
-            life.began, life.restart_at = 0.0, now + pause
+            worker.began, worker.restart_at = 0.0, now + pause
             pod_status_updates.set_crash_loop_back_off(pod, code, now)
-            self._say_back_off(pod, life)
+            self._record_back_off(pod, worker)
         else:
-            life.began = now
+            worker.began = now
             pod_status_updates.set_restarted(pod, code, now, plan.ready_s <= 0)
         self._write(pod)
 
-    def _stop(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
-        """End a deleted pod within its grace, then remove it."""
-        if life.left:
+    def _stop(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle) -> None:
+        """Terminate a deleted pod within its grace period, then remove it."""
+        if worker.left:
             return
         meta = pod["metadata"]
         key = (meta["namespace"], meta["name"])
         now = self.api.now
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
-        running = bool(life.began) and not self.index.pods[key].is_finished
+        running = bool(worker.began) and not self.index.pods[key].is_finished
         stop_at = now + (min(plan.stop_s, grace) if running else 0.0)
-        life.stop_at = min(life.stop_at, stop_at) if life.stop_at else stop_at
-        if now < life.stop_at:
-            self.queue.add(key, life.stop_at)
+        worker.stop_at = min(worker.stop_at, stop_at) if worker.stop_at else stop_at
+        if now < worker.stop_at:
+            self.queue.add(key, worker.stop_at)
             return
         if meta.get("finalizers") and not self.index.pods[key].is_finished:
-            # Somebody waits for the end: it must be seen before the pod goes.
+            # A controller tracks the end (finalizer): the status must show it before the pod is
+            # removed.
             pod_status_updates.set_terminated(pod, 137 if plan.stop_s > grace else 143, now)
             self._write(pod)
-        self._release(key, life.node)
-        # Finalizers may keep it for long: it is not deleted again and again meanwhile.
-        life.left = True
+        self._release(key, worker.node)
+        # Finalizers may keep the pod for long: do not repeat the deletion meanwhile.
+        worker.left = True
         self.api.delete(PODS, *key, DeleteOptions(grace_s=0, uid=meta["uid"]))
 
-    def _say_unread(self, pod: Tree, life: _PodWorker) -> None:
-        """Tell of annotations that nobody can make sense of."""
+    def _record_invalid_annotations(self, pod: Tree, worker: _PodWorker) -> None:
+        """Record an event about invalid annotations."""
         for text in annotation_problems(pod["metadata"].get("annotations") or {}):
             self.recorder.record(
                 pod, "kubelet", "UnreadAnnotation", text, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
 
-    def _say_back_off(self, pod: Tree, life: _PodWorker) -> None:
+    def _record_back_off(self, pod: Tree, worker: _PodWorker) -> None:
         meta = pod["metadata"]
         for container in pod["spec"]["containers"]:
             text = (
@@ -276,17 +280,21 @@ class Kubelets(Controller):
             )
             self.recorder.record(
                 pod, "kubelet", "BackOff", text, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
 
-    def _wake(self, key: Key, pod: Tree, life: _PodWorker, plan: PodLifecycle, due: float) -> None:
-        """Look again at the next moment at which something happens by itself."""
-        moments = [due] if not life.began else [life.began + plan.ready_s, life.began + plan.run_s]
-        if life.restart_at:
-            moments = [life.restart_at]
+    def _schedule_next(
+        self, key: Key, pod: Tree, worker: _PodWorker, plan: PodLifecycle, due: float
+    ) -> None:
+        """Queue the pod for its next timed step."""
+        moments = (
+            [due] if not worker.began else [worker.began + plan.ready_s, worker.began + plan.run_s]
+        )
+        if worker.restart_at:
+            moments = [worker.restart_at]
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
-            moments.append(life.arrived + float(deadline))
+            moments.append(worker.arrived + float(deadline))
         later = [moment for moment in moments if self.api.now < moment < float("inf")]
         if later:
             self.queue.add(key, min(later))
@@ -296,12 +304,16 @@ class Kubelets(Controller):
         pod["metadata"] = stored["metadata"]
 
     def _release(self, key: Key, node: str) -> None:
-        machine = self._machines.get(node)
-        if machine is not None and machine.account.release(key) and len(machine.account) == 0:
-            machine.account = AdmittedPods()
+        node_state = self._nodes.get(node)
+        if (
+            node_state is not None
+            and node_state.account.release(key)
+            and len(node_state.account) == 0
+        ):
+            node_state.account = AdmittedPods()
 
     def _forget(self, key: Key, node: str) -> None:
-        self._lives.pop(key, None)
+        self._workers.pop(key, None)
         self._release(key, node)
 
     @staticmethod
@@ -310,12 +322,12 @@ class Kubelets(Controller):
 
 
 def _pod_address(number: int) -> str:
-    """The address of the pod that was started as this one of all (from 1)."""
+    """The address of the nth started pod (from 1)."""
     return f"10.{128 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
 
 
 def _pod_number(address: str) -> int:
-    """Which pod has got an address by `_pod_address`; 0 for another address."""
+    """The number of a pod with this address of `_pod_address`; 0 for another address."""
     parts = address.split(".")
     if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 for part in parts):
         return 0
@@ -324,9 +336,9 @@ def _pod_number(address: str) -> int:
     return number if number > 0 and _pod_address(number) == address else 0
 
 
-def _is_past_deadline(pod: Tree, life: _PodWorker, now: float) -> bool:
+def _is_past_deadline(pod: Tree, worker: _PodWorker, now: float) -> bool:
     limit = pod["spec"].get("activeDeadlineSeconds")
-    return limit is not None and now >= life.arrived + float(limit)
+    return limit is not None and now >= worker.arrived + float(limit)
 
 
 def _address(node: Tree) -> str:

@@ -1,7 +1,7 @@
-"""Whether a node takes a pod that was bound to it, as a kubelet checks once more on its own.
+"""Pod admission of the kubelet: checks once more whether a bound pod fits its node.
 
-A pod that does not fit fails at once and is not tried again: who bound it was wrong about the
-node, or another was faster.
+A pod that does not fit fails at once and is not retried: the scheduler was wrong about the node, or
+another one was faster.
 
 Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go.
 """
@@ -24,14 +24,14 @@ Port = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PodAdmitFailure:
-    """Why a pod fails on arrival: `status.reason` and `status.message`."""
+    """Why a pod is rejected: `status.reason` and `status.message`."""
 
     reason: str
     message: str
 
 
 class AdmittedPods:
-    """What the pods that a node has admitted use, kept by delta."""
+    """Resources that the admitted pods of a node use, updated by delta."""
 
     def __init__(self) -> None:
         self._held: dict[Key, tuple[Mapping[str, int], frozenset[Port]]] = {}
@@ -44,7 +44,7 @@ class AdmittedPods:
         return key in self._held
 
     def admit(self, key: Key, pod: Pod) -> None:
-        """Count a pod in, once."""
+        """Add a pod, once."""
         if key in self._held:
             return
         wanted = fit_requests(pod)
@@ -53,19 +53,19 @@ class AdmittedPods:
             self.used[name] = self.used.get(name, 0) + n
 
     def release(self, key: Key) -> bool:
-        """Count a pod out; False if it was not in."""
+        """Remove a pod; False if it was not admitted."""
         held = self._held.pop(key, None)
         for name, n in held[0].items() if held else ():
             self.used[name] -= n
         return held is not None
 
     def holds_port(self, ports: frozenset[Port]) -> bool:
-        """True if an admitted pod has one of these host ports."""
+        """True if an admitted pod uses one of these host ports."""
         return bool(ports) and any(ports & theirs for _, theirs in self._held.values())
 
 
 def check_admit(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
-    """Why `node` does not take `pod` beside those it has; None if it does."""
+    """Why `node` rejects `pod` beside its admitted pods; None if it fits."""
     found = _insufficient_resource(pod, node, account)
     if found is not None:
         return found
@@ -83,7 +83,7 @@ def check_admit(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure 
 
 
 def _insufficient_resource(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
-    """The first resource that does not suffice, the number of pods before all others."""
+    """The first insufficient resource; the number of pods is checked first."""
     room = {name: amount(name, q) for name, q in node.status.allocatable.items()}
     if len(account) + 1 > room.get("pods", 0):
         return _out_of("pods", 1, len(account), room.get("pods", 0))
@@ -122,7 +122,7 @@ def _matches_node_affinity(pod: Pod, node: Node) -> bool:
 
 
 def _host_ports(pod: Pod) -> set[Port]:
-    """Protocol and number of the host ports; Differs: addresses are not told apart."""
+    """Protocol and number of the host ports; Differs: host IPs are ignored."""
     return {
         (port.protocol or "TCP", port.host_port)
         for container in pod.spec.containers

@@ -1,20 +1,17 @@
-"""The status that a kubelet reports of a pod, at each stage of its life.
+"""Pod status that a kubelet reports, at each stage of the lifecycle.
 
 Source: kubelet v1.36, pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/generate.go.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controllers.runtime.object_fields import find_condition
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 
 def set_creating(pod: Tree, host: str, now: float) -> None:
-    """Accepted: the containers are being created."""
+    """Admitted: the containers are being created."""
     status = _init_status(pod, host, now)
     status["phase"] = "Pending"
     _set_conditions(
@@ -30,7 +27,7 @@ def set_creating(pod: Tree, host: str, now: float) -> None:
 
 
 def set_running(pod: Tree, host: str, address: str, now: float, ready: bool) -> None:
-    """All containers run; init containers have ended, sidecars run as well."""
+    """All containers run; init containers have finished, sidecars run as well."""
     status = _init_status(pod, host, now)
     status["phase"] = "Running"
     if address and not status.get("podIP"):
@@ -51,14 +48,14 @@ def set_running(pod: Tree, host: str, address: str, now: float, ready: bool) -> 
 
 
 def set_ready(pod: Tree, now: float) -> None:
-    """The running containers pass their (imagined) probes."""
+    """The running containers pass their (simulated) probes."""
     _set_conditions(pod, now, initialized=True, ready=True, started=True)
     for entry in pod["status"].get("containerStatuses") or ():
         entry["ready"] = True
 
 
 def set_crash_loop_back_off(pod: Tree, code: int, now: float) -> None:
-    """The containers ended and will be started again after a pause."""
+    """The containers have ended and will be restarted after a backoff."""
     status = pod["status"]
     _set_conditions(pod, now, initialized=True, ready=False, started=True)
     for container in pod["spec"]["containers"]:
@@ -71,7 +68,7 @@ def set_crash_loop_back_off(pod: Tree, code: int, now: float) -> None:
 
 
 def set_restarted(pod: Tree, code: int | None, now: float, ready: bool) -> None:
-    """The containers run again. code: how they ended just now; None: they had been waiting."""
+    """The containers run again. code: exit code of the previous run; None: they were waiting."""
     status = pod["status"]
     for container in pod["spec"]["containers"]:
         old = _container_status(status, "containerStatuses", container["name"])
@@ -87,7 +84,7 @@ def set_restarted(pod: Tree, code: int | None, now: float, ready: bool) -> None:
 
 
 def set_terminated(pod: Tree, code: int, now: float) -> None:
-    """The containers ended for good."""
+    """The containers have ended for good."""
     status = pod["status"]
     good = code == 0
     status["phase"] = "Succeeded" if good else "Failed"
@@ -100,7 +97,7 @@ def set_terminated(pod: Tree, code: int, now: float) -> None:
 
 
 def set_rejected(pod: Tree, host: str, reason: str, message: str, now: float) -> None:
-    """The node does not take the pod."""
+    """The node rejects the pod."""
     status = pod.setdefault("status", {})
     status |= {
         "phase": "Failed",
@@ -113,7 +110,7 @@ def set_rejected(pod: Tree, host: str, reason: str, message: str, now: float) ->
 
 
 def set_deadline_exceeded(pod: Tree, now: float) -> None:
-    """`activeDeadlineSeconds` is over."""
+    """`activeDeadlineSeconds` has passed."""
     set_terminated(pod, 137, now)
     text = "Pod was active on the node longer than the specified deadline"
     pod["status"] |= {"phase": "Failed", "reason": "DeadlineExceeded", "message": text}
@@ -153,7 +150,7 @@ def _set_conditions(
 
 
 def _unready_gates(pod: Tree) -> Tree:
-    """Reason and message of the readiness gates that are not open; {} if all are."""
+    """Reason and message of the readiness gates that are not true; {} if all are."""
     conditions = pod["status"].get("conditions") or ()
     closed = []
     for gate in pod["spec"].get("readinessGates") or ():

@@ -1,1 +1,1 @@
-"""What happened and what to do: the closed lists that go into and come out of the machine."""
+"""Events and effects: the closed unions that the scheduler consumes and returns."""

@@ -1,9 +1,8 @@
-"""Effects: what to do, in the imperative. `Effect` is the closed list of them.
+"""Effects: what to do, in the imperative. `Effect` is the closed union of them.
 
-Each carries a number, which its outcome repeats, and the term of leadership in which it was
-decided. Whoever performs effects takes those about one pod in the order of their numbers, and drops
-those that write and are of an older term than the latest `LeaderElected`; every other one ends in
-exactly one outcome, where its kind has any.
+Each has a number, which its outcome repeats, and the leader term in which it was decided. The
+driver executes effects of one pod in the order of their numbers, and drops writes of an older term
+than the latest `LeaderElected`; every other effect has exactly one outcome, if its kind has any.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from stowplan.objects.podgroup import PodGroupStatus
 
 
 class Numbered(Message, frozen=True):
-    """Base of effects. effect: its number, never used twice. term: of leadership."""
+    """Base of effects. effect: unique number. term: of leadership."""
 
     effect: int
     term: int
 
 
 class Bind(Numbered, frozen=True):
-    """Bind a pod to a node, on condition that it still has this uid. Ends: BindDone, BindFailed."""
+    """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed."""
 
     uid: str
     namespace: str
@@ -33,10 +32,10 @@ class Bind(Numbered, frozen=True):
 
 
 class ReadPod(Numbered, frozen=True):
-    """Read a pod from the API: nobody knows what became of its binding. Ends: PodRead.
+    """Read a pod whose binding has an unknown result. Outcome: PodRead.
 
-    A read writes nothing, so it is done in any term. One that gets no answer needs no outcome: it
-    is asked for again.
+    A read writes nothing, so it is executed in any term. A failed read needs no outcome: the
+    scheduler sends it again.
     """
 
     uid: str
@@ -45,10 +44,10 @@ class ReadPod(Numbered, frozen=True):
 
 
 class PatchStatus(Numbered, frozen=True):
-    """Set the PodScheduled condition to False, and the nomination. Ends: at most PatchFailed.
+    """Set the PodScheduled condition to False, and the nomination. Outcome: only PatchFailed.
 
-    reason: Unschedulable or SchedulerError, "" leaves the condition alone. nominated_node: None
-    leaves status.nominatedNodeName, "" clears it.
+    reason: Unschedulable or SchedulerError, "" leaves the condition unchanged. nominated_node: None
+    leaves status.nominatedNodeName unchanged, "" clears it.
     """
 
     uid: str
@@ -60,9 +59,9 @@ class PatchStatus(Numbered, frozen=True):
 
 
 class PatchGroup(Numbered, frozen=True):
-    """Set the status of a PodGroup. Ends: at most PatchFailed.
+    """Set the status of a PodGroup. Outcome: only PatchFailed.
 
-    api_version: under which it was read. Conditions without a time get that of the write.
+    api_version: version under which it was read. Conditions without a time get that of the write.
     """
 
     uid: str
@@ -73,10 +72,9 @@ class PatchGroup(Numbered, frozen=True):
 
 
 class RecordEvent(Numbered, frozen=True):
-    """Tell users what happened to a pod or a group, as an Event of events.k8s.io/v1. Has no
-    outcome.
+    """Record an Event (events.k8s.io/v1) about a pod or a group. No outcome.
 
-    type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of what it is about.
+    type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of the regarding object.
     """
 
     uid: str
@@ -92,11 +90,11 @@ class RecordEvent(Numbered, frozen=True):
 
 
 class Evict(Numbered, frozen=True):
-    """Make room: set the DisruptionTarget condition on a victim, then delete it.
+    """Evict a victim: set its DisruptionTarget condition, then delete it.
 
-    The condition's status is True, its reason PreemptionByScheduler, its message `message`; where
-    it cannot be set nothing is deleted. preemptor: the uid of the pod that gets the room, "" where
-    none in particular does. Ends: EvictDone when the deletion was taken, EvictFailed.
+    The condition has status True, reason PreemptionByScheduler and `message`; if it cannot be set
+    nothing is deleted. preemptor: uid of the pod that gets the resources, "" for none in
+    particular. Outcome: EvictDone when the deletion was accepted, EvictFailed.
     """
 
     uid: str
@@ -107,9 +105,9 @@ class Evict(Numbered, frozen=True):
 
 
 class Prepare(Numbered, frozen=True):
-    """Run a plugin's `perform` for a pod, for at most timeout_s seconds.
+    """Run a plugin's `perform` for a pod, with a timeout. Outcome: PrepareDone, PrepareFailed.
 
-    `Scheduler.work` has all that it is told. Ends: PrepareDone, PrepareFailed.
+    `Scheduler.work` returns its context.
     """
 
     uid: str
@@ -122,10 +120,11 @@ class Prepare(Numbered, frozen=True):
 
 
 class Write(Numbered, frozen=True):
-    """Change an object for a pod's sake, on condition that it still has the version of `value`.
+    """Write an object, if it still has the resource version of `value`. Outcome: WriteDone,
+    WriteFailed.
 
-    value: the object as it is to be. patch: what that takes, as a JSON merge patch; whoever sends
-    it adds the version and the kind. Ends: WriteDone, WriteFailed.
+    value: the object after the write. patch: the change as a JSON merge patch; the driver adds
+    resource version and kind.
     """
 
     uid: str
@@ -134,12 +133,12 @@ class Write(Numbered, frozen=True):
 
 
 class CallExtender(Numbered, frozen=True):
-    """Ask an extender, within timeout_s seconds for the whole call. Ends: ExtenderReplied,
+    """Call an extender, with a timeout for the whole call. Outcome: ExtenderReplied,
     ExtenderFailed.
 
-    The body of the POST is `objects.extender.encoded(question.body)`, the address
-    `question.extender.url(question.verb)`; the configuration says how that is trusted, at
-    `extenders[question.extender.place]`. To bind is a write, the other verbs are not.
+    The POST body is `messages.extender_api.encode_body(question.body)`, the URL
+    `question.extender.url(question.verb)`; trust settings are in the configuration, at
+    `extenders[question.extender.place]`. Only the verb bind writes.
     """
 
     uid: str
@@ -148,17 +147,17 @@ class CallExtender(Numbered, frozen=True):
 
 
 class Cancel(Numbered, frozen=True):
-    """Stop the Prepare or CallExtender of number `prepare`: nobody waits for it any more. Has no
-    outcome, nor has that effect now. As it writes nothing it is done in any term."""
+    """Cancel the Prepare or CallExtender with number `prepare`. No outcome, also not of the
+    cancelled effect. Writes nothing, so it is executed in any term."""
 
     uid: str
     prepare: int
 
 
 class Report(Numbered, frozen=True):
-    """Tell whoever runs the scheduler. Has no outcome.
+    """Report to the operator. No outcome.
 
-    subject: what it is about: "configuration" or "session". is_fault: something is wrong.
+    subject: "configuration" or "session". is_fault: an error.
     """
 
     subject: str
@@ -167,9 +166,9 @@ class Report(Numbered, frozen=True):
 
 
 class Wake(Numbered, frozen=True):
-    """Call again at this time, or later, with or without events. Has no outcome.
+    """Call `handle` again at this time or later, with or without events. No outcome.
 
-    at: whole nanoseconds. Until then nothing is due but what events bring.
+    at: whole nanoseconds. Before that, only events need a call.
     """
 
     at: int

@@ -1,7 +1,7 @@
-"""Events: what happened, in the past tense. `Event` is the closed list of them.
+"""Events: what happened, in the past tense. `Event` is the closed union of them.
 
-The watch is the truth: PodAdded, PodUpdated, PodDeleted and their like. What became of an effect
-is a hint, and carries the effect's id.
+The watch is authoritative: PodAdded, PodUpdated, PodDeleted and the like. Outcomes of effects are
+hints, and have the effect's number.
 """
 
 from __future__ import annotations
@@ -14,75 +14,75 @@ from stowplan.objects.pod import Pod
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """Base of events and effects: frozen, small, compared and printed by content."""
+    """Base of events and effects: immutable values."""
 
 
 class PodAdded(Message, frozen=True):
-    """A pod is there, or the watch has started over and names it again."""
+    """A pod was added, or listed again after the watch restarted."""
 
     pod: Pod
 
 
 class PodUpdated(Message, frozen=True):
-    """A pod changed; this is all of it as it is now."""
+    """A pod was updated; pod: its new version."""
 
     pod: Pod
 
 
 class PodDeleted(Message, frozen=True):
-    """A pod is gone."""
+    """A pod was deleted."""
 
     pod: Pod
 
 
 class NodeAdded(Message, frozen=True):
-    """A node is there."""
+    """A node was added."""
 
     node: Node
 
 
 class NodeUpdated(Message, frozen=True):
-    """A node changed."""
+    """A node was updated."""
 
     node: Node
 
 
 class NodeDeleted(Message, frozen=True):
-    """A node is gone."""
+    """A node was deleted."""
 
     node: Node
 
 
 class ObjectAdded(Message, frozen=True):
-    """Something that rules read, neither pod nor node, is there."""
+    """An object that plugins read, neither pod nor node, was added."""
 
     value: Object
 
 
 class ObjectUpdated(Message, frozen=True):
-    """Something that rules read changed."""
+    """An object that plugins read was updated."""
 
     value: Object
 
 
 class ObjectDeleted(Message, frozen=True):
-    """Something that rules read is gone."""
+    """An object that plugins read was deleted."""
 
     value: Object
 
 
 class BindDone(Message, frozen=True):
-    """The API took the binding. The watch will say so too, and counts."""
+    """The API accepted the binding. The watch confirms it."""
 
     effect: int
     uid: str
 
 
 class BindFailed(Message, frozen=True):
-    """The API refused the binding, or nobody knows.
+    """The API refused the binding, or its result is unknown.
 
-    code: the HTTP status, 0 for none (a timeout, a connection that broke). 4xx is definite, save
-    408; that, 0 and 5xx leave it open whether the pod is bound.
+    code: HTTP status, 0 for none (a timeout, a broken connection). 4xx is definite, except 408;
+    with that, 0 and 5xx the pod may be bound.
     """
 
     effect: int
@@ -92,7 +92,7 @@ class BindFailed(Message, frozen=True):
 
 
 class PodRead(Message, frozen=True):
-    """The answer to ReadPod. pod: None when the API knows no such pod (any more)."""
+    """Outcome of ReadPod. pod: None when it does not exist."""
 
     effect: int
     uid: str
@@ -109,7 +109,7 @@ class PatchFailed(Message, frozen=True):
 
 
 class EvictDone(Message, frozen=True):
-    """The API took the deletion of a victim; the watch says when it is gone."""
+    """The API accepted the deletion of a victim; the watch shows when it is deleted."""
 
     effect: int
     uid: str
@@ -125,14 +125,14 @@ class EvictFailed(Message, frozen=True):
 
 
 class PrepareDone(Message, frozen=True):
-    """The work that a plugin's PreBind, Bind or PostBind had to do outside is done."""
+    """`perform` of a plugin's PreBind, Bind or PostBind has finished."""
 
     effect: int
     uid: str
 
 
 class PrepareFailed(Message, frozen=True):
-    """That work failed, or was stopped because its time was up."""
+    """`perform` failed or timed out."""
 
     effect: int
     uid: str
@@ -140,10 +140,9 @@ class PrepareFailed(Message, frozen=True):
 
 
 class WriteDone(Message, frozen=True):
-    """The API took a change of an object; the watch will show it.
+    """The API accepted a write of an object; the watch will show it.
 
-    version: of the object from now on, where the caller knows; a change that changed nothing
-    leaves it.
+    version: its new resource version, where known; unchanged by a write without effect.
     """
 
     effect: int
@@ -152,7 +151,7 @@ class WriteDone(Message, frozen=True):
 
 
 class WriteFailed(Message, frozen=True):
-    """The API did not take the change, or nobody knows."""
+    """The API refused a write, or its result is unknown."""
 
     effect: int
     uid: str
@@ -161,7 +160,7 @@ class WriteFailed(Message, frozen=True):
 
 
 class ExtenderReplied(Message, frozen=True):
-    """An extender has answered. code: the HTTP status. body: of the answer, unpacked."""
+    """An extender has responded. code: HTTP status. body: decompressed."""
 
     effect: int
     uid: str
@@ -170,10 +169,10 @@ class ExtenderReplied(Message, frozen=True):
 
 
 class ExtenderFailed(Message, frozen=True):
-    """An extender could not be asked, or has not answered, or not in time.
+    """An extender could not be called or did not respond in time.
 
-    reason: in the words of Go's HTTP client, for those who compare:
-    `Post "URL": dial tcp HOST:PORT: connect: connection refused`.
+    reason: in the words of Go's HTTP client: `Post "URL": dial tcp HOST:PORT: connect: connection
+    refused`.
     """
 
     effect: int
@@ -182,7 +181,7 @@ class ExtenderFailed(Message, frozen=True):
 
 
 class Allowed(Message, frozen=True):
-    """A pod that waits at Permit was allowed by a plugin."""
+    """A plugin allowed a pod that waits at Permit."""
 
     uid: str
     plugin: str
@@ -197,33 +196,32 @@ class Rejected(Message, frozen=True):
 
 
 class LeaderElected(Message, frozen=True):
-    """This scheduler leads from now on. term: grows with every change of leader."""
+    """This scheduler became leader. term: increases with every change of leader."""
 
     term: int
 
 
 class LeaderLost(Message, frozen=True):
-    """This scheduler leads no more. It goes on following the watch."""
+    """This scheduler is no longer leader. Watches continue."""
 
 
 class Synced(Message, frozen=True):
-    """Every source has shown all that was there when it began: from now on sessions are held."""
+    """All informers have synced; sessions may start."""
 
 
 class ConfigurationChanged(Message, frozen=True):
-    """The configuration of sessions reads otherwise now. source: the file, named in answers."""
+    """The session configuration changed. source: name of the file, for messages."""
 
     text: str
     source: str
 
 
 class SessionEnded(Message, frozen=True):
-    """The session that the call before has held is over now: it took time. The next one is held a
-    period later."""
+    """The duration of the previous session has elapsed; the next one starts a period later."""
 
 
 class Tick(Message, frozen=True):
-    """Time has passed; whatever is due is due."""
+    """Time has passed."""
 
 
 Event = (

@@ -1,7 +1,7 @@
-"""Scheduler extenders: what they are, what they are asked and what they answer, as values.
+"""Scheduler extender protocol: extenders, requests and responses as values.
 
-The protocol is JSON over HTTP; nobody here speaks HTTP. A call is a POST to `HTTPExtender.url`,
-with the body that `encoded` gives. Only an answer of status 200 counts.
+The protocol is JSON over HTTP; this module does no I/O. A call is a POST to `HTTPExtender.url` with
+the body of `encode_body`. Only status 200 is a success.
 
 Source: Kubernetes v1.36, kube-scheduler/extender/v1 and scheduler/extender.go.
 """
@@ -33,14 +33,14 @@ from stowplan.objects.quantity import INT64_MAX
 
 OK_CODE = 200
 EXTENDER = "Extender"
-"""Who refused a pod, where extenders did: a name among those of plugins."""
+"""Name of the rejecter where extenders rejected a pod, in place of a plugin's."""
 
 ObjectEncoder = Callable[[Object], dict[str, Any]]
-"""The whole of an object as the API server spells it, with the fields that scheduling ignores."""
+"""Encodes an object as the API server does, with the fields that scheduling ignores."""
 
 
 class ExtenderVerb(Enum):
-    """What an extender may be asked to do."""
+    """Verbs of an extender."""
 
     FILTER = "filter"
     PRIORITIZE = "prioritize"
@@ -49,13 +49,13 @@ class ExtenderVerb(Enum):
 
 
 class HTTPExtender(msgspec.Struct, frozen=True):
-    """A program that has a say in decisions.
+    """A configured extender.
 
-    place: which one of the configuration it is. verbs: what it may be asked -> the path that is
-    put behind url_prefix. weight: what its scores are multiplied with, after `scale`, what a score
-    of 1 counts: extenders give 10 where plugins give 100. timeout_s: for a whole call.
-    node_cache_capable: it is told names in place of whole nodes. managed_resources: it is asked
-    about pods only that name one of them; empty: about all. ignorable: failures are passed over.
+    place: index in the configuration. verbs: verb -> path appended to url_prefix. weight: factor of
+    its scores, after `scale`: what a score of 1 counts, as extenders score to 10 and plugins to
+    100. timeout_s: of a whole call. node_cache_capable: it gets node names in place of nodes.
+    managed_resources: it is called only for pods that request one of them; empty: for all pods.
+    ignorable: its failures are ignored.
     """
 
     place: int
@@ -69,11 +69,11 @@ class HTTPExtender(msgspec.Struct, frozen=True):
     ignorable: bool = False
 
     def url(self, verb: ExtenderVerb) -> str:
-        """Where a call goes."""
+        """URL of a call."""
         return f"{self.url_prefix.rstrip('/')}/{self.verbs[verb]}"
 
     def is_interested(self, pod: Pod) -> bool:
-        """True when a container of the pod names a resource that the extender manages."""
+        """True when a container of the pod requests a resource that the extender manages."""
         if not self.managed_resources:
             return True
         return any(
@@ -84,15 +84,15 @@ class HTTPExtender(msgspec.Struct, frozen=True):
 
 
 def in_call_order(extenders: tuple[HTTPExtender, ...]) -> tuple[HTTPExtender, ...]:
-    """The order in which they are asked: those that may be passed over come last."""
+    """Call order: ignorable extenders last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
-# What is asked. A tree in place of a node is one that another extender has returned.
+# Requests. A tree in place of a node is one that another extender returned.
 
 
 class ExtenderArgs(msgspec.Struct, frozen=True):
-    """Filter and prioritize: these nodes, whole or by name; the other one is None."""
+    """Arguments of filter and prioritize: nodes, or their names; the other field is None."""
 
     pod: Pod
     nodes: tuple[Node | dict[str, Any], ...] | None = None
@@ -100,14 +100,14 @@ class ExtenderArgs(msgspec.Struct, frozen=True):
 
 
 class Victims(msgspec.Struct, frozen=True):
-    """Preempt: who would have to leave a node. num_pdb_violations: so many budgets are broken."""
+    """Pods to evict from a node. num_pdb_violations: number of violated disruption budgets."""
 
     pods: tuple[Pod, ...]
     num_pdb_violations: int = 0
 
 
 class ExtenderPreemptionArgs(msgspec.Struct, frozen=True):
-    """Preempt: node -> victims. is_meta: they are told by their uids."""
+    """Arguments of preempt: node -> victims. is_meta: victims by uid."""
 
     pod: Pod
     victims: dict[str, Victims]
@@ -115,7 +115,7 @@ class ExtenderPreemptionArgs(msgspec.Struct, frozen=True):
 
 
 class ExtenderBindingArgs(msgspec.Struct, frozen=True):
-    """Bind: this pod to this node."""
+    """Arguments of bind."""
 
     pod_name: str
     pod_namespace: str
@@ -127,7 +127,7 @@ ExtenderRequestBody = ExtenderArgs | ExtenderPreemptionArgs | ExtenderBindingArg
 
 
 class ExtenderRequest(msgspec.Struct, frozen=True):
-    """A call that is to be made."""
+    """A call to make."""
 
     extender: HTTPExtender
     verb: ExtenderVerb
@@ -135,14 +135,14 @@ class ExtenderRequest(msgspec.Struct, frozen=True):
 
 
 class ExtenderResponse(msgspec.Struct, frozen=True):
-    """What came of it. code: the HTTP status, 0 where there was no answer; then reason says why."""
+    """Response of a call. code: HTTP status, 0 without response; reason tells why."""
 
     code: int = 0
     body: bytes = b""
     reason: str = ""
 
 
-# What is sent.
+# Encoding of requests.
 
 _NODE_INFO = (
     "machineID",
@@ -159,18 +159,18 @@ _NODE_INFO = (
 
 
 def object_tree(value: Object) -> dict[str, Any]:
-    """An object with all that we know of it."""
+    """An object with all known fields."""
     tree: dict[str, Any] = msgspec.to_builtins(value)
     return tree
 
 
 def encode_body(body: ExtenderRequestBody, whole: ObjectEncoder = object_tree) -> bytes:
-    """The body of a call, as JSON."""
+    """Body of a call, as JSON."""
     return msgspec.json.encode(body_tree(body, whole))
 
 
 def body_tree(body: ExtenderRequestBody, whole: ObjectEncoder = object_tree) -> dict[str, Any]:
-    """The body of a call, its keys in the order of the original's."""
+    """Body of a call, with keys in the original's order."""
     if isinstance(body, ExtenderBindingArgs):
         return {
             "PodName": body.pod_name,
@@ -201,14 +201,14 @@ def _victims_tree(body: ExtenderPreemptionArgs, node: str, whole: ObjectEncoder)
 
 
 def _pod_tree(pod: Pod, whole: ObjectEncoder) -> dict[str, Any]:
-    """Without kind and version, and without managedFields, which no scheduler keeps of pods."""
+    """Without kind and version, and without managedFields, which schedulers drop from pods."""
     tree = _bare(whole(pod))
     meta = {key: value for key, value in tree["metadata"].items() if key != "managedFields"}
     return tree | {"metadata": meta}
 
 
 def _node_tree(node: Node | dict[str, Any], whole: ObjectEncoder) -> dict[str, Any]:
-    """With the fields that are there in any node, be they empty."""
+    """With the fields that every node has, even if empty."""
     tree = node if isinstance(node, dict) else _bare(whole(node))
     status = tree.get("status") or {}
     info = dict.fromkeys(_NODE_INFO, "") | (status.get("nodeInfo") or {})
@@ -222,14 +222,14 @@ def _bare(tree: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
 
 
-# What is answered.
+# Responses.
 
 
 class ExtenderFilterResult(msgspec.Struct, frozen=True):
-    """Filter: the nodes that are left, in order. The two maps say why others are not.
+    """Response of filter: the remaining nodes, in order, and why the others failed.
 
-    node_names, nodes: None where the answer has none; a node is as it was written. failed:
-    evictions may help; unresolvable: they cannot.
+    node_names, nodes: None where absent; a node is the tree of the response. failed: evictions may
+    help; unresolvable: they cannot.
     """
 
     node_names: tuple[str, ...] | None = None
@@ -239,14 +239,14 @@ class ExtenderFilterResult(msgspec.Struct, frozen=True):
 
 
 class HostPriority(msgspec.Struct, frozen=True):
-    """Prioritize: the score of a node, 0 to 10 as agreed, and any number as it is."""
+    """Response of prioritize: score of a node, 0 to 10 by convention; not checked."""
 
     host: str
     score: int
 
 
 class MetaVictims(msgspec.Struct, frozen=True):
-    """Preempt: who has to leave a node, by uid."""
+    """Response of preempt: pods to evict from a node, by uid."""
 
     uids: tuple[str, ...] = ()
     num_pdb_violations: int = 0
@@ -281,14 +281,14 @@ _PREEMPTED = GoStruct(
 _BOUND = GoStruct("v1.ExtenderBindingResult", {"Error": GoString()})
 
 
-# Most answers are written as the original would write them, and are read at once. Whatever they
-# have otherwise, be it a key in another case, makes them be read with more patience.
+# Most responses are written as the original would, and decoded directly. Any deviation, such as a
+# key in another case, is left to the tolerant Go-compatible decoder.
 
 _Int64 = Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
 
 
 class _Exact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of answers with the expected keys only."""
+    """Base of responses with expected keys only."""
 
 
 class _ExactList(_Exact, frozen=True):
@@ -316,7 +316,7 @@ _exact_priorities = msgspec.json.Decoder(list[_ExactPriority])
 def read_filter_result(
     question: ExtenderRequest, reply: ExtenderResponse
 ) -> ExtenderFilterResult | GoDecodeError:
-    """What an answer to filter says, or the failure that it comes to."""
+    """Response of filter, or its error."""
     if reply.code == OK_CODE:
         try:
             exact = _exact_filter.decode(reply.body)
@@ -350,7 +350,7 @@ def _from_exact(exact: _ExactFilter) -> ExtenderFilterResult | GoDecodeError:
 def read_priorities(
     question: ExtenderRequest, reply: ExtenderResponse
 ) -> tuple[HostPriority, ...] | GoDecodeError:
-    """What an answer to prioritize says, or the failure that it comes to."""
+    """Response of prioritize, or its error."""
     if reply.code == OK_CODE:
         try:
             exact = _exact_priorities.decode(reply.body)
@@ -368,7 +368,7 @@ def read_priorities(
 def read_preemption_result(
     question: ExtenderRequest, reply: ExtenderResponse
 ) -> dict[str, MetaVictims] | GoDecodeError:
-    """What an answer to preempt says: node -> victims; or the failure that it comes to."""
+    """Response of preempt, node -> victims, or its error."""
     found = _read(question, reply, _PREEMPTED)
     if isinstance(found, GoDecodeError):
         return found
@@ -381,13 +381,13 @@ def read_preemption_result(
 
 
 def read_binding_result(question: ExtenderRequest, reply: ExtenderResponse) -> GoDecodeError | None:
-    """The failure that an answer to bind comes to, None for success."""
+    """Error of a bind response, None for success."""
     found = _read(question, reply, _BOUND)
     return found if isinstance(found, GoDecodeError) else None
 
 
 def timeout_response(question: ExtenderRequest) -> ExtenderResponse:
-    """What came of a call that nobody has answered in time."""
+    """Response of a call that timed out."""
     url = redact_password(question.extender.url(question.verb))
     late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
     return ExtenderResponse(reason=f'Post "{url}": {late}')
@@ -398,7 +398,7 @@ def _reasons(found: dict[str, Any] | None) -> dict[str, str]:
 
 
 def _read(question: ExtenderRequest, reply: ExtenderResponse, kind: GoType) -> Any | GoDecodeError:
-    """The answer, {} or [] for null; or the failure that it comes to."""
+    """The decoded response, {} or [] for null, or its error."""
     if not reply.code:
         return GoDecodeError(reply.reason)
     if reply.code != OK_CODE:
@@ -417,8 +417,8 @@ _PASSWORD = re.compile(r"^([a-z][a-z0-9+.-]*://[^/?#@:]*):[^/?#]*@", re.IGNORECA
 
 
 def redact_password(url: str) -> str:
-    """An address for everybody to read.
+    """A URL without its password, for messages.
 
-    Differs: the original tells the password in `failed filter with extender at URL ...`.
+    Differs: the original shows the password in `failed filter with extender at URL ...`.
     """
     return _PASSWORD.sub(r"\1:***@", url)

@@ -1,1 +1,1 @@
-"""Kubernetes values: frozen, typed, only the fields that scheduling reads."""
+"""Kubernetes objects as immutable typed values, with the fields that scheduling reads."""

@@ -1,4 +1,4 @@
-"""Devices that pods claim: claims, the slices that offer devices, and classes of them.
+"""Dynamic resources: resource claims, resource slices and device classes.
 
 Source: Kubernetes resource.k8s.io/v1 API, v1.36.
 """
@@ -10,13 +10,13 @@ from typing import Any
 from stowplan.objects.meta import NamespacedObject, Object, Value
 
 DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-"""With the name of a DeviceClass behind it: a resource that asks for a device of that class."""
+"""Prefix of a DeviceClass's name: the resource that requests a device of that class."""
 
 
 class ResourceClaimStatus(Value, frozen=True, gc=True):
-    """`status` of a claim, all of it, as it came: that it changed is what counts.
+    """`status` of a claim, undecoded: only that it changed matters.
 
-    allocation: None while no devices are set aside for the claim.
+    allocation: None while no devices are allocated.
     """
 
     allocation: dict[str, Any] | None = None
@@ -25,22 +25,22 @@ class ResourceClaimStatus(Value, frozen=True, gc=True):
 
 
 class ResourceClaim(NamespacedObject, frozen=True, gc=True):
-    """A claim to devices."""
+    """A ResourceClaim."""
 
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
 class ResourceSlice(Object, frozen=True):
-    """Devices that a driver offers, on a node or for several."""
+    """A ResourceSlice: devices of a driver, on one node or several."""
 
 
 class DeviceClassSpec(Value, frozen=True):
-    """`spec` of a DeviceClass. extended_resource_name: pods may ask for it by this resource."""
+    """`spec` of a DeviceClass. extended_resource_name: resource by which pods may request it."""
 
     extended_resource_name: str | None = None
 
 
 class DeviceClass(Object, frozen=True):
-    """A kind of device."""
+    """A DeviceClass."""
 
     spec: DeviceClassSpec = DeviceClassSpec()

@@ -1,4 +1,4 @@
-"""LimitRange and ResourceQuota: what admission lets the pods of a namespace ask for.
+"""LimitRange and ResourceQuota: limits of the requests of a namespace, checked at admission.
 
 Source: Kubernetes core/v1 API, v1.36.
 """
@@ -15,7 +15,7 @@ LIMIT_FIELDS = {
     "default_request": "defaultRequest",
     "max_limit_request_ratio": "maxLimitRequestRatio",
 }
-"""The fields of a LimitRangeItem that hold quantities -> their names on the wire."""
+"""Fields of a LimitRangeItem with quantities -> their names in JSON."""
 
 
 class LimitRangeItem(Value, frozen=True):
@@ -36,7 +36,7 @@ class LimitRangeSpec(Value, frozen=True):
 
 
 class LimitRange(NamespacedObject, frozen=True):
-    """A LimitRange: defaults and bounds of containers and pods of its namespace."""
+    """A LimitRange: defaults and limits of containers and pods of its namespace."""
 
     spec: LimitRangeSpec = LimitRangeSpec()
 
@@ -64,6 +64,6 @@ class ResourceQuotaSpec(Value, frozen=True):
 
 
 class ResourceQuota(NamespacedObject, frozen=True):
-    """A ResourceQuota: how much all pods of its namespace may ask for together."""
+    """A ResourceQuota: limits of the sum of all pods of its namespace."""
 
     spec: ResourceQuotaSpec = ResourceQuotaSpec()

@@ -1,4 +1,4 @@
-"""What every Kubernetes object carries: names, labels, owners, times."""
+"""Metadata of Kubernetes objects: names, labels, owners, times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 
 class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Base of every Kubernetes value: frozen, compared by content, camelCase on the wire.
+    """Base of Kubernetes values: immutable, compared by content, camelCase in JSON.
 
     Fields that scheduling does not read are left out; decoding ignores them.
     """
 
 
 Time = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
-"""A moment. RFC 3339 names its zone; without one it would depend on where the program runs."""
+"""A timestamp with a zone, as RFC 3339 has it; without one it would depend on the local zone."""
 
 
 class OwnerReference(Value, frozen=True):
@@ -45,7 +45,7 @@ class ObjectMeta(Value, frozen=True):
 
 
 class Object(Value, frozen=True):
-    """Base of the values that have an identity: kind by class, name and namespace by metadata."""
+    """Base of objects with an identity: kind by class, name and namespace by metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -61,11 +61,11 @@ class Object(Value, frozen=True):
 
 
 class NamespacedObject(Object, frozen=True):
-    """An object that lives in a namespace."""
+    """A namespaced object."""
 
     @property
     def namespace(self) -> str:
-        """`metadata.namespace`, `default` where it is absent (as kubectl would send it)."""
+        """`metadata.namespace`, `default` where absent, as kubectl sends it."""
         return self.metadata.namespace or "default"
 
     @property
@@ -75,5 +75,5 @@ class NamespacedObject(Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that controls this object, if it has one."""
+        """The controlling owner, if any."""
         return next((o for o in self.metadata.owner_references if o.controller), None)

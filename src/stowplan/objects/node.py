@@ -26,7 +26,7 @@ class NodeSpec(Value, frozen=True):
 
 
 class ContainerImage(Value, frozen=True):
-    """An image on a node, under all the names it is known by."""
+    """An image on a node, with all its names."""
 
     names: tuple[str, ...] = ()
     size_bytes: int = 0
@@ -67,7 +67,7 @@ HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 
 def zone_key(node: Node) -> tuple[str, str]:
-    """(region, zone) of a node; the older labels win even when empty, an absent one is "".
+    """(region, zone) of a node; the deprecated labels take precedence, "" when absent.
 
     Source: kube-scheduler v1.36, backend/cache/node_tree.
     """

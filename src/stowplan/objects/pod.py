@@ -23,7 +23,7 @@ class ResourceClaimUse(Value, frozen=True):
 
 
 class ResourceRequirements(Value, frozen=True):
-    """`resources` of a container or of a whole pod; amounts as written, parsed by `quantity`."""
+    """`resources` of a container or of a pod; quantities unparsed, see `quantity`."""
 
     requests: dict[str, Quantity] = {}
     limits: dict[str, Quantity] = {}
@@ -57,7 +57,7 @@ class Container(Value, frozen=True):
 
     @property
     def is_sidecar(self) -> bool:
-        """True for an init container that keeps running beside the regular ones."""
+        """True for an init container that runs beside the regular containers."""
         return self.restart_policy == "Always"
 
 
@@ -141,7 +141,7 @@ class PodSchedulingGate(Value, frozen=True):
 
 
 class PodResourceClaim(Value, frozen=True):
-    """An entry of `spec.resourceClaims`: a claim by name or a template to make one from."""
+    """An entry of `spec.resourceClaims`: a claim by name, or the template of one."""
 
     name: str = ""
     resource_claim_name: str | None = None
@@ -188,13 +188,13 @@ class ContainerRunning(Value, frozen=True):
 
 
 class ContainerState(Value, frozen=True):
-    """`state` of a container; other states than running are not read."""
+    """`state` of a container; only running is read."""
 
     running: ContainerRunning | None = None
 
 
 class ContainerStatus(Value, frozen=True):
-    """What the kubelet reports of a container: since when it runs, and what resize needs."""
+    """Status of a container: since when it runs, and its resources for resize."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -231,17 +231,17 @@ class Pod(NamespacedObject, frozen=True):
 
     @property
     def uid(self) -> str:
-        """`metadata.uid`, or `NAMESPACE/NAME` where it is absent."""
+        """`metadata.uid`, or `NAMESPACE/NAME` where absent."""
         return self.metadata.uid or self.key
 
     @property
     def node_name(self) -> str:
-        """The node the pod is bound to, or the empty string."""
+        """The node the pod is bound to, or ""."""
         return self.spec.node_name
 
     @property
     def priority(self) -> int:
-        """`spec.priority`; an absent one counts as 0."""
+        """`spec.priority`; 0 where absent."""
         return self.spec.priority or 0
 
     @property
@@ -251,5 +251,5 @@ class Pod(NamespacedObject, frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """True when all containers have ended: the pod takes no room on its node any more."""
+        """True when all containers have terminated: the pod uses no resources of its node."""
         return self.status.phase in ("Succeeded", "Failed")

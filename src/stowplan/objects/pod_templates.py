@@ -1,11 +1,11 @@
-"""Templates: pods that differ in name and node only share one spec object and one labels dict.
+"""Pod templates: pods that differ only in name and node share one spec object and one labels dict.
 
-A decoder gives every pod a spec of its own. Replicas of one workload are alike in all that rules
-read of them, so what follows from spec and labels is worked out once and kept on the spec that
-they share; and a thousand replicas take the memory of one.
+A decoder creates a spec per pod. Replicas of one workload are equal in everything that plugins
+read, so data derived from spec and labels is computed once and stored on the shared spec; and a
+thousand replicas take the memory of one.
 
-The API gives every pod a volume for its service account's token, under a name that no other has.
-No rule reads a volume without a source that schedulers know, so such volumes lose their names.
+The API adds to every pod a volume for its service account's token, with a unique name. No plugin
+reads a volume without a source that schedulers know, so such volumes lose their names.
 """
 
 from __future__ import annotations
@@ -19,21 +19,20 @@ from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.volume import Volume
 
 KEPT_MIN, KEPT_MAX = 1 << 10, 1 << 15
-"""Templates remembered, however few or many pods there are; the one that came up least recently
-goes first."""
+"""Minimum number of cached templates; the least recently used is evicted first."""
 
 _TEMPLATE = "template"
 _PLAIN = Volume()
 
-# Labels in another order are the same labels.
+# Labels in another order are equal.
 _encoded = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class PodTemplates:
-    """The templates that came up so far, by the content of spec without nodeName and labels."""
+    """Known templates, by spec without nodeName and labels."""
 
     def __init__(self, kept_max: int = KEPT_MAX) -> None:
-        """kept_max: templates remembered. One that was forgotten begins anew when it comes up."""
+        """kept_max: number of cached templates."""
         self._kept_max = kept_max
         self._kept: OrderedDict[bytes, tuple[PodSpec, dict[str, str]]] = OrderedDict()
 
@@ -41,17 +40,17 @@ class PodTemplates:
         return len(self._kept)
 
     def keep_for(self, n_pods: int) -> None:
-        """There are so many pods now: templates of those that have gone are of little use."""
+        """Set the cache size for `n_pods` pods."""
         self._kept_max = min(KEPT_MAX, max(KEPT_MIN, 2 * n_pods))
         while len(self._kept) > self._kept_max:
             self._kept.popitem(last=False)
 
     def intern(self, pod: Pod) -> Pod:
-        """A pod that is equal, names of volumes that no rule reads apart, and shares spec and
-        labels with the others of its template.
+        """An equal pod, except for names of volumes that no plugin reads, that shares spec and
+        labels with its template.
 
-        The spec of a pod on a node names that node, so it is of its own, shares its parts, and
-        leads to the common one: see `template_of`.
+        The spec of a pod on a node names that node, so it is an object of its own that shares its
+        parts and refers to the common one: see `template_of`.
         """
         spec, labels = pod.spec, pod.metadata.labels
         node_name = spec.node_name
@@ -91,9 +90,10 @@ def with_node_name(template: PodSpec, node_name: str) -> PodSpec:
 
 
 def template_of(spec: PodSpec) -> PodSpec:
-    """The spec without nodeName that a template's pods share; a spec of no template is its own.
+    """The spec without nodeName that the pods of a template share; a spec without a template
+    itself.
 
-    What does not depend on the node is kept in its `__dict__`.
+    Data that does not depend on the node is stored in its `__dict__`.
     """
     template: PodSpec = spec.__dict__.get(_TEMPLATE, spec) if spec.node_name else spec
     return template

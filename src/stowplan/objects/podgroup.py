@@ -1,7 +1,7 @@
-"""Pod groups and queues: what gangs and fair shares are told by.
+"""Pod groups and queues, for gang scheduling and fair sharing.
 
-Three API groups name the same things: kube-batch's two and Volcano's. The fields read here are
-those that all of them have, and of today's queues what these rules know what to do with.
+Three API groups define the same kinds: kube-batch's two and Volcano's. The fields here are those
+that all of them have, and those of current queues that are supported.
 
 Source: kube-batch v0.5, apis/scheduling; volcano.sh/apis, scheduling/v1beta1.
 """
@@ -19,10 +19,10 @@ GROUP_API_VERSIONS = (
     "scheduling.sigs.dev/v1alpha2",
     VOLCANO_API_VERSION,
 )
-"""The apiVersions under which a PodGroup or a Queue is read."""
+"""apiVersions of PodGroup and Queue."""
 
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
-"""The annotations by which a pod names its group; the first that says something counts."""
+"""Annotations that name a pod's group; the first non-empty one counts."""
 
 UNSCHEDULABLE = "Unschedulable"
 
@@ -57,7 +57,7 @@ class PodGroupStatus(Value, frozen=True):
 
 
 class PodGroup(NamespacedObject, frozen=True):
-    """A PodGroup: pods of which at least `minMember` run, or none."""
+    """A PodGroup: at least `minMember` of its pods run, or none."""
 
     api_version: str = GROUP_API_VERSIONS[0]
     spec: PodGroupSpec = PodGroupSpec()
@@ -65,7 +65,7 @@ class PodGroup(NamespacedObject, frozen=True):
 
 
 class QueueSpec(Value, frozen=True):
-    """`spec` of a Queue. reclaimable: False where others may take nothing back; Volcano's alone."""
+    """`spec` of a Queue. reclaimable: False forbids reclaim by others; Volcano only."""
 
     weight: int = 0
     capability: dict[str, Quantity] = {}
@@ -73,13 +73,13 @@ class QueueSpec(Value, frozen=True):
 
 
 class QueueStatus(Value, frozen=True):
-    """`status` of a Queue. state: Open, Closing or Closed; Volcano's alone."""
+    """`status` of a Queue. state: Open, Closing or Closed; Volcano only."""
 
     state: str = ""
 
 
 class Queue(Object, frozen=True):
-    """A Queue: groups share a cluster by the weights of their queues."""
+    """A Queue: groups share the cluster by the weights of their queues."""
 
     api_version: str = GROUP_API_VERSIONS[0]
     spec: QueueSpec = QueueSpec()

@@ -1,14 +1,14 @@
-"""Resource quantities: how `500m`, `1.5Gi` or `1e3` is read, rounded and shown.
+"""Resource quantities: parsing, rounding and formatting of `500m`, `1.5Gi` or `1e3`.
 
-A quantity is a decimal number with a suffix. No digit above a billionth is lost on the way in;
-what is smaller is rounded up to one billionth. Only when an amount leaves for the scheduler's
-arithmetic is it rounded again, up to whole units or (CPU) to thousandths. Hence amounts must be
-added before they are rounded: two containers of 100u CPU need 1m together, not 2m.
+A quantity is a decimal number with a suffix. Digits down to a billionth are exact; smaller amounts
+are rounded up to one billionth. Amounts are rounded again only when the scheduler uses them, up to
+whole units or (CPU) to thousandths. Amounts must therefore be added before they are rounded: two
+containers of 100u CPU need 1m together, not 2m.
 
-Amounts below zero or beyond int64 occur in objects that nobody validated. The original keeps a
-quantity in one of two forms (an int64 with a power of ten, or a big decimal), and for such
-amounts its answer depends on the form. `Exact` follows it there; everything ordinary is counted
-in plain integers of a billionth (`nanos`).
+Negative amounts and amounts beyond int64 occur in objects that were not validated. The original has
+two representations (an int64 with a power of ten, or a big decimal), and for such amounts its
+result depends on the representation. `Exact` reproduces it; all other amounts are integers of a
+billionth (`nanos`).
 
 Source: apimachinery v1.36, pkg/api/resource: quantity.go, amount.go, scale_int.go, suffix.go.
 """
@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 Quantity: TypeAlias = str | int | float
-"""A quantity as it stands in JSON: a text, or a number whose literal is read as the text."""
+"""A quantity in JSON: a string, or a number whose literal is parsed like one."""
 
 INT64_MAX = 2**63 - 1
 INT64_MIN = -(2**63)
@@ -32,39 +32,39 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _FORM = re.compile(r"([+-]?)([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[+-]?[0-9]*+)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
-# The blanks that the original strips and that may stand unescaped in a JSON string.
+# Whitespace that the original strips and that may be unescaped in a JSON string.
 _BLANKS = " \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-# Differs: the original has no bound on length and exponent and would compute on for hours.
+# Differs: the original has no limit of length and exponent and would compute for hours.
 _LENGTH_MAX = 4000
 _EXPONENT_MAX = 10_000
-# Distinct texts are few (sizes of machines and of workloads), but memory differs per node.
+# Distinct quantities are few (sizes of machines and of workloads), but memory differs per node.
 _CACHE_SIZE = 1 << 16
 
 
 class QuantityError(ValueError):
-    """A text that is no quantity; `text` is what was got."""
+    """A text that is not a quantity; `text` is the value."""
 
     def __init__(self, text: object) -> None:
-        """text: the value that was read."""
-        shown = repr(text)
-        if len(shown) > 60:
-            shown = shown[:57] + "..."
+        """text: the value."""
+        excerpt = repr(text)
+        if len(excerpt) > 60:
+            excerpt = excerpt[:57] + "..."
         super().__init__(
-            f"quantity {shown}: wanted a decimal number, with or without one of the suffixes "
+            f"quantity {excerpt}: expected a decimal number, with or without one of the suffixes "
             "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
         )
         self.text = text
 
 
 class OutOfRangeError(ArithmeticError):
-    """An amount below zero or beyond int64, for which `Exact` must be used."""
+    """A negative amount or one beyond int64, for which `Exact` must be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """An amount as the original holds it: `unscaled * 10**exponent`, in one of its two forms.
+    """An amount as in the original: `unscaled * 10**exponent`, in one of two representations.
 
-    Amounts can be added and compared; which form a sum has is part of the answer.
+    Amounts can be added and compared; the representation of a sum is part of the result.
 
     is_decimal: True for the big decimal, False for the int64 with a power of ten.
     """
@@ -74,7 +74,7 @@ class Exact:
     is_decimal: bool
 
     def __add__(self, other: Exact) -> Exact:
-        # The sum stays in the int64 form as long as that can hold it.
+        # The sum keeps the int64 representation as long as it fits.
         if self.is_decimal or other.is_decimal:
             return self._decimal_sum(other)
         if other.unscaled == 0:
@@ -99,7 +99,7 @@ class Exact:
         return self._scaled(3)
 
     def _at(self, exponent: int) -> int:
-        """The unscaled number at `exponent`, which is not above our own."""
+        """The unscaled number at `exponent`, at most the amount's own."""
         return self.unscaled * _ten_to(self.exponent - exponent)
 
     def _decimal_sum(self, other: Exact) -> Exact:
@@ -107,7 +107,8 @@ class Exact:
         return Exact(self._at(exponent) + other._at(exponent), exponent, True)
 
     def _scaled(self, digits: int) -> int:
-        """The amount times `10**digits` as int64, with the rounding and overflow of our form."""
+        """The amount times `10**digits` as int64, with the rounding and overflow of its
+        representation."""
         shift = self.exponent + digits
         if self.is_decimal:
             return _scale_decimal(self.unscaled, shift)
@@ -119,13 +120,13 @@ class Exact:
 
 
 def _scale_decimal(unscaled: int, shift: int) -> int:
-    """`unscaled * 10**shift` as the big decimal form gives it.
+    """`unscaled * 10**shift` in the big decimal representation.
 
-    It rounds up where it divides, except that a negative number that fits int64 is first
-    truncated towards zero; what does not fit loses its upper bits.
+    Divisions round up, except that a negative number that fits int64 is first truncated toward
+    zero; a number that does not fit loses its upper bits.
     """
     if shift >= 0:
-        # A power of ten beyond int64 comes out of the float conversion as the lowest int64.
+        # A power of ten beyond int64 is converted from float to the lowest int64.
         return _wrap(_low_bits(unscaled) * (_ten_to(shift) if shift <= 18 else INT64_MIN))
     divisor = _ten_to(-shift)
     if unscaled >= INT64_MAX or shift <= -19:
@@ -136,13 +137,13 @@ def _scale_decimal(unscaled: int, shift: int) -> int:
 
 
 def _ten_to(n: int) -> int:
-    """`10**n` for an n that is not negative."""
+    """`10**n` for n >= 0."""
     power: int = 10**n
     return power
 
 
 def _low_bits(number: int) -> int:
-    """The lower 64 bits of the magnitude, read as int64, with the sign put back."""
+    """The lower 64 bits of the magnitude as int64, with the sign."""
     size = _wrap(abs(number))
     return _wrap(-size) if number < 0 else size
 
@@ -153,9 +154,9 @@ def _wrap(number: int) -> int:
 
 
 def exact(q: Quantity) -> Exact:
-    """`q` as the original would hold it after reading; raises QuantityError."""
-    # Differs: of a JSON number with a fraction only the nearest double is known here. Its
-    # shortest text is read, which is the literal itself up to 15 digits.
+    """`q` in the original's representation; raises QuantityError."""
+    # Differs: of a JSON number with a fraction only the nearest double is known. Its shortest text
+    # is parsed, which equals the literal up to 15 digits.
     text = q.strip(_BLANKS) if isinstance(q, str) else str(q)
     form = _FORM.fullmatch(text) if 0 < len(text) <= _LENGTH_MAX else None
     if form is None:
@@ -166,7 +167,8 @@ def exact(q: Quantity) -> Exact:
     n_digits = len(whole) + len(fraction)
     doublings = _BINARY.get(suffix, 0)
     power = 0 if doublings else _power_of_ten(q, suffix)
-    # The int64 form takes what surely fits: 18 decimal digits, or 14 less those of the suffix.
+    # The int64 representation takes what certainly fits: 18 decimal digits, or 14 less those of the
+    # suffix.
     if doublings:
         fits_int64 = not fraction and n_digits + doublings * 3 // 10 <= 14
     else:
@@ -182,19 +184,20 @@ def exact(q: Quantity) -> Exact:
 
 
 def _power_of_ten(got: Quantity, suffix: str) -> int:
-    """The exponent that a decimal suffix stands for; raises QuantityError."""
+    """The exponent of a decimal suffix; raises QuantityError."""
     if suffix in _DECIMAL:
         return _DECIMAL[suffix]
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None or not INT64_MIN <= int(exponent[1]) <= INT64_MAX:
         raise QuantityError(got)
-    # The original keeps 32 bits of it.
+    # The original keeps 32 bits.
     power = (int(exponent[1]) + 2**31) % 2**32 - 2**31
     return max(-_EXPONENT_MAX, min(power, _EXPONENT_MAX))
 
 
 def _capped(number: int, exponent: int, negative: bool, binary: bool) -> Exact:
-    """The big decimal form: rounded up to a billionth, and binary amounts held within int64."""
+    """The big decimal representation: rounded up to a billionth, binary amounts limited to
+    int64."""
     if number:
         if exponent >= -9:
             number *= _ten_to(exponent + 9)
@@ -210,24 +213,24 @@ def _capped(number: int, exponent: int, negative: bool, binary: bool) -> Exact:
 def value(q: Quantity) -> int:
     """`q` in whole units, rounded up; raises QuantityError.
 
-    Beyond int64 the answer is what the original makes of it: 0, the highest int64 or a wrapped
-    number. Negative amounts are rounded away from zero, or up if they were read as decimals.
+    Beyond int64 the result is the original's: 0, the highest int64 or a wrapped number. Negative
+    amounts are rounded away from zero, or up if they were parsed as decimals.
     """
     return exact(q).value()
 
 
 @lru_cache(maxsize=_CACHE_SIZE, typed=True)
 def milli_value(q: Quantity) -> int:
-    """`q` in thousandths, rounded up; as `value` in every other respect."""
+    """`q` in thousandths, rounded up; otherwise the same as `value`."""
     return exact(q).milli_value()
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def nanos(q: Quantity) -> int:
-    """`q` in billionths, without loss: what may be added up before rounding.
+    """`q` in billionths, exact: may be added before rounding.
 
-    Raises QuantityError, and OutOfRangeError for amounts below 0 or beyond int64. For speed its
-    cache does not tell True from 1: decoding must have refused booleans.
+    Raises QuantityError, and OutOfRangeError for negative amounts and amounts beyond int64. The
+    cache does not distinguish True from 1: decoding must refuse booleans.
     """
     held = exact(q)
     if held.unscaled < 0 or held > Exact(INT64_MAX, 0, True):
@@ -244,10 +247,9 @@ _SIZED = ("memory", "ephemeral-storage", "storage")
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """`amount` in base units as a quantity; from zero up it reads back as the same amount.
+    """`amount` in base units as a quantity; parsing it returns the same amount if not negative.
 
-    CPU comes in whole CPUs or in milli-CPU, sizes with the suffix that makes the text shortest,
-    counts plain.
+    CPU is formatted in CPUs or milli-CPU, sizes with the suffix of the shortest text, counts plain.
     """
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

@@ -1,16 +1,15 @@
-"""What a pod asks for: its containers, sidecars, start-up, overhead and resizing taken together.
+"""Resource requests of pods: containers, sidecars, init containers, overhead and resize.
 
-A pod must have room in each phase of its life. Init containers run one after the other, each
-beside the sidecars started before it; then the regular containers run beside all sidecars. What
-the pod asks for is, per resource, the most that any phase needs, replaced by the pod-level
-amount where there is one, plus the overhead of its sandbox.
+A pod must fit in each phase of its life. Init containers run one after the other, each beside the
+sidecars started before it; then the regular containers run beside all sidecars. The request of the
+pod is, per resource, the maximum over the phases, replaced by the pod-level request where there is
+one, plus the overhead of its sandbox.
 
-While a container is resized in place, what the kubelet has allocated and what runs count as well
-as what is asked for: the greatest of the three; if the resize was found infeasible, what is
-asked for does not count.
+While a container is resized in place, the maximum of its request, the allocated and the running
+amounts counts; if the resize is infeasible, its request does not count.
 
-The rules of the scheduler count differently, on purpose or by accident; each way of counting has
-a function here. All amounts are in base units: milli-CPU for `cpu`, bytes or counts for the rest.
+The scheduler's plugins count differently, on purpose or by accident; each way of counting has a
+function here. All amounts are in base units: milli-CPU for `cpu`, bytes or counts for others.
 
 Source: kube-scheduler v1.36: component-helpers resource/helpers.go, framework/types.go
 (CalculateResource), plugins/noderesources, apis/core/v1/helper (names of resources).
@@ -48,8 +47,8 @@ _KEPT = "requests"
 
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
-# What amounts are counted in: billionths as plain integers, or `Exact` for amounts below zero or
-# beyond int64. The walk over the pod is the same.
+# Type of amounts: billionths as plain integers, or `Exact` for negative amounts and amounts beyond
+# int64. The computation is the same.
 _N = TypeVar("_N", int, Exact)
 _Read = Callable[[Quantity], _N]
 
@@ -61,28 +60,27 @@ def pod_requests(
     pod_level: bool = True,
     defaults: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """What the pod asks for of each resource that it names; raises QuantityError.
+    """Requests of the pod by resource name; raises QuantityError.
 
-    use_status: whether amounts reported by the kubelet count (in-place resize).
-    pod_level: whether `spec.resources` of the pod counts.
-    defaults: what a container is taken to ask for of a resource it does not name; an explicit
-    zero is a name.
+    use_status: include amounts reported by the kubelet (in-place resize). pod_level: include
+    `spec.resources` of the pod. defaults: request of a container that does not name the resource;
+    an explicit zero names it.
     """
     in_nanos = {name: n * _nanos_per(name) for name, n in (defaults or {}).items()}
     return _amounts(pod, use_status, pod_level, in_nanos)
 
 
 def fit_requests(pod: Pod) -> dict[str, int]:
-    """What NodeResourcesFit's Filter looks for: of the resources it knows, nothing below zero.
+    """Requests that NodeResourcesFit's Filter checks: known resources, without negative amounts.
 
-    A resource that is named with an amount of zero is in the answer.
+    A resource with a request of zero is included.
     """
     amounts = pod_requests(pod, use_status=False)
     return {name: max(n, 0) for name, n in amounts.items() if is_tracked(name)}
 
 
 def requested(pod: Pod) -> dict[str, int]:
-    """What a node counts for the pod once it is there: resizes included."""
+    """Requests that a node counts for a pod on it, with resize."""
     amounts = pod_requests(pod, use_status=True)
     return {name: n for name, n in amounts.items() if is_tracked(name)}
 
@@ -90,8 +88,8 @@ def requested(pod: Pod) -> dict[str, int]:
 def nonzero_requested(pod: Pod) -> tuple[int, int]:
     """Milli-CPU and memory bytes that a node counts for the pod when nodes are scored.
 
-    A container that does not name one of the two is taken to ask for 100m or 200Mi; under
-    pod-level requests only if the whole pod does not name it either.
+    A container without a request counts 100m or 200Mi; with pod-level requests only if the pod has
+    no request either.
     """
     defaults = _NONZERO_NANOS
     if _has_pod_level_requests(pod):
@@ -102,23 +100,24 @@ def nonzero_requested(pod: Pod) -> tuple[int, int]:
 
 
 def fit_score_requests(pod: Pod) -> dict[str, int]:
-    """What NodeResourcesFit's Score adds for the pod: with defaults, without pod-level requests.
+    """Requests that NodeResourcesFit's Score adds for the pod: with defaults, without pod-level
+    requests.
 
-    That the pod level is left out is an oversight of the original that its answers depend on.
+    Leaving out the pod level is an oversight of the original that its results depend on.
     """
     return _amounts(pod, False, False, _NONZERO_NANOS)
 
 
 def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) -> dict[str, int]:
-    """What NodeResourcesBalancedAllocation adds for the pod: no defaults, resizes included.
+    """Requests that NodeResourcesBalancedAllocation adds for the pod: no defaults, with resize.
 
     resources: those that are scored, in the order of the configuration. The order matters for a
-    pod-level amount in the decimal form (`1.5Gi` is one) that has overhead: each time the
-    original adds the two up it changes the pod itself. It does so in the PreFilter of
-    NodeResourcesFit and of DynamicResources, then here once for each resource up to this one
-    (unless the pod level is being resized: then what is added up here is a copy).
-    Differs: in the original the amount of a pod with pod-level requests and overhead grows with
-    every attempt; here it is that of the first attempt, and a node's sums do not grow.
+    pod-level amount in the decimal form (`1.5Gi` is one) that has overhead: each time the original
+    adds the two up it changes the pod itself. It does so in the PreFilter of NodeResourcesFit and
+    of DynamicResources, then here once for each resource up to this one (unless the pod level is
+    being resized: then what is added up here is a copy). Differs: in the original the amount of a
+    pod with pod-level requests and overhead grows with every attempt; here it is that of the first
+    attempt, and a node's sums do not grow.
     """
     amounts = pod_requests(pod, use_status=True)
     if pod.spec.resources is not None and pod.spec.overhead:
@@ -132,13 +131,13 @@ def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) ->
 
 @lru_cache(maxsize=1 << 12)
 def is_tracked(resource: str) -> bool:
-    """True for the resources that the scheduler counts; requests for others are not looked at."""
+    """True for resources that the scheduler counts; other requests are ignored."""
     return resource in _NATIVE or is_scalar(resource)
 
 
 @lru_cache(maxsize=1 << 12)
 def is_scalar(resource: str) -> bool:
-    """True for the resources counted by name: extended, huge pages, `*kubernetes.io/*`, volumes."""
+    """True for resources counted by name: extended, huge pages, `*kubernetes.io/*`, volumes."""
     return (
         resource.startswith(("hugepages-", "attachable-volumes-"))
         or "kubernetes.io/" in resource
@@ -148,9 +147,9 @@ def is_scalar(resource: str) -> bool:
 
 @lru_cache(maxsize=1 << 12)
 def is_extended(resource: str) -> bool:
-    """True for a resource of somebody's own domain, such as `example.com/gpu`.
+    """True for a resource of a vendor's domain, such as `example.com/gpu`.
 
-    It must still be a qualified name with quota's `requests.` before it, and not begin with that.
+    It must be a qualified name also with quota's prefix `requests.`, and not start with it.
     """
     if "/" not in resource or "kubernetes.io/" in resource or resource.startswith("requests."):
         return False
@@ -160,7 +159,7 @@ def is_extended(resource: str) -> bool:
 def _amounts(
     pod: Pod, use_status: bool, pod_level: bool, defaults: Mapping[str, int]
 ) -> dict[str, int]:
-    """`pod_requests`, with the defaults in billionths; read only, as it may be kept."""
+    """`pod_requests`, with the defaults in billionths; read-only, as it may be cached."""
     try:
         if _is_plain(pod, use_status):
             return _plain_amounts(pod, defaults)
@@ -178,7 +177,7 @@ def _amounts(
 
 
 def _is_plain(pod: Pod, use_status: bool) -> bool:
-    """True when the regular containers are all that counts, as for most pods to be placed."""
+    """True when only the regular containers count, as for most pending pods."""
     spec, status = pod.spec, pod.status
     if spec.init_containers or spec.overhead or spec.resources:
         return False
@@ -186,7 +185,7 @@ def _is_plain(pod: Pod, use_status: bool) -> bool:
 
 
 def _plain_amounts(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
-    """The amounts of a plain pod; found out once per spec and defaults."""
+    """Amounts of a plain pod; computed once per spec and defaults."""
     kept: dict[object, dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
     key = tuple(defaults.items())
     amounts = kept.get(key)
@@ -211,7 +210,7 @@ def _plain_totals(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
 def _totals(
     pod: Pod, read: _Read[_N], defaults: Mapping[str, _N], use_status: bool, pod_level: bool
 ) -> dict[str, _N]:
-    """The pod's amounts, unrounded."""
+    """Amounts of the pod, not rounded."""
     spec = pod.spec
     reported = _reported(pod.status) if use_status else {}
     totals: dict[str, _N] = {}
@@ -233,7 +232,8 @@ def _add_start_up(
     read: _Read[_N],
     defaults: Mapping[str, _N],
 ) -> None:
-    """Add the sidecars to the sum of the regular containers, then raise it to what starting needs.
+    """Add the sidecars to the sum of the regular containers, then take the maximum with the init
+    phase.
 
     Of init containers only sidecars can be resized.
     """
@@ -259,7 +259,7 @@ def _asked(
     read: _Read[_N],
     defaults: Mapping[str, _N],
 ) -> dict[str, _N]:
-    """What one container counts for, in a dict of the caller's own."""
+    """Amounts of one container, in a new dict."""
     asked = _parsed(container.resources.requests, read)
     if container.name in reported:
         report = reported[container.name]
@@ -278,7 +278,7 @@ def _while_resized(
     allocated: Mapping[str, Quantity],
     read: _Read[_N],
 ) -> dict[str, _N]:
-    """The greatest of what is asked for, what runs and what is allocated."""
+    """The maximum of the requested, running and allocated amounts."""
     effective: dict[str, _N] = {} if _is_resize_infeasible(status) else dict(asked)
     _raise_to(effective, _parsed(running, read))
     _raise_to(effective, _parsed(allocated, read))
@@ -288,7 +288,7 @@ def _while_resized(
 def _replace_by_pod_level(
     totals: dict[str, _N], pod: Pod, read: _Read[_N], use_status: bool
 ) -> None:
-    """Put the pod-level amounts in the place of the sums, for the resources that may have them."""
+    """Replace the sums by pod-level requests, for the resources that may have them."""
     resources, status = pod.spec.resources, pod.status
     amounts = _parsed(resources.requests, read) if resources is not None else {}
     names = [name for name in amounts if _may_be_pod_level(name)]
@@ -296,7 +296,7 @@ def _replace_by_pod_level(
         running = status.resources.requests
         amounts = _while_resized(status, amounts, running, status.allocated_resources, read)
     for name in names:
-        # An infeasible resize of which the kubelet reports nothing leaves nothing.
+        # An infeasible resize without reported amounts leaves nothing.
         totals[name] = amounts[name] if name in amounts else read("0")
 
 
@@ -321,12 +321,12 @@ def _with_overhead_in_pod_level(pod: Pod, resource: str, times: int) -> Pod:
 
 
 def _reported(status: PodStatus) -> Mapping[str, ContainerStatus]:
-    """The kubelet's reports by container name; the last of one name counts."""
+    """Container statuses by name; the last of one name counts."""
     return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
 
 
 def _is_resize_infeasible(status: PodStatus) -> bool:
-    """True when the first PodResizePending condition gives Infeasible as its reason."""
+    """True when the first PodResizePending condition has the reason Infeasible."""
     reasons = (c.reason for c in status.conditions if c.type == "PodResizePending")
     return next(reasons, "") == "Infeasible"
 
@@ -356,7 +356,7 @@ def _raise_to(totals: dict[str, _N], amounts: Mapping[str, _N]) -> None:
 
 
 def _rounded(totals: Mapping[str, int]) -> dict[str, int]:
-    """Billionths to base units, up; raises OutOfRangeError beyond int64."""
+    """Billionths to base units, rounded up; raises OutOfRangeError beyond int64."""
     amounts = {
         name: -(-n // (NANOS_PER_MILLI if name == "cpu" else NANOS_PER_UNIT))
         for name, n in totals.items()

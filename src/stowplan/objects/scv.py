@@ -1,4 +1,4 @@
-"""Scv: what a node's GPUs are and do, as a sniffer on the node reports it.
+"""Scv: state of a node's GPUs, as reported by an agent on the node.
 
 Source: NJUPT-ISL SCV 2.x, api/v1/scv_types.go.
 """
@@ -26,12 +26,12 @@ class Card(Value, frozen=True):
 
     @property
     def is_healthy(self) -> bool:
-        """True for a card that is reported to work."""
+        """True for a card reported as healthy."""
         return self.health == HEALTHY
 
 
 class ScvSpec(Value, frozen=True):
-    """`spec` of an Scv. update_interval: ms between two looks at the cards."""
+    """`spec` of an Scv. update_interval: ms between two reports."""
 
     update_interval: int = 0
 

@@ -1,10 +1,10 @@
 """Label selectors and node selectors: what they match and what is wrong with a malformed one.
 
-A requirement is asked about one value of its key, or about the key's absence; a selector is an
-AND of requirements, a node selector an OR of terms. A selector is checked once per object, and
-the result is kept with it.
+A requirement is evaluated for one value of its key, or for its absence; a selector is an AND of
+requirements, a node selector an OR of terms. A selector is validated once per object, and the
+result is stored with it.
 
-Where the faults of a malformed selector show:
+Effects of an invalid selector:
 
 - A label selector with a fault raises SelectorError, whatever the labels are.
 - A node selector term with a fault never matches. Required node affinity ignores the fault
@@ -57,7 +57,7 @@ _NOT_AN_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
 
 
 class SelectorError(ValueError):
-    """A label selector that the API would refuse; the text is the original's."""
+    """A label selector that the API would refuse, with the original's message."""
 
 
 class SelectorRequirement(Value, frozen=True):
@@ -84,15 +84,15 @@ class LabelSelector(Value, frozen=True, dict=True, gc=True):
 
     @cached_property
     def requirements(self) -> tuple[LabelSelectorRequirement, ...]:
-        """All conditions, each of `matchLabels` as an In of one value; raises SelectorError."""
+        """All conditions, with `matchLabels` as In with one value; raises SelectorError."""
         stated = [
             *(LabelSelectorRequirement(k, "In", (v,)) for k, v in self.match_labels.items()),
             *self.match_expressions,
         ]
         for requirement in stated:
             if requirement.operator not in _LABEL_OPERATORS:
-                shown = _quoted(requirement.operator)
-                raise SelectorError(f"{shown} is not a valid label selector operator")
+                value = _quoted(requirement.operator)
+                raise SelectorError(f"{value} is not a valid label selector operator")
             faults = _requirement_faults(requirement)
             if faults:
                 raise SelectorError(_aggregate(faults))
@@ -100,7 +100,7 @@ class LabelSelector(Value, frozen=True, dict=True, gc=True):
 
 
 class NodeSelectorTerm(Value, frozen=True, dict=True, gc=True):
-    """Conditions on a node's labels and on its fields, all of which must hold."""
+    """Conditions on a node's labels and fields, all of which must hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
@@ -112,7 +112,7 @@ class NodeSelectorTerm(Value, frozen=True, dict=True, gc=True):
 
     @cached_property
     def faults(self) -> tuple[str, ...]:
-        """What is wrong with the term, each with the path inside it."""
+        """Errors of the term, each with the path in it."""
         faults: list[str] = []
         for i, r in enumerate(self.match_expressions):
             faults += _within(f"matchExpressions[{i}].", _expression_faults(r))
@@ -122,13 +122,13 @@ class NodeSelectorTerm(Value, frozen=True, dict=True, gc=True):
 
 
 class NodeSelector(Value, frozen=True):
-    """Terms of which one must hold; without a usable term it matches no node."""
+    """Terms of which one must hold; without a valid term it matches no node."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
 class PreferredSchedulingTerm(Value, frozen=True):
-    """A node selector term and what it is worth where it matches."""
+    """A node selector term and its weight."""
 
     weight: int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
@@ -142,7 +142,7 @@ _FIELD_OPERATORS = _OPERATORS[:2]
 def requirement_admits(requirement: SelectorRequirement, value: str | None) -> bool:
     """True when the requirement holds for this value of its key; None: the key is absent.
 
-    It expects a requirement without faults; of an unknown operator it says False.
+    The requirement must be valid; False for an unknown operator.
     """
     operator = requirement.operator
     if operator == "In":
@@ -161,9 +161,9 @@ def requirement_admits(requirement: SelectorRequirement, value: str | None) -> b
 
 
 def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """True when all conditions hold; no selector matches nothing, an empty one everything.
+    """True when all conditions hold; None matches nothing, an empty selector everything.
 
-    Raises SelectorError for a malformed selector, whatever the labels are.
+    Raises SelectorError for an invalid selector, whatever the labels are.
     """
     if selector is None:
         return False
@@ -171,10 +171,10 @@ def label_selector_matches(selector: LabelSelector | None, labels: Mapping[str, 
 
 
 def term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], node_name: str) -> bool:
-    """True when all conditions of a node selector term hold; an empty or faulty term never does.
+    """True when all conditions of a node selector term hold; False for an empty or invalid term.
 
-    The only field is `metadata.name`; every other is read as the empty string. The conditions on
-    fields do not count for a node without a name.
+    The only field is `metadata.name`; others are read as "". Conditions on fields do not count for
+    a node without a name.
     """
     if term.is_empty or term.faults:
         return False
@@ -195,18 +195,17 @@ def node_selector_matches(
 
 
 def term_errors(term: NodeSelectorTerm, path: str = "") -> tuple[str, ...]:
-    """The original's texts for all that is wrong with a term; empty when it is sound.
+    """The original's errors of a term; empty when it is valid.
 
-    path: where the term stands, such as `[2]` for the third preferred term of a pod.
+    path: location of the term, such as `[2]` for the third preferred term of a pod.
     """
     return tuple(_within(f"{path}." if path else "", term.faults))
 
 
 def node_selector_error(selector: NodeSelector, path: str = "") -> str | None:
-    """The original's text for the faults of all terms, or None.
+    """The original's error of all invalid terms, or None.
 
-    It is both what refuses a configured node selector and what a lookup reports that finds no
-    matching term.
+    Refuses a configured node selector, and is the error of a lookup without a matching term.
     """
     prefix = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
     errors: list[str] = []
@@ -216,9 +215,9 @@ def node_selector_error(selector: NodeSelector, path: str = "") -> str | None:
 
 
 def preferred_terms_error(terms: Iterable[PreferredSchedulingTerm], path: str = "") -> str | None:
-    """The original's text for the faults of preferred terms, or None.
+    """The original's error of invalid preferred terms, or None.
 
-    Terms of weight 0 are not looked at.
+    Terms of weight 0 are ignored.
     """
     errors: list[str] = []
     for i, term in enumerate(terms):
@@ -229,7 +228,7 @@ def preferred_terms_error(terms: Iterable[PreferredSchedulingTerm], path: str = 
 
 @lru_cache(maxsize=1 << 12)
 def label_key_errors(key: str) -> tuple[str, ...]:
-    """What keeps `key` from being a label key (a qualified name), in the original's words."""
+    """Why `key` is not a label key (a qualified name), in the original's words."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         return (
@@ -255,7 +254,7 @@ def label_key_errors(key: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1 << 12)
 def label_value_errors(value: str) -> tuple[str, ...]:
-    """What keeps `value` from being a label value, in the original's words."""
+    """Why `value` is not a label value, in the original's words."""
     errors = []
     if len(value.encode()) > 63:
         errors.append("must be no more than 63 bytes")
@@ -265,7 +264,7 @@ def label_value_errors(value: str) -> tuple[str, ...]:
 
 
 def _requirement_faults(r: SelectorRequirement) -> list[str]:
-    """What is wrong with a condition on a label; its operator must be a known one."""
+    """Errors of a condition on a label; its operator must be known."""
     faults = []
     key_errors = label_key_errors(r.key)
     if key_errors:
@@ -288,7 +287,7 @@ def _requirement_faults(r: SelectorRequirement) -> list[str]:
 
 
 def _count_fault(r: SelectorRequirement) -> str:
-    """The complaint about the number of values, empty when it is right."""
+    """The error about the number of values, empty when it is right."""
     if r.operator in ("In", "NotIn"):
         return "" if r.values else "for 'in', 'notin' operators, values set can't be empty"
     if r.operator in ("Exists", "DoesNotExist"):
@@ -314,8 +313,8 @@ def _unsupported(r: SelectorRequirement, operators: Iterable[str]) -> str:
     return f"operator: Unsupported value: {got}: supported values: {supported}"
 
 
-def _invalid(path: str, shown: str, why: str) -> str:
-    return f"{path}: Invalid value: {shown}: {why}"
+def _invalid(path: str, value: str, why: str) -> str:
+    return f"{path}: Invalid value: {value}: {why}"
 
 
 def _within(prefix: str, faults: Iterable[str]) -> list[str]:
@@ -323,7 +322,7 @@ def _within(prefix: str, faults: Iterable[str]) -> list[str]:
 
 
 def _aggregate(errors: Sequence[str]) -> str:
-    """One text for errors that all name different places: several stand in brackets."""
+    """One message from several errors; more than one is put in brackets."""
     return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
@@ -336,7 +335,7 @@ def _int64(text: str) -> int | None:
 
 
 def _as_json(values: tuple[str, ...]) -> str:
-    # An empty list cannot be told from an absent one here; the API stores both as absent.
+    # An empty list and an absent one are the same here; the API stores both as absent.
     return _json(values) if values else "null"
 
 
@@ -353,7 +352,7 @@ _ESCAPES |= {"\v": "\\v", "\\": "\\\\", '"': '\\"'}
 
 
 def _quoted(text: str) -> str:
-    """`text` in double quotes, with what cannot be printed escaped as the original does."""
+    """`text` in double quotes, escaped as in the original."""
     return f'"{"".join(map(_escaped, text))}"'
 
 

@@ -1,4 +1,4 @@
-"""Volumes, claims, classes and drivers as the cluster stores them.
+"""Volumes, claims, storage classes and CSI drivers.
 
 Source: Kubernetes core/v1 and storage/v1 APIs, v1.36.
 """
@@ -41,7 +41,7 @@ class CSIVolume(Value, frozen=True):
 
 
 class VolumeNodeAffinity(Value, frozen=True):
-    """`nodeAffinity` of a PersistentVolume: the nodes it can be reached from."""
+    """`nodeAffinity` of a PersistentVolume: the nodes that can access it."""
 
     required: NodeSelector | None = None
 
@@ -67,7 +67,7 @@ class PVSpec(Value, frozen=True):
 
 
 class PhaseStatus(Value, frozen=True):
-    """`status` of a volume or a claim: where it is in its life."""
+    """`status` of a volume or a claim: its phase."""
 
     phase: str = ""
 
@@ -108,7 +108,7 @@ class StorageClass(Object, frozen=True):
 
 
 class VolumeNodeResources(Value, frozen=True):
-    """`allocatable` of a driver on a node; an absent count is no limit."""
+    """`allocatable` of a driver on a node; no count means no limit."""
 
     count: int | None = None
 
@@ -143,13 +143,13 @@ class CSIDriverSpec(Value, frozen=True):
 
 
 class CSIDriver(Object, frozen=True):
-    """A CSI driver as the cluster knows it."""
+    """A CSIDriver."""
 
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
 class CSIStorageCapacity(NamespacedObject, frozen=True):
-    """How much a driver can still provision on the nodes that `node_topology` selects."""
+    """A CSIStorageCapacity: how much a driver can provision on the nodes of `node_topology`."""
 
     node_topology: LabelSelector | None = None
     storage_class_name: str = ""
@@ -158,7 +158,7 @@ class CSIStorageCapacity(NamespacedObject, frozen=True):
 
 
 class VolumeAttachmentSource(Value, frozen=True):
-    """What is attached: a volume by name, or one written out inline."""
+    """The attached volume: by name, or an inline spec."""
 
     persistent_volume_name: str | None = None
     inline_volume_spec: PVSpec | None = None

@@ -1,4 +1,4 @@
-"""Which taints a toleration covers.
+"""Whether tolerations tolerate taints.
 
 Source: Kubernetes v1.36, api core/v1 toleration and component-helpers scheduling/corev1.
 """
@@ -13,23 +13,23 @@ from stowplan.objects.pod import Toleration
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
-"""Taints with these keep pods off; evicting other pods does not help."""
+"""Effects that keep pods off; evicting other pods does not help."""
 
 SOFT_EFFECTS = frozenset({"PreferNoSchedule"})
-"""Taints with these make a node less welcome."""
+"""Effects that make a node less preferred."""
 
 UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-"""What a cordoned node counts as, whether the taint is there or not."""
+"""The taint of a cordoned node, counted whether it is present or not."""
 
-# Strictly canonical: no plus sign, no leading zero, no minus zero. 19 digits hold any int64.
+# Canonical integers only: no plus sign, no leading zero, no minus zero. 19 digits hold any int64.
 _DECIMAL = re.compile(r"-?[1-9][0-9]{0,18}|0")
 
 
 def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool = False) -> bool:
-    """True when `toleration` covers `taint`; an empty effect or key covers every one.
+    """True when `toleration` tolerates `taint`; an empty effect or key tolerates every one.
 
-    An empty key with the operator Equal still compares the value.
-    comparison_operators: whether Lt and Gt are known (a feature gate); if not, they cover nothing.
+    An empty key with the operator Equal still compares the value. comparison_operators: whether Lt
+    and Gt are enabled (a feature gate); if not, they tolerate nothing.
     """
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
@@ -43,7 +43,7 @@ def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool =
 def is_tolerated(
     taint: Taint, tolerations: Iterable[Toleration], comparison_operators: bool = False
 ) -> bool:
-    """True when any of `tolerations` covers `taint`."""
+    """True when any of `tolerations` tolerates `taint`."""
     return any(tolerates(one, taint, comparison_operators) for one in tolerations)
 
 

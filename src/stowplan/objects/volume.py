@@ -1,4 +1,4 @@
-"""Volumes as a pod names them, with the sources that scheduling rules read."""
+"""Volumes of pods, with the sources that plugins read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stowplan.objects.selectors import LabelSelector
 
 
 class GCEPersistentDisk(Value, frozen=True):
-    """A disk of Google's cloud, by name."""
+    """A Google Cloud disk, by name."""
 
     pd_name: str = ""
     read_only: bool = False
 
 
 class AWSElasticBlockStore(Value, frozen=True):
-    """A disk of Amazon's cloud, by volume id."""
+    """An AWS disk, by volume id."""
 
     volume_id: str = field(default="", name="volumeID")
     read_only: bool = False
@@ -42,7 +42,7 @@ class RBD(Value, frozen=True):
 
 
 class AzureDisk(Value, frozen=True):
-    """A disk of Microsoft's cloud."""
+    """An Azure disk."""
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
@@ -56,7 +56,7 @@ class Cinder(Value, frozen=True):
 
 
 class AzureFile(Value, frozen=True):
-    """A file share of Microsoft's cloud."""
+    """An Azure file share."""
 
     secret_name: str = ""
     share_name: str = ""
@@ -75,7 +75,7 @@ class VsphereVolume(Value, frozen=True):
 
 
 class CSIVolumeSource(Value, frozen=True):
-    """An ephemeral volume that a CSI driver makes for the pod."""
+    """An inline ephemeral CSI volume."""
 
     driver: str = ""
 
@@ -112,14 +112,14 @@ class PVCSpec(Value, frozen=True):
 
 
 class PVCTemplate(Value, frozen=True):
-    """The claim that a generic ephemeral volume asks for."""
+    """Template of the claim of a generic ephemeral volume."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PVCSpec = PVCSpec()
 
 
 class EphemeralVolumeSource(Value, frozen=True):
-    """A volume whose claim is made with the pod."""
+    """A volume whose claim is created with the pod."""
 
     volume_claim_template: PVCTemplate | None = None
 

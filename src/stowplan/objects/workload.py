@@ -1,4 +1,4 @@
-"""Controllers and what else decides about pods: workloads, services, budgets, namespaces.
+"""Workloads, services, disruption budgets, namespaces and priority classes.
 
 Source: Kubernetes apps/v1, batch/v1, core/v1, policy/v1 and scheduling/v1 APIs, v1.36.
 """
@@ -111,7 +111,7 @@ class PodDisruptionBudgetSpec(Value, frozen=True):
 
 
 class PodDisruptionBudgetStatus(Value, frozen=True):
-    """`status` of a PodDisruptionBudget: what may still be disrupted, and who already is."""
+    """`status` of a PodDisruptionBudget: allowed disruptions and disrupted pods."""
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Array types and integer arithmetic over rows that plugins share, exact as in the original.
+"""Integer arithmetic over rows that plugins share, exact as in the original.
 
 Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer division.
 """
@@ -6,14 +6,10 @@ Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer divis
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.framework.functions import priorities
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
 
 
 def n_rows_of(rows: Rows) -> int:

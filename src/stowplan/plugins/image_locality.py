@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 
 _MIB = 1024 * 1024
 BYTES_MIN = 23 * _MIB

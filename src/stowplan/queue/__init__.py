@@ -1,6 +1,10 @@
-"""The scheduling queue: which pod is tried next, and when one that failed is tried again."""
+"""The scheduling queue: pop order, backoff, and requeueing of unschedulable pods by events."""
 
-from stowplan.queue.entry import SECOND, QueueEntry
+from typing import TYPE_CHECKING
+
+from stowplan._deprecated import deprecated_names
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue.entry import QueueEntry
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
 from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue
@@ -15,3 +19,12 @@ __all__ = [
     "SubQueue",
     "seconds_to_ns",
 ]
+
+_OLD_NAMES = {
+    "Hints": "QueueingHintMap",
+    "Place": "SubQueue",
+    "Worth": "QueueingStrategy",
+    "in_ns": "seconds_to_ns",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

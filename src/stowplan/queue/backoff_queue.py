@@ -1,12 +1,12 @@
-"""Backoff: pods that failed and have to wait before they are tried again.
+"""Backoff queue: pods that failed and wait before the next attempt.
 
-The wait doubles with each failure. Refusals and errors are counted apart and wait in a heap of
-their own: a refused pod may be tried early when there is nothing else to do, since that costs a
-decision only; after an error (the API server does not answer) the wait is there for the others'
-sake, so it is kept.
+The backoff doubles with each failure. Rejected pods and pods that failed by an error wait in
+separate heaps: a rejected pod may be popped early when the active queue is empty, because that
+costs only a decision; after an error (the API server does not answer) the backoff protects the API
+server and is kept.
 
-With windows, a wait ends at a whole second, cut down, and is over when a later second has begun.
-Pods whose wait ends in the same second come out in the order of the active queue.
+With windows, expiry times are rounded down to whole seconds, and a backoff is over when a later
+second has begun. Pods of the same window leave in the order of the active queue.
 
 Source: kube-scheduler v1.36, backend/queue/backoff_queue.go.
 """
@@ -15,21 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.queue.entry import SECOND, QueueEntry
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue.entry import QueueEntry
 from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 
 
 class BackoffQueue:
-    """Two heaps: `refused`, and `failed` for pods whose last attempt was an error."""
+    """Two heaps: `refused`, and `failed` for pods whose last attempt ended with an error."""
 
     def __init__(self, options: QueueOptions, rank: SortKey) -> None:
-        """rank: the order of the active queue."""
+        """rank: sort key of the active queue."""
         self._initial = seconds_to_ns(options.initial_s)
         self._max = seconds_to_ns(options.max_s)
         self._windows = options.pops_from_backoff
         self._separates_errors = options.hints
-        # Before hints a wait was over at the very moment at which it ends.
+        # Without hints a backoff is over at its expiry time itself, not after it.
         self._ends_late = options.hints or options.pops_from_backoff
 
         def by_expiry_and_rank(entry: QueueEntry) -> tuple[int, object]:
@@ -49,7 +50,7 @@ class BackoffQueue:
         yield from self.failed
 
     def expiry(self, entry: QueueEntry) -> int | None:
-        """When the wait of `entry` ends, whether it is in here or not; None: it has none."""
+        """When the backoff of `entry` expires, in the queue or not; None when it has no backoff."""
         count = entry.errors or entry.refusals
         if count == 0 or self._max == 0:
             return None
@@ -57,12 +58,12 @@ class BackoffQueue:
         return ends - ends % SECOND if self._windows else ends
 
     def is_waiting(self, entry: QueueEntry, now: int) -> bool:
-        """True while `entry` must not be tried again."""
+        """True while the backoff of `entry` is not over."""
         ends = self.expiry(entry)
         return ends is not None and not self._is_over(ends, now)
 
     def put(self, entry: QueueEntry) -> None:
-        """Add an entry to the heap that its last attempt calls for."""
+        """Add an entry to the heap of its last result."""
         (self.refused if entry.refusers or not self._separates_errors else self.failed).put(entry)
 
     def get(self, key: str) -> QueueEntry | None:
@@ -74,15 +75,15 @@ class BackoffQueue:
         return self.refused.take(key) or self.failed.take(key)
 
     def refresh(self, key: str) -> None:
-        """Sort an entry again after its pod has changed."""
+        """Compute an entry's sort key again after its pod has changed."""
         (self.refused if key in self.refused else self.failed).refresh(key)
 
     def pop_before_expiry(self) -> QueueEntry | None:
-        """The refused entry whose wait ends first, over or not; None where that is not done."""
+        """Pop the rejected entry whose backoff expires first, over or not; None without windows."""
         return self.refused.pop() if self._windows else None
 
     def pop_over(self, now: int) -> list[QueueEntry]:
-        """Every entry whose wait is over, removed: the refused ones first."""
+        """Remove and return all entries whose backoff is over, rejected ones first."""
         found = []
         for heap in (self.refused, self.failed):
             while (first := heap.peek()) is not None and not self.is_waiting(first, now):
@@ -91,7 +92,7 @@ class BackoffQueue:
         return found
 
     def next_over(self) -> int | None:
-        """The earliest time at which `pop_over` finds something; None while there is nothing."""
+        """Earliest time at which `pop_over` returns an entry; None when the queue is empty."""
         firsts = (self.refused.peek(), self.failed.peek())
         ends = [self._ends(entry) for entry in firsts if entry is not None]
         if not ends:
@@ -106,7 +107,7 @@ class BackoffQueue:
         return self._initial << (count - 1)
 
     def _ends(self, entry: QueueEntry) -> int:
-        """`expiry` for sorting: an entry that need not wait comes first."""
+        """`expiry` as a sort key: -1 for an entry without backoff."""
         ends = self.expiry(entry)
         return -1 if ends is None else ends
 

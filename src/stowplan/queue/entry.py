@@ -1,31 +1,27 @@
-"""QueueEntry: a pending pod with all that the queue knows of it."""
+"""QueueEntry: a pending pod and the queue's state about it."""
 
 from __future__ import annotations
 
 from stowplan.framework.plugin import QueuedPod
 from stowplan.objects.pod import Pod
 
-SECOND = 1_000_000_000
-"""One second in the queue's unit of time, the nanosecond."""
-
 NO_PLUGINS: frozenset[str] = frozenset()
 
 
 class QueueEntry(QueuedPod, gc=False):
-    """A pod from its arrival until it is bound or gone; the same object through all attempts.
+    """A pending pod from its arrival until it is bound or deleted; one object for all attempts.
 
-    All times are whole nanoseconds. Only the queue writes here, except that whoever attempts to
-    schedule the pod names the plugins that refused it before giving it back.
+    All times are whole nanoseconds. Only the queue writes these fields; the scheduler sets
+    refused_by and pending_on before it returns the entry.
 
-    added_at: when it arrived or last failed; a younger pod of equal priority comes later.
-    attempts: pops so far. refusals: attempts that some plugin refused.
-    errors: attempts in a row that failed otherwise. initial_attempt: first time it was ready to
-    be scheduled, None until then. refused_by, pending_on: plugins of the last refusal, pending_on
-    those that answered Pending; with them a plugin that once gated the pod.
-    gated_by: the PreEnqueue plugin that keeps the pod out of the queue now, or "".
-    flushed: it was tried again, since it last failed, because it had waited too long.
-    cycle: which pop of the queue the last one was. draw: what breaks ties between nodes for it, at
-    every attempt; None before the first one, and where nothing is drawn.
+    added_at: time of arrival or of the last failure; ties of equal priority are broken by it.
+    attempts: number of pops. refusals: attempts that a plugin rejected. errors: consecutive
+    attempts that failed otherwise. initial_attempt: first time in the active queue, None before.
+    refused_by, pending_on: plugins of the last rejection, pending_on those that returned Pending;
+    includes a plugin that once gated the pod. gated_by: PreEnqueue plugin that keeps the pod out of
+    the queue, or "". flushed: requeued by the unschedulable flush since its last failure. cycle:
+    cycle of the last pop. tie_break: random number that breaks ties between nodes in every attempt;
+    None before the first attempt and where ties are not broken at random.
     """
 
     key: str = ""
@@ -52,5 +48,5 @@ class QueueEntry(QueuedPod, gc=False):
 
     @property
     def refusers(self) -> frozenset[str]:
-        """All plugins that refused the pod; none means that the last attempt was an error."""
+        """All plugins that rejected the pod; empty when the last attempt ended with an error."""
         return self.refused_by | self.pending_on if self.pending_on else self.refused_by

@@ -1,8 +1,8 @@
-"""KeyedHeap: a heap of entries that can also be found, changed and removed by key.
+"""KeyedHeap: a heap whose entries can be found, updated and removed by key.
 
-Heap items are tuples, so that comparing them stays inside the interpreter's C code. Removing an
-entry only forgets it; the tuple left behind is dropped when it comes up, or when such tuples
-outnumber the live ones. Entries of equal rank leave in the order in which they came.
+Heap items are tuples, so that comparisons stay in the interpreter's C code. Removing an entry only
+deletes it from the index; its tuple is dropped when it reaches the top, or when such stale tuples
+outnumber the live ones. Entries with equal sort keys leave in order of arrival.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from stowplan.queue.entry import QueueEntry
 
 SortKey = Callable[[QueueEntry], Any]
-"""What an entry is sorted by, computed when it is put in; smaller comes first."""
+"""Sort key of an entry, computed when the entry is added; the smallest is popped first."""
 
 _Item = tuple[Any, int, QueueEntry]
 
@@ -22,7 +22,7 @@ _STALE_MIN = 64
 
 
 class KeyedHeap:
-    """Entries by key, the one of the smallest rank first. live: by key, to read the keys."""
+    """Entries by key, smallest sort key first. live: key -> heap item, for reading keys."""
 
     __slots__ = ("_arrivals", "_heap", "_rank", "_returns", "live")
 
@@ -40,7 +40,7 @@ class KeyedHeap:
         return key in self.live
 
     def put(self, entry: QueueEntry) -> None:
-        """Add an entry, in place of one with the same key."""
+        """Add an entry; replaces one with the same key."""
         self._arrivals = arrival = self._arrivals + 1
         item = (self._rank(entry), arrival, entry)
         heap, live = self._heap, self.live
@@ -50,7 +50,7 @@ class KeyedHeap:
             self._sweep()
 
     def put_first(self, entry: QueueEntry) -> None:
-        """Put back an entry that was popped: ahead of those of its rank."""
+        """Return a popped entry to the heap, ahead of entries with an equal sort key."""
         self._returns -= 1
         item = (self._rank(entry), self._returns, entry)
         self.live[entry.key] = item
@@ -58,7 +58,7 @@ class KeyedHeap:
 
     @property
     def arrivals(self) -> int:
-        """How many entries have been put in so far, those put back apart."""
+        """Number of `put` calls so far; `put_first` does not count."""
         return self._arrivals
 
     def get(self, key: str) -> QueueEntry | None:
@@ -67,7 +67,7 @@ class KeyedHeap:
         return None if item is None else item[2]
 
     def refresh(self, key: str) -> None:
-        """Sort an entry again after something changed that its rank is made of."""
+        """Compute an entry's sort key again after its pod has changed."""
         rank, arrival, entry = self.live[key]
         now = self._rank(entry)
         if now != rank:
@@ -86,7 +86,7 @@ class KeyedHeap:
         return item[2]
 
     def peek(self) -> QueueEntry | None:
-        """The first entry, left in place."""
+        """The first entry; it stays in the heap."""
         heap, live = self._heap, self.live
         while heap:
             item = heap[0]
@@ -107,14 +107,14 @@ class KeyedHeap:
         return None
 
     def in_order(self) -> list[QueueEntry]:
-        """Every entry, in the order in which they would be popped."""
+        """All entries in pop order."""
         return [item[2] for item in sorted(self.live.values())]
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Every entry, in no order that means anything."""
+        """All entries, in no particular order."""
         return (item[2] for item in self.live.values())
 
     def _sweep(self) -> None:
-        """Drop the tuples left behind."""
+        """Drop stale tuples."""
         self._heap = list(self.live.values())
         heapify(self._heap)

@@ -1,8 +1,8 @@
-"""InFlight: pods being scheduled, and what happened meanwhile.
+"""In-flight pods: pods being scheduled, and the events that arrived meanwhile.
 
-A pod that is refused while an event arrives must not be parked as if nothing had happened. So it
-is kept in which order pods were popped and events arrived: what arrived after a pod was popped
-happened while it was in flight. Events that are older than every pod in flight are forgotten.
+When an event arrives during an attempt, the rejected pod must not wait for another event. Pops and
+events are therefore numbered in order: events with a higher number than a pod's pop arrived while
+it was in flight. Events older than every pod in flight are dropped.
 
 Source: kube-scheduler v1.36, backend/queue/active_queue.go.
 """
@@ -21,7 +21,7 @@ _FORGOTTEN_MAX = 256
 
 
 class InFlightEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event with the object that it is about, before and after; either may be None."""
+    """A cluster event with its object before and after; either may be None."""
 
     event: ClusterEvent
     old: Any
@@ -29,17 +29,17 @@ class InFlightEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 InFlightLog = list[tuple[int, str | InFlightEvent]]
-"""Places in time, and the pod (its uid) or the event that is there."""
+"""(sequence number, uid of a popped pod or the event)."""
 
 
 class InFlightPods:
-    """Pods by uid, each with its place in time, and the events with theirs."""
+    """Sequence numbers of pods in flight, by uid, and of events."""
 
     __slots__ = ("_events", "_moments", "_now", "_order", "_place")
 
     def __init__(self) -> None:
-        # A place in time is the number of pods and events before it. _moments are those of
-        # _events, ascending. In _order a pod that is done stays until it comes up.
+        # A sequence number counts the pods and events before it. _moments are those of _events,
+        # ascending. _order keeps a finished pod until it reaches the front.
         self._now = 0
         self._place: dict[str, int] = {}
         self._order: deque[tuple[int, str]] = deque()
@@ -54,11 +54,11 @@ class InFlightPods:
 
     @property
     def moment(self) -> int:
-        """The present place in time."""
+        """Current sequence number."""
         return self._now
 
     def start(self, uid: str) -> bool:
-        """A pod has been popped; False, and nothing done, when it is in flight already."""
+        """Mark a popped pod as in flight; False, without effect, when it already is."""
         if uid in self._place:
             return False
         self._now = now = self._now + 1
@@ -67,18 +67,18 @@ class InFlightPods:
         return True
 
     def note(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Something has happened; forgotten at once where no pod is in flight."""
+        """Record an event; dropped when no pod is in flight."""
         if self._place:
             self._now += 1
             self._events.append(InFlightEvent(event, old, new))
             self._moments.append(self._now)
 
     def since(self, uid: str) -> list[InFlightEvent]:
-        """What has happened since a pod in flight was popped, oldest first."""
+        """The events since a pod in flight was popped, oldest first."""
         return self._events[bisect_right(self._moments, self._place[uid]) :]
 
     def done(self, uid: str) -> bool:
-        """The attempt is over; False for a pod that was not in flight."""
+        """End an attempt; False when the pod was not in flight."""
         place = self._place
         if place.pop(uid, None) is None:
             return False
@@ -96,11 +96,11 @@ class InFlightPods:
         return True
 
     def pods(self) -> list[str]:
-        """The uids of the pods in flight, the one popped first at the head."""
+        """Uids of the pods in flight, in pop order."""
         return list(self._place)
 
     def log(self) -> list[str | InFlightEvent]:
-        """Pods, as their uids, and events in the order of time, from the oldest pod on."""
+        """Pods (as uids) and events in order, from the oldest pod in flight on."""
         if not self._place:
             return []
         pods: InFlightLog = [(place, uid) for uid, place in self._place.items()]

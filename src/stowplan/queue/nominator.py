@@ -1,4 +1,4 @@
-"""Nominator: pods that wait for a node to be made free for them.
+"""Nominator: pods nominated to a node by preemption.
 
 Source: kube-scheduler v1.36, backend/queue/nominator.go.
 """
@@ -11,11 +11,11 @@ from stowplan.framework.snapshot import Nominations
 from stowplan.objects.pod import Pod
 
 PodLister = Callable[[str], Pod | None]
-"""Key of a pod -> the newest version that the cluster is known to have, None if it has none."""
+"""Key of a pod -> its latest known version, None when it does not exist."""
 
 
 class Nominator(Nominations):
-    """The nominations, kept true while pods come, change and go."""
+    """Nominations, updated with pod events."""
 
     def __init__(self, listed: PodLister) -> None:
         super().__init__()
@@ -25,11 +25,11 @@ class Nominator(Nominations):
         return len(self._node_of)
 
     def nominate(self, pod: Pod, node: str | None = None) -> None:
-        """Nominate a pod in place of what was before.
+        """Nominate a pod, replacing its previous nomination.
 
-        node: None takes what the pod's status says, and nothing where it says nothing. A pod that
-        is gone, or bound already, is not nominated. "" is kept like a name: the pod has then
-        been told that it has no node, whatever its status says.
+        node: None takes `status.nominatedNodeName`, if set. A pod that was deleted or is already
+        bound is not nominated. "" is recorded like a name: the pod has no nomination, whatever its
+        status says.
         """
         listed = self._listed(pod.key)
         is_pending = listed is not None and not listed.node_name
@@ -41,9 +41,10 @@ class Nominator(Nominations):
             self.add(pod, name)
 
     def follow(self, old: Pod, new: Pod) -> None:
-        """A pod was updated: its status decides, unless that has never named a node.
+        """Update the nomination of an updated pod by its status.
 
-        Then a nomination made here stays: the update is older than it.
+        A status that never named a node does not replace a nomination made here, which is newer
+        than the update.
         """
         kept = None
         if not old.status.nominated_node_name and not new.status.nominated_node_name:

@@ -1,4 +1,4 @@
-"""QueueOptions: how long pods wait in the queue, and by which rules they come back."""
+"""QueueOptions: backoff durations, flush intervals and modes of the scheduling queue."""
 
 from __future__ import annotations
 
@@ -7,23 +7,21 @@ from collections.abc import Iterator
 import msgspec
 
 from stowplan.framework import Problem
-from stowplan.queue.entry import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 
 class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Durations in seconds, and the two rules that can be turned off.
+    """Options of the scheduling queue; durations in seconds.
 
-    initial_backoff_s: after the first failure; it doubles with each one. max_backoff_s: at
-    most; 0 turns backoff off. None is 1 and 10, or what a configuration file says.
-    max_in_unschedulable_pods_s: a pod that no event has helped is tried again when it has waited
-    longer than this; None is 300, and 60 without hints.
-    flush_backoff_s, flush_unschedulable_s: how often pods are looked for that have waited out their
-    backoff, and such as have been parked too long.
-    pop_from_backoff: take a refused pod out of its backoff when nothing else is left to do.
-    Backoff then ends on whole seconds, so that among pods of the same second priority decides.
-    None is as hints.
-    hints: False decides as releases before 1.26 did: see `SchedulingQueue`.
-    by_arrival: pods are tried in the order in which they came, whatever QueueSort says.
+    initial_backoff_s: after the first failure; doubles with each one. max_backoff_s: upper limit; 0
+    turns backoff off. None: 1 and 10, or the configuration file's values.
+    max_in_unschedulable_pods_s: a pod that stayed unschedulable for longer is retried without an
+    event; None: 300, or 60 without hints. flush_backoff_s, flush_unschedulable_s: interval of the
+    flush of the backoff queue and of the unschedulable pods. pop_from_backoff: pop a rejected pod
+    from the backoff queue when the active queue is empty. Backoff then ends on whole seconds, so
+    that priority decides among pods of the same second. None: same as hints. hints: False queues as
+    releases before 1.26; see `SchedulingQueue`. by_arrival: pop in order of arrival; QueueSort
+    plugins are ignored.
     """
 
     initial_backoff_s: float | None = None
@@ -37,28 +35,28 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def initial_s(self) -> float:
-        """`initial_backoff_s`, or what it is where nobody says."""
+        """`initial_backoff_s`, or its default."""
         return 1 if self.initial_backoff_s is None else self.initial_backoff_s
 
     @property
     def max_s(self) -> float:
-        """`max_backoff_s`, or what it is where nobody says."""
+        """`max_backoff_s`, or its default."""
         return 10 if self.max_backoff_s is None else self.max_backoff_s
 
     @property
     def unschedulable_limit_s(self) -> float:
-        """`max_in_unschedulable_pods_s`, or what it is where nobody says."""
+        """`max_in_unschedulable_pods_s`, or its default."""
         if self.max_in_unschedulable_pods_s is not None:
             return self.max_in_unschedulable_pods_s
         return 300 if self.hints else 60
 
     @property
     def pops_from_backoff(self) -> bool:
-        """`pop_from_backoff`, or what it is where nobody says."""
+        """`pop_from_backoff`, or its default."""
         return self.hints if self.pop_from_backoff is None else self.pop_from_backoff
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """Durations that cannot be."""
+        """Problems of durations out of range."""
         for name in ("initial_backoff_s", "max_backoff_s", "max_in_unschedulable_pods_s"):
             given = getattr(self, name)
             if given is not None and not given >= 0:
@@ -69,5 +67,5 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def seconds_to_ns(seconds: float) -> int:
-    """Seconds as whole nanoseconds."""
+    """Seconds as whole nanoseconds, rounded."""
     return round(seconds * SECOND)

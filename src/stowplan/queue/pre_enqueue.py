@@ -1,4 +1,4 @@
-"""Gates: the PreEnqueue plugins, which keep a pod out of the queue without an attempt.
+"""PreEnqueue gates: plugins that keep a pod out of the queue without an attempt.
 
 Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go runPreEnqueuePlugins.
 """
@@ -22,10 +22,10 @@ _KEPT = "gates"
 
 
 class PreEnqueueGates:
-    """The gates of each profile, in the order in which they are asked.
+    """The PreEnqueue plugins of each profile, in call order.
 
-    Those that do not concern pods of a spec are not asked about them: `concerns` holds for all pods
-    of a template, and is asked once.
+    Plugins that do not concern pods of a spec are skipped: `concerns` holds for all pods of a
+    template and is called once per spec.
     """
 
     def __init__(
@@ -33,16 +33,16 @@ class PreEnqueueGates:
         by_profile: Mapping[str, Sequence[tuple[str, PreEnqueueCheck]]],
         concerns: Mapping[str, Callable[[Pod], bool]] | None = None,
     ) -> None:
-        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> whether it
-        concerns a pod at all, where it says so."""
+        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> function
+        that tells whether the plugin concerns a pod, for plugins that have one."""
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
         self.faults: list[tuple[Pod, str]] = []
         self._by_name = {
             (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
         }
         self._concerns = dict(concerns or {})
-        # With this, a spec says whose gates it has noted. Only names are noted on it: what is not
-        # seen by the collector must not lead to anything that may lead back.
+        # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
+        # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
         self._named: dict[tuple[str, tuple[str, ...]], NamedChecks] = {}
 
@@ -79,23 +79,23 @@ class PreEnqueueGates:
         return gates
 
     def holds(self, entry: QueueEntry) -> bool:
-        """True when the gate that has kept an entry out so far still does; nothing is written."""
+        """True when the gate that keeps the entry out still does. Writes nothing."""
         ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
         if ask is None:
             return False
         try:
             status = ask(entry.pod)
         except ContractError:
-            # It is asked again, and told, when the pod is about to come in.
+            # The gate is called again, with its status recorded, when the pod is about to enter.
             return False
         return status is not OK and not status.is_success
 
     def admits(self, entry: QueueEntry) -> bool:
-        """Ask the gates and write into the entry which one keeps it out, if any.
+        """Call the gates and set `gated_by` of the entry; True when none keeps it out.
 
-        The gate that has kept it out so far is asked first. One that refuses joins the plugins
-        that refused the pod, and stays among them when it opens. One that breaks its contract
-        keeps the pod out too, and what it did is added to `faults`.
+        The gate that kept it out before is called first. A gate that rejects is added to refused_by
+        and stays there when it opens. A gate that breaks its contract keeps the pod out and is
+        added to `faults`.
         """
         pod = entry.pod
         gates = self._about(pod)

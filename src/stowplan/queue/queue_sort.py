@@ -1,4 +1,4 @@
-"""The order of pods in the queue: the profile's QueueSort, as a rank to sort by."""
+"""Sort key of the active queue, from the profile's QueueSort plugin."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LessFunction = Callable[[QueuedPod, QueuedPod], bool]
 
 
 class LessSortKey:
-    """A rank for a QueueSort that only compares: two of them compare as their pods do.
+    """Sort key for a QueueSort plugin that only has `less`.
 
-    It keeps what the pod looked like when it was sorted, because a heap falls apart when the
-    rank of something inside it changes.
+    It keeps the pod as it was when the key was computed, because a heap breaks when a sort key in
+    it changes.
     """
 
     __slots__ = ("_less", "_queued")
@@ -38,16 +38,16 @@ class LessSortKey:
 
 
 def sort_key_by_less(less: LessFunction) -> SortKey:
-    """The rank that a comparison stands for."""
+    """A sort key function from a comparison."""
     return lambda entry: LessSortKey(less, entry)
 
 
 def by_arrival(entry: QueueEntry) -> int:
-    """One rank for all: entries of equal rank leave in the order in which they came."""
+    """Equal for all entries: they leave in order of arrival."""
     return 0
 
 
 def queue_sort_key(framework: Framework) -> SortKey:
-    """The rank by the QueueSort of a profile; by its key, where it gives one."""
+    """The sort key of a profile's QueueSort plugin: its `key` method where it has one."""
     key: Callable[[QueuedPod], Any] | None = framework.sort_key()
     return sort_key_by_less(framework.less) if key is None else key

@@ -1,4 +1,4 @@
-"""Hints: which plugins want to hear of an event, and what they make of it for one pod.
+"""Queueing hints: which plugins an event concerns, and whether it may make a pod schedulable.
 
 Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go isPodWorthRequeuing and
 isEventOfInterest; framework/runtime fillEnqueueExtensions.
@@ -27,11 +27,11 @@ from stowplan.objects.pod import Pod
 from stowplan.queue.entry import QueueEntry
 
 REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
-"""The extension points at which a plugin can refuse a pod until something changes."""
+"""Extension points at which a plugin can reject a pod until an event."""
 
 
 class QueueingStrategy(IntEnum):
-    """What an event means for a pod; of several the greatest counts."""
+    """Where an event sends a pod; of several plugins' answers the greatest counts."""
 
     SKIP = 0
     AFTER_BACKOFF = 1
@@ -39,11 +39,11 @@ class QueueingStrategy(IntEnum):
 
 
 Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
-"""Plugin -> what it registered."""
+"""Plugin -> registered events with hints."""
 
 
 class QueueingHintMap:
-    """The registrations of every profile, with what they amount to for each kind of event."""
+    """Registered events of all profiles, cached by event."""
 
     def __init__(
         self, by_profile: Mapping[str, Registrations], cross_node_plugins: Iterable[str] = ()
@@ -63,9 +63,9 @@ class QueueingHintMap:
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework], others: Iterable[str] = ()) -> QueueingHintMap:
-        """What the plugins of the profiles register; who cannot refuse a pod has no say.
+        """The map of the profiles' plugins, without those that cannot reject a pod.
 
-        others: who refuses pods and is no plugin; such a one hears every event.
+        others: names of rejecters that are not plugins (extenders); they match every event.
         """
         found: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {}
         cross_node: set[str] = set()
@@ -78,7 +78,7 @@ class QueueingHintMap:
         return cls(found, cross_node)
 
     def always(self) -> QueueingHintMap:
-        """The same registrations with every hint left out: any such event is worth an attempt."""
+        """The same registrations without hint functions: every registered event requeues."""
         return QueueingHintMap(
             {
                 profile: {
@@ -91,7 +91,7 @@ class QueueingHintMap:
         )
 
     def listeners(self, event: ClusterEvent) -> tuple[str, ...]:
-        """The plugins, of any profile, that registered for such an event."""
+        """The plugins of any profile that registered for the event."""
         known = self._listeners.get(event)
         if known is None:
             known = self._listeners[event] = tuple(
@@ -105,7 +105,7 @@ class QueueingHintMap:
         return known
 
     def concern(self, event: ClusterEvent) -> bool:
-        """True for an event that any plugin registered for, or that is meant for all."""
+        """True for a wildcard event and for one that any plugin registered for."""
         return event.is_wildcard or bool(self.listeners(event))
 
     def opens(self, gate: str, event: ClusterEvent) -> bool:
@@ -115,10 +115,10 @@ class QueueingHintMap:
     def queueing_strategy(
         self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
     ) -> QueueingStrategy:
-        """What the event means for a pod, by the hints of the plugins that refused it.
+        """Queueing strategy of a pod for an event, by the hints of the plugins that rejected it.
 
-        A pod that no plugin refused failed by an error and is simply tried again. A wildcard
-        means every pod, or only the pod that it brings as its new object.
+        A pod without rejecting plugins failed by an error and is retried. A wildcard event concerns
+        every pod, or only the pod given as `new`.
         """
         refusers = entry.refusers
         if not refusers:
@@ -143,8 +143,8 @@ class QueueingHintMap:
         return queueing_strategy
 
     def _call_hint(self, hint: QueueingHintFn, pod: Pod, old: Any, new: Any) -> QueueingHint:
-        """A hint's answer. One that breaks its contract has the pod tried again, as in the
-        original, and what it did is added to `faults`."""
+        """Call a hint. If it breaks its contract the pod is queued, as in the original, and the
+        fault is added to `faults`."""
         try:
             return hint(pod, old, new)
         except ContractError as fault:
@@ -154,20 +154,20 @@ class QueueingHintMap:
     def answers(
         self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
     ) -> dict[str, QueueingHint]:
-        """What every plugin that refused the pod and hears of the event says to it."""
+        """Hint results of all plugins that rejected the pod and registered for the event."""
         found: dict[str, QueueingHint] = {}
         if event.is_wildcard:
             return found
         for plugin, hint in self._interested(entry.pod.spec.scheduler_name, event):
             if plugin in entry.refusers:
-                said = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
-                found[plugin] = max(said, found.get(plugin, said))
+                result = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
+                found[plugin] = max(result, found.get(plugin, result))
         return found
 
     def _interested(
         self, profile: str, event: ClusterEvent
     ) -> tuple[tuple[str, QueueingHintFn | None], ...]:
-        """(plugin, hint) of each registration of a profile that the event matches."""
+        """(plugin, hint) of each matching registration of a profile."""
         known = self._asked.get((profile, event))
         if known is None:
             registrations = self._by_profile.get(profile, {})
@@ -181,7 +181,7 @@ class QueueingHintMap:
 
 
 def _registered_events(member: RegisteredPlugin) -> Sequence[ClusterEventWithHint]:
-    """What a plugin registers; one that registers nothing hears of everything."""
+    """The events that a plugin registers; every event for a plugin without `events_to_register`."""
     if member.calls["events_to_register"] is None:
         return EVERY_EVENT
     events: Sequence[ClusterEventWithHint] = member.call("events_to_register")

@@ -1,26 +1,26 @@
-"""SchedulingQueue: which pending pod is tried next, and when a pod that failed is tried again.
+"""SchedulingQueue: pop order of pending pods, backoff, and requeueing by events.
 
-A pod that is wanted scheduled is always in exactly one place:
+A pending pod is in exactly one sub-queue:
 
-    active      ready; `pop` takes the first by priority, then by time of arrival
-    in flight   popped and being attempted, until `done` or `add_unschedulable_if_not_present`
-    backoff     failed a moment ago; waits 1 s, 2 s, 4 s ... 10 s, so that nobody is tried in a loop
-    parked      refused, and nothing has happened yet that could help it; or gated, which means
-                that a PreEnqueue plugin does not let it in at all
+    active         ready; `pop` takes the first by QueueSort: priority, then time of arrival
+    in flight      popped, until `done` or `add_unschedulable_if_not_present`
+    backoff        failed recently; waits 1 s, 2 s, 4 s ... 10 s
+    unschedulable  rejected, and no event since may make it schedulable; or gated: a PreEnqueue
+                   plugin keeps it out
 
-Whatever changes in the cluster comes in through `move`. The plugins that refused a parked pod say
-whether this change may help it (`hints`); if so it goes to backoff, or to active when it has
-waited enough. What changes while a pod is in flight is kept and judged when the pod comes back.
-A pod that nothing helps is tried again after five minutes anyway (`flush_unschedulable`).
+Events reach the queue through `move`. The queueing hints of the plugins that rejected a pod decide
+whether an event may make it schedulable; if so the pod goes to backoff, or to active when its
+backoff is over. Events that arrive while a pod is in flight are evaluated when it is requeued. A
+pod that no event requeues is retried after five minutes (`flush_unschedulable`).
 
-Before hints existed two numbers did this work: `cycle` counts pops, and `move_request_cycle` is the
-cycle in which the last change arrived. A pod that fails although something has changed since it was
-popped (move_cycle >= its cycle) goes to backoff, every other pod is parked. Both numbers are kept
-in either mode; `QueueOptions(hints=False)` decides by them.
+`QueueOptions(hints=False)` decides as releases before hints did: `cycle` counts pops, and
+`move_request_cycle` is the cycle of the last event. A pod that fails goes to backoff when
+move_request_cycle >= its cycle, otherwise to the unschedulable pods. Both numbers are kept in
+either mode.
 
-Nothing here waits, locks or reads a clock: every `now` is an argument in whole nanoseconds, from
-any beginning that is a whole second, and the flushes are calls. `driver.blocking_queue` is the
-same queue for threads.
+The queue does not wait, lock or read a clock: every `now` is an argument in whole nanoseconds from
+any epoch that is a whole second, and flushes are calls. `driver.blocking_queue` is the same queue
+for threads.
 
 Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go; without hints: v1.22.
 """
@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from stowplan.columns.pods.podterms import terms_of
 from stowplan.framework.clusterevents import (
     ASSIGNED_POD_ADD,
     FORCE_ACTIVATE,
@@ -54,6 +53,7 @@ from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.queue.nominator import Nominator, PodLister
 from stowplan.queue.options import QueueOptions, seconds_to_ns
+from stowplan.queue.pod_updates import is_helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
@@ -61,7 +61,7 @@ from stowplan.queue.unschedulable_index import UnschedulableIndex
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 
 ArrivalCause = ClusterEvent | str
-"""What brings a pod to a place: an event, or one of these."""
+"""What puts a pod into a sub-queue: a cluster event, or one of the strings below."""
 SCHEDULE_ATTEMPT_FAILURE, BACKOFF_COMPLETE = "ScheduleAttemptFailure", "BackoffComplete"
 POP_FROM_BACKOFF = "PopFromBackoffQ"
 
@@ -69,11 +69,11 @@ _SCALE_DOWN = ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)
 
 
 class SubQueue(Enum):
-    """Where a pod is."""
+    """The sub-queue a pod is in."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
-    UNSCHEDULABLE = "parked"
+    UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
 
 
@@ -82,11 +82,12 @@ _TO_ACTIVE, _TO_BACKOFF, _TO_UNSCHEDULABLE = range(3)
 
 
 class SchedulingQueue:
-    """The pods that wait for a node.
+    """Pending pods in their sub-queues.
 
-    active, backoff, parked, in_flight, nominator: the places, to read. cycle: pops so far.
-    move_cycle: the cycle at the time of the last change that concerned anybody, at first -1.
-    discarded: what the last `pop` threw away, because a pod of that uid was in flight already.
+    active, backoff, unschedulable_pods, in_flight, nominator: the parts, read-only for callers.
+    cycle: number of pops. move_request_cycle: value of `cycle` at the last event that matched a
+    registration; -1 at first. discarded: entries that the last `pop` dropped because a pod of that
+    uid was already in flight.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class SchedulingQueue:
         object_store: ObjectStore | None = None,
         options: QueueOptions | None = None,
     ) -> None:
-        """rank: the order of active. listed: the newest known version of a pod by key. world: has
-        the namespaces whose labels pod affinity reads."""
+        """rank: sort key of the active queue. listed: latest known version of a pod by key.
+        object_store: provides the namespaces whose labels pod affinity reads."""
         self.options = options or QueueOptions()
         self.active = KeyedHeap(rank)
         self.backoff = BackoffQueue(self.options, rank)
@@ -128,10 +129,10 @@ class SchedulingQueue:
         options: QueueOptions | None = None,
         others: Iterable[str] = (),
     ) -> SchedulingQueue:
-        """The queue of the given profiles, which all sort alike.
+        """The queue of the given profiles, which share one QueueSort.
 
-        world: the live one; the gates and hints of their plugins read it from now on. others: who
-        refuses pods beside plugins.
+        object_store: the live one; from now on the profiles' gates and hints read it. others: names
+        of rejecters that are not plugins (extenders).
         """
         for framework in frameworks.values():
             framework.shared.object_store = (
@@ -143,21 +144,23 @@ class SchedulingQueue:
         return cls(rank, PreEnqueueGates.of(frameworks), hints, listed, object_store, options)
 
     def take_faults(self) -> list[tuple[Pod, str]]:
-        """Pods about which a PreEnqueue plugin, which then keeps them out, or a hint broke its
-        contract since the last time, and how."""
+        """Return and clear the contract violations of PreEnqueue plugins and hints: (pod, message).
+
+        A pod whose PreEnqueue plugin fails is kept out of the queue.
+        """
         faults = [*self._gates.faults, *self.hints.faults]
         self._gates.faults.clear()
         self.hints.faults.clear()
         return faults
 
-    # Looking.
+    # Reads.
 
     def __len__(self) -> int:
-        """How many pods are in the queue; those in flight are not."""
+        """Number of pods in the queue, without those in flight."""
         return len(self.active) + len(self.backoff) + len(self.unschedulable_pods)
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Every entry in the queue."""
+        """All entries in the queue."""
         yield from self.active
         yield from self.backoff
         yield from self.unschedulable_pods
@@ -167,7 +170,7 @@ class SchedulingQueue:
         return self.active.get(key) or self.backoff.get(key) or self.unschedulable_pods.get(key)
 
     def place_of(self, key: str) -> SubQueue | None:
-        """Where in the queue a pod is, None when it is not."""
+        """The sub-queue of a pod, None when it is not in the queue."""
         if key in self.active:
             return SubQueue.ACTIVE
         if key in self.backoff:
@@ -177,18 +180,18 @@ class SchedulingQueue:
             return None
         return SubQueue.GATED if entry.gated_by else SubQueue.UNSCHEDULABLE
 
-    # Pods come, change and go.
+    # Pod events.
 
     def add(self, pod: Pod, now: int) -> bool:
-        """A pending pod is there; True when it is ready to be popped.
+        """Add a pending pod; True when it went to the active queue.
 
-        An entry of the same key is replaced. But where the new one is gated and the old one is
-        not parked, the old one stays as it is.
+        Replaces an entry of the same key, except that a gated pod does not replace an entry in the
+        active or backoff queue.
         """
         return self.enter(pod, pod.key, now)
 
     def enter(self, pod: Pod, key: str, now: int) -> bool:
-        """As `add`, by somebody who has the pod's key at hand."""
+        """Same as `add`, for callers that have the pod's key."""
         self._set_arrival_cause(UNSCHEDULABLE_POD_ADD)
         ready = self._activate(QueueEntry(pod, now, key), now)
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
@@ -196,10 +199,10 @@ class SchedulingQueue:
         return ready
 
     def update(self, old: Pod, new: Pod, now: int) -> tuple[ClusterEvent, ...]:
-        """A pending pod has changed; returns what that amounts to.
+        """Update a pending pod and return the events that the update consists of.
 
-        In flight it is only noted. A parked pod may leave by it; elsewhere the new version takes
-        the place of the old. A pod that is not known is added.
+        For a pod in flight the events are only recorded. An unschedulable pod may be requeued;
+        elsewhere the new version replaces the old one. An unknown pod is added.
         """
         events = pod_update_events(old, new)
         self._set_arrival_cause(UNSCHEDULABLE_POD_UPDATE)
@@ -227,18 +230,18 @@ class SchedulingQueue:
         return events
 
     def delete(self, pod: Pod) -> None:
-        """A pod is gone, or bound. In flight it stays until its attempt has ended."""
+        """Remove a deleted or bound pod. A pod in flight stays in flight until its attempt ends."""
         self.nominator.drop(pod.uid)
         key = pod.key
         _ = self.active.take(key) or self.backoff.take(key) or self.unschedulable_pods.take(key)
 
-    # Attempts.
+    # Scheduling attempts.
 
     def pop(self) -> QueueEntry | None:
-        """The pod to be tried next, in flight from now on; None when none is ready.
+        """Pop the next pod and mark it in flight; None when no pod is ready.
 
-        When nothing is active, a refused pod in backoff is tried before its time, the one whose
-        wait ends first.
+        When the active queue is empty, pops the pod of the backoff queue whose backoff expires
+        first, if it was rejected (not failed by an error).
         """
         if self.discarded:
             self.discarded = []
@@ -253,7 +256,7 @@ class SchedulingQueue:
         return None
 
     def pop_unschedulable(self, entry: QueueEntry) -> None:
-        """Pop an unschedulable pod whose turn it is: as by way of the active ones."""
+        """Pop an unschedulable pod directly, with the same bookkeeping as `pop`."""
         self.unschedulable_pods.take(entry.key)
         entry.attempts += 1
         if self._uses_hints:
@@ -262,7 +265,7 @@ class SchedulingQueue:
         entry.cycle = self.cycle
 
     def try_again(self, entry: QueueEntry, now: int) -> None:
-        """Let an unschedulable pod go where one goes that an event may help."""
+        """Requeue an unschedulable pod, as an event that matches it would."""
         self.unschedulable_pods.take(entry.key)
         self._requeue(entry, QueueingStrategy.AFTER_BACKOFF, now)
 
@@ -274,8 +277,7 @@ class SchedulingQueue:
         return entry
 
     def undo_pops(self, entries: Sequence[QueueEntry]) -> None:
-        """Pods that were popped last from the active ones, in this order, and have not been tried:
-        as if they had not been popped."""
+        """Undo the latest pops of active pods that were not attempted; entries are in pop order."""
         for entry in reversed(entries):
             entry.attempts -= 1
             self.cycle -= 1
@@ -286,12 +288,12 @@ class SchedulingQueue:
 
     @property
     def revision(self) -> tuple[int, int, int]:
-        """Another one, while no pod is popped, after whatever may change which pod comes next, or
-        what becomes of one in flight."""
+        """Revision token; changes whenever pop order or the outcome of a pod in flight may
+        change."""
         return self.active.arrivals, self.in_flight.moment, self.move_request_cycle
 
     def done(self, uid: str) -> None:
-        """The attempt needs the queue no more: the pod will not come back as refused."""
+        """End the attempt of a pod that will not be requeued."""
         self.in_flight.done(uid)
 
     def add_unschedulable_if_not_present(
@@ -304,11 +306,12 @@ class SchedulingQueue:
         pod: Pod | None = None,
         cycle: int | None = None,
     ) -> str:
-        """An attempt has failed; "" or why the pod is not taken back (it is in the queue already).
+        """Requeue a pod after a failed attempt; "" or the error text when it is in the queue
+        already.
 
-        refused_by, pending_on: the plugins that refused the pod, pending_on those that answered
-        Pending; none of either means an error. pod: the version to go on with. cycle: in which
-        the pod was popped, for the mode without hints; its own if not given.
+        refused_by, pending_on: plugins that rejected the pod; pending_on those that returned
+        Pending. Both empty: the attempt ended with an error. pod: version to requeue. cycle: cycle
+        in which the pod was popped, used without hints; default: that of the entry.
         """
         uid = entry.pod.uid
         self._set_arrival_cause(SCHEDULE_ATTEMPT_FAILURE)
@@ -330,7 +333,7 @@ class SchedulingQueue:
         finally:
             self.in_flight.done(uid)
 
-    # What happens elsewhere.
+    # Events of other objects.
 
     def move(
         self,
@@ -340,10 +343,11 @@ class SchedulingQueue:
         now: int,
         only: Callable[[Pod], bool] | None = None,
     ) -> None:
-        """Something has changed: parked pods that it may help leave, pods in flight remember it.
+        """Requeue the unschedulable pods that an event may make schedulable, and record it for pods
+        in flight.
 
-        old, new: the object before and after, None where there was or is none. only: which parked
-        pods to look at; it does not hold for those in flight.
+        old, new: object before and after the event, None where it did not or does not exist. only:
+        restricts the unschedulable pods to look at; pods in flight are not restricted.
         """
         if self._uses_hints and not self.hints.concern(event):
             return
@@ -359,24 +363,24 @@ class SchedulingQueue:
         self._move(entries, event, old, new, now)
 
     def assigned_pod_added(self, pod: Pod, now: int) -> None:
-        """A bound pod is there: only pods are looked at that it may help across nodes.
+        """A bound pod was added: look only at pods that it may help on any node.
 
-        The older entry point; since hints decide, `move` with ASSIGNED_POD_ADD does more.
+        Entry point of releases without hints; `move` with ASSIGNED_POD_ADD covers more.
         """
         if not self._uses_hints or self.hints.concern(ASSIGNED_POD_ADD):
             self._move(self._across_nodes(pod), ASSIGNED_POD_ADD, None, pod, now)
 
     def assigned_pod_updated(self, old: Pod, new: Pod, event: ClusterEvent, now: int) -> None:
-        """A bound pod has changed; as above, but smaller requests may help every pod."""
+        """A bound pod was updated; as above, but a scale-down is moved for every pod."""
         if event_matches(_SCALE_DOWN, event):
             self.move(event, old, new, now)
         elif not self._uses_hints or self.hints.concern(event):
             self._move(self._across_nodes(new), event, old, new, now)
 
     def activate(self, pods: Iterable[Pod], now: int) -> None:
-        """A plugin wants these pods tried at once, without backoff.
+        """Move pods to the active queue without backoff, on request of a plugin.
 
-        Gates are asked all the same. A pod in flight is tried again when it comes back.
+        PreEnqueue gates still apply. A pod in flight is retried when its attempt fails.
         """
         self._set_arrival_cause(FORCE_ACTIVATE)
         for pod in pods:
@@ -389,17 +393,19 @@ class SchedulingQueue:
                 self.in_flight.note(FORCE_ACTIVATE, None, pod)
             self.move_request_cycle = self.cycle
 
-    # What time brings.
+    # Timers.
 
     def flush_backoff(self, now: int) -> None:
-        """Pods that have waited out their backoff become active; see `flush_backoff_s`."""
+        """Move pods whose backoff is over to the active queue; see `flush_backoff_s`."""
         self._set_arrival_cause(BACKOFF_COMPLETE)
         for entry in self.backoff.pop_over(now):
             self._activate(entry, now, ask_gates=not self.options.pops_from_backoff)
 
     def flush_unschedulable(self, now: int, at: int | None = None) -> None:
-        """Pods parked for too long are tried again; see `flush_unschedulable_s`. at: when that was
-        asked for, now by default."""
+        """Requeue pods that were unschedulable for too long; see `flush_unschedulable_s`.
+
+        at: when the flush was due; default: now.
+        """
         moment = (now if at is None else at) - self._max_unschedulable
         since = self.unschedulable_pods.since
         if since is None or since >= moment:
@@ -413,14 +419,15 @@ class SchedulingQueue:
             self._move(entries, UNSCHEDULABLE_TIMEOUT, None, None, now)
 
     def next_unschedulable_flush(self) -> int | None:
-        """Before this moment no pod has been parked for too long; None while none is parked."""
+        """Earliest time at which `flush_unschedulable` can find a pod; None without unschedulable
+        pods."""
         if not len(self.unschedulable_pods) or self.unschedulable_pods.since is None:
             return None
         return self.unschedulable_pods.since + self._max_unschedulable
 
     @property
     def incoming(self) -> dict[tuple[SubQueue, ArrivalCause], int]:
-        """(place, cause) -> how many pods have come there by it."""
+        """(sub-queue, cause) -> number of pods that entered it."""
         return {
             (place, cause): count
             for cause, counts in self._arrivals.items()
@@ -428,16 +435,16 @@ class SchedulingQueue:
             if count
         }
 
-    # Inside.
+    # Internals.
 
     def _set_arrival_cause(self, cause: ArrivalCause) -> None:
-        """What comes next is counted under this cause."""
+        """Set the cause under which the next arrivals are counted."""
         if cause is not self._cause:
             self._cause = cause
             self._counts = self._arrivals.setdefault(cause, [0] * len(_COUNTED))
 
     def _present(self, key: str) -> str:
-        """Where a key is, in the words of the error that says so; "" where it is not."""
+        """The sub-queue of a key as the "already present" error names it, "" when it is in none."""
         if key in self.unschedulable_pods.entries:
             return "unschedulable queue"
         if key in self.active.live:
@@ -445,7 +452,7 @@ class SchedulingQueue:
         return "the backoff queue" if key in self.backoff else ""
 
     def _count_failure(self, entry: QueueEntry, now: int) -> None:
-        # Before hints the queue did not tell errors from refusals.
+        # Without hints, errors and rejections are not told apart.
         if entry.refusers or not self._uses_hints:
             entry.refusals += 1
             entry.errors = 0
@@ -455,7 +462,7 @@ class SchedulingQueue:
         entry.flushed = False
 
     def _strategy_after_flight(self, entry: QueueEntry, uid: str) -> QueueingStrategy:
-        """What all that has happened while the pod was in flight means for it."""
+        """Queueing strategy by all events that arrived while the pod was in flight."""
         if not entry.refusers or uid not in self.in_flight:
             return QueueingStrategy.AFTER_BACKOFF
         enough = (
@@ -472,7 +479,7 @@ class SchedulingQueue:
         return queueing_strategy
 
     def _candidates(self, event: ClusterEvent) -> list[QueueEntry]:
-        """The parked entries that an event may move, in a fixed order."""
+        """The unschedulable entries that an event may move, in a fixed order."""
         if event.is_wildcard or not self._uses_hints:
             return list(self.unschedulable_pods)
         return self.unschedulable_pods.refused_by(self.hints.listeners(event))
@@ -497,9 +504,9 @@ class SchedulingQueue:
     def _update_unschedulable(
         self, entry: QueueEntry, old: Pod, events: Iterable[ClusterEvent], now: int
     ) -> None:
-        """Let each event decide in turn until the pod has left.
+        """Apply the events in order until one of them requeues the pod.
 
-        Differs: without pop from backoff the original goes on when the pod is in backoff, and may
+        Differs: without pop from backoff the original continues when the pod is in backoff, and may
         then hold it twice.
         """
         if not self._uses_hints:
@@ -523,7 +530,7 @@ class SchedulingQueue:
     def _requeue(
         self, entry: QueueEntry, queueing_strategy: QueueingStrategy, now: int
     ) -> SubQueue:
-        """Put an entry that is nowhere where it belongs."""
+        """Put an entry that is in no sub-queue into the one that the strategy calls for."""
         if queueing_strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(entry)
             return SubQueue.UNSCHEDULABLE
@@ -534,7 +541,8 @@ class SchedulingQueue:
         return SubQueue.ACTIVE if self._activate(entry, now) else SubQueue.GATED
 
     def _back_off(self, entry: QueueEntry) -> SubQueue:
-        """Into backoff. A pod may be popped from there, so its gates are asked now."""
+        """Move to the backoff queue. A pod can be popped from there, so its gates are checked
+        now."""
         if self.options.pops_from_backoff and not self._gates.admits(entry):
             self._add_unschedulable(entry)
             return SubQueue.GATED
@@ -547,7 +555,8 @@ class SchedulingQueue:
         self._counts[_TO_UNSCHEDULABLE] += 1
 
     def _activate(self, entry: QueueEntry, now: int, *, ask_gates: bool = True) -> bool:
-        """Into active, or among the gated; False for those. Replaces an entry of the same key."""
+        """Move to the active queue; False when a gate keeps the pod out. Replaces an entry of the
+        same key."""
         key = entry.key
         if ask_gates and not self._gates.admits(entry):
             if key not in self.active and key not in self.backoff:
@@ -564,42 +573,11 @@ class SchedulingQueue:
         return True
 
     def _across_nodes(self, pod: Pod) -> list[QueueEntry]:
-        """The parked entries that a bound pod may help wherever it is."""
+        """The unschedulable entries that a bound pod may help on any node."""
         namespace = self._object_store.find(Namespace, pod.namespace)
         labels = {} if namespace is None else namespace.labels
-        plugins = self.hints.cross_node_plugins
-        return [one for one in self.unschedulable_pods if _is_cross_node(one, pod, labels, plugins)]
-
-
-def _is_cross_node(
-    entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str], plugins: frozenset[str]
-) -> bool:
-    """True when a plugin that declares `cross_node` refused the entry, or the entry has required
-    affinity to pods like `pod`. plugins: those that declare it."""
-    if not plugins.isdisjoint(entry.refused_by) and pod.namespace == entry.pod.namespace:
-        return True
-    wanted = terms_of(entry.pod).required_affinity
-    return any(weighted.term.matches(pod, namespace_labels) for weighted in wanted)
-
-
-def is_updated(old: Pod, new: Pod) -> bool:
-    """True when anything changed that could make a difference without hints: all but the status
-    and the version; of the status the names of generated claims."""
-    return (
-        old.spec != new.spec
-        or _without_version(old) != _without_version(new)
-        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-    )
-
-
-def _without_version(pod: Pod) -> tuple[object, ...]:
-    meta = pod.metadata
-    return (
-        meta.name,
-        meta.namespace,
-        meta.uid,
-        meta.labels,
-        meta.annotations,
-        meta.owner_references,
-        meta.deletion_timestamp,
-    )
+        return [
+            entry
+            for entry in self.unschedulable_pods
+            if is_helped_across_nodes(entry, pod, labels, self.hints.cross_node_plugins)
+        ]

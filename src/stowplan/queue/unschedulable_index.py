@@ -1,4 +1,4 @@
-"""Standing: who keeps unschedulable pods in the queue's place, see `scheduler.standing`."""
+"""UnschedulableIndex: keeps unschedulable pods by class in place of the queue."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from stowplan.queue.entry import QueueEntry
 
 
 class UnschedulableIndex(Protocol):
-    """Who keeps unschedulable pods in the queue's place, as long as it can."""
+    """Keeps unschedulable pods in place of the queue; see `scheduler.unschedulable_classes`."""
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
-        """As `SchedulingQueue.move`; False where the queue has to, and has them all again."""
+        """Same as `SchedulingQueue.move`; False when all entries are back in the queue, which must
+        move them."""
 
     def flush(self, moment: int) -> bool:
-        """The same, of pods that have waited since before a moment."""
+        """Same as `SchedulingQueue.flush_unschedulable` for pods older than `moment`; False as in
+        `move`."""
 
     def release(self, entry: QueueEntry) -> None:
-        """An entry is the queue's again."""
+        """Return an entry to the queue."""
 
     def settle(self) -> None:
-        """All entries are the queue's again."""
+        """Return all entries to the queue."""

@@ -1,7 +1,7 @@
-"""Parked: pods that were refused, or are gated, until some event may help them.
+"""Unschedulable pods: rejected or gated pods that wait for an event.
 
-An index by plugin keeps an event from looking at pods that no interested plugin has refused:
-with thousands parked, most events concern none of them.
+An index by plugin limits an event to the pods that an interested plugin rejected: with thousands of
+unschedulable pods, most events concern none of them.
 
 Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 """
@@ -15,7 +15,7 @@ from stowplan.queue.entry import QueueEntry
 
 
 class UnschedulablePodsListener(Protocol):
-    """Who is told of entries that come and go."""
+    """Receives entries that are added and removed."""
 
     def entered(self, entry: QueueEntry) -> None:
         """An entry has been added."""
@@ -27,9 +27,9 @@ class UnschedulablePodsListener(Protocol):
 class UnschedulablePods:
     """Entries in order of arrival.
 
-    The plugins of an entry must not change while it is in here. entries: by key, to read. since:
-    no entry arrived or failed before this moment; None while none ever did. watcher: told of all
-    that come and go.
+    The plugins of an entry must not change while it is in here. entries: by key, read-only. since:
+    lower bound of the entries' `added_at`; None before the first entry. watcher: is called for
+    every entry added or removed.
     """
 
     __slots__ = ("_by_plugin", "entries", "since", "watcher")
@@ -50,7 +50,7 @@ class UnschedulablePods:
         return iter(self.entries.values())
 
     def put(self, entry: QueueEntry) -> None:
-        """Add an entry, in place of one with the same key."""
+        """Add an entry; replaces one with the same key."""
         self.take(entry.key)
         self.entries[entry.key] = entry
         if self.since is None or entry.added_at < self.since:
@@ -75,7 +75,7 @@ class UnschedulablePods:
         return entry
 
     def reorder(self, keys: Iterable[str]) -> None:
-        """Let all entries, which these are the keys of, have arrived in this order."""
+        """Set the order of arrival; keys: those of all entries."""
         self.entries = {key: self.entries[key] for key in keys}
         self._by_plugin = {}
         for key, entry in self.entries.items():
@@ -83,11 +83,11 @@ class UnschedulablePods:
                 self._by_plugin.setdefault(plugin, {})[key] = entry
 
     def has_any(self, plugins: Iterable[str]) -> bool:
-        """True where any of `plugins` has refused an entry."""
+        """True when any of `plugins` rejected an entry."""
         return any(self._by_plugin.get(plugin) for plugin in plugins)
 
     def refused_by(self, plugins: Iterable[str]) -> list[QueueEntry]:
-        """The entries that any of `plugins` has refused, each once."""
+        """The entries that any of `plugins` rejected, each once."""
         found: dict[str, QueueEntry] = {}
         for plugin in plugins:
             found |= self._by_plugin.get(plugin, {})
@@ -99,5 +99,5 @@ class UnschedulablePods:
         return [entry for entry in self.entries.values() if entry.added_at < moment]
 
     def oldest(self) -> int | None:
-        """When the entry that has waited longest arrived or failed; None while there is none."""
+        """When the oldest entry arrived or failed; None when empty."""
         return min((int(entry.added_at) for entry in self.entries.values()), default=None)

@@ -43,7 +43,6 @@ from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.session_lane import SessionLane
 from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
 
-HEADS_MAX = SchedulerOptions().heads_max
 CLASS_IDLE_S = 600.0
 """What no pod has asked for in this time is forgotten; longer than a pod waits that nothing
 helps."""

@@ -24,7 +24,7 @@ from stowplan.framework.metrics import Histogram, Metrics
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.queue.entry import SECOND
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.scheduler import Scheduler
 
 EVENT_SECONDS = "scheduler_event_handling_duration_seconds"

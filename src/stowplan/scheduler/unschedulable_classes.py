@@ -24,7 +24,8 @@ from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework import Snapshot
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
-from stowplan.queue import SECOND, QueueEntry, QueueingStrategy
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue import QueueEntry, QueueingStrategy
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any
 
-SECOND = 1_000_000_000
-"""Virtual time is whole nanoseconds from the beginning."""
+from stowplan.objects.encoding.duration import SECOND
 
 
 class EventQueue:

@@ -21,6 +21,7 @@ from stowplan.insight.pod_placement import FAILED
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodStatus
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.outbox import truncate_note
@@ -30,7 +31,7 @@ from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import OK, Pace, SimulatedCluster, run_of
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 from stowplan.simulation.placement_run import load_cluster
 
 IDLE_TIMEOUT = 660 * SECOND

@@ -34,6 +34,7 @@ from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
@@ -44,7 +45,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenderFactory,
     SimulatedExtenders,
 )
-from stowplan.simulation.event_queue import SECOND, in_seconds
+from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.placement_run import PlacementRun
 from stowplan.simulation.pod_explanation import explain_after_replay, place_and_explain, position_of
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival

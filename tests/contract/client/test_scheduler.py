@@ -23,7 +23,6 @@ from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.deciders import deciders_of
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.api_calls import ApiCalls, RequestTime
-from stowplan.client.backoff import SECOND
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
@@ -32,6 +31,7 @@ from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, Tick
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from tests.contract.client.recorded import Tree, concrete, lines, scenarios

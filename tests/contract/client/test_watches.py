@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
@@ -19,6 +18,7 @@ from stowplan.client.responses import ApiResponse
 from stowplan.client.watch_decoding import LineSplitter
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from tests.contract.client.recorded import Tree, as_bytes, lines, scenarios, watches
 from tests.soak import examples
 

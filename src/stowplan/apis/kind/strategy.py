@@ -10,8 +10,6 @@ from typing import Any
 
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.names import (
-    label_1035_problems,
-    label_problems,
     path_segment_problems,
     subdomain_problems,
 )
@@ -21,8 +19,6 @@ Check = Callable[[Tree], Iterable[Cause]]
 UpdateCheck = Callable[[Tree, Tree], Iterable[Cause]]
 ObjectNameCheck = Callable[[str, bool], list[str]]
 
-LABEL_NAME: ObjectNameCheck = label_problems
-LABEL_1035_NAME: ObjectNameCheck = label_1035_problems
 SUBDOMAIN_NAME: ObjectNameCheck = subdomain_problems
 PATH_SEGMENT_NAME: ObjectNameCheck = path_segment_problems
 

@@ -22,7 +22,6 @@ NOT_FOUND = "FieldValueNotFound"
 TOO_LONG = "FieldValueTooLong"
 TOO_MANY = "FieldValueTooMany"
 TYPE_INVALID = "FieldValueTypeInvalid"
-INTERNAL = "InternalError"
 
 
 CAUSES_MAX = 1_000
@@ -276,12 +275,6 @@ def method_not_allowed() -> ApiError:
     """405 of a verb that the resource does not offer."""
     text = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", text, {})
-
-
-def method_not_supported(group: str, plural: str, action: str) -> ApiError:
-    """405: `create is not supported on resources of kind "pods"`."""
-    text = f'{action} is not supported on resources of kind "{qualified_resource(group, plural)}"'
-    return ApiError(405, "MethodNotAllowed", text, _status_details(group, plural))
 
 
 def expired(text: str) -> ApiError:

@@ -67,6 +67,3 @@ class ObjectSelector:
             if not term.matches(got):
                 return False
         return True
-
-
-SELECT_ALL = ObjectSelector()

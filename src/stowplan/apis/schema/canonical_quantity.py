@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from stowplan.apis.machinery.strconv import atoi
 from stowplan.apis.machinery.text_cache import TEXT_MAX, cache_short_texts
-from stowplan.objects.quantity import INT64_MAX, INT64_MIN, Exact, Quantity, QuantityError, exact
+from stowplan.objects.quantity import Exact, Quantity, QuantityError, exact
 
 ERR_FORMAT_WRONG = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -181,8 +181,3 @@ def is_negative(text: str) -> bool:
 def format_quantity(held: Exact) -> str:
     """A sum as the server writes it, with decimal suffixes."""
     return _format_exact(held, "")
-
-
-def fits_int64(held: Exact) -> bool:
-    """True where the amount in whole units is an int64."""
-    return INT64_MIN <= held.value() <= INT64_MAX

@@ -55,11 +55,6 @@ def canonical_micro_time(text: str) -> str:
     return _read(text, RFC3339_MICRO).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def format_time(unix: float) -> str:
-    """A clock reading to the second, as stored."""
-    return datetime.fromtimestamp(int(unix), UTC).isoformat().replace("+00:00", "Z")
-
-
 def _read(text: str, layout: str) -> datetime:
     """The time that `text` says by `layout`, in UTC."""
     parts: dict[str, str] = {}

@@ -15,8 +15,6 @@ import msgspec
 
 from stowplan.apis.machinery.errors import ApiError, go_quoted
 
-Tree = dict[str, Any]
-
 _ESCAPED = {"\n": "'\\n'", "\r": "'\\r'", "\t": "'\\t'", "'": "'\\''", "\\": "'\\\\'"}
 _STRICT_MAX = 100
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")

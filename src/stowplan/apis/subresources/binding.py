@@ -17,13 +17,10 @@ from stowplan.apis.machinery.errors import (
     success_status,
 )
 from stowplan.apis.machinery.object_meta import set_namespace
-from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceStrategy, SubresourceResult
+from stowplan.apis.machinery.resource import ApiCall, Resource, SubresourceResult
 from stowplan.apis.subresources.pod_conditions import set_pod_condition
 
 Tree = dict[str, Any]
-
-ASSIGN_STRATEGY = ResourceStrategy()
-"""The rules of the write that a binding makes: none. It sets what no other write may set."""
 
 
 def bind(call: ApiCall, body: Tree) -> SubresourceResult:

@@ -17,7 +17,6 @@ from collections.abc import Collection, Iterable
 
 from stowplan.batch.compat import Compat
 from stowplan.batch.state.jobs import (
-    OCCUPYING,
     TERMINATED,
     JobInfo,
     PodGroupInfo,
@@ -502,10 +501,3 @@ def is_nomination_new(before: Pod | None, pod: Pod) -> bool:
     """True when the watch shows a nomination that it did not show before."""
     nominated = pod.status.nominated_node_name
     return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)
-
-
-def taking_tasks(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
-    """The tasks that have a node, of these jobs."""
-    for job in jobs:
-        for status in OCCUPYING:
-            yield from job.of(status).values()

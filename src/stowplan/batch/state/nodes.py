@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.compat import Compat
 from stowplan.batch.state.jobs import TaskInfo, TaskStatus
 from stowplan.batch.state.resource_vector import (
@@ -22,7 +23,7 @@ from stowplan.batch.state.resource_vector import (
     SessionPanic,
     node_allocatable_of,
 )
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.journal import Journal
 from stowplan.objects.node import Node
 
@@ -260,6 +261,9 @@ class NodeLedger:
     def has_ready_node(self, row: int) -> bool:
         """The same of one row, -1 for none."""
         return row >= 0 and bool(self._has_ready_node[row])
+
+    is_there = deprecated_method("is_there", "has_ready_node")
+    state = deprecated_property("state", "revision")
 
     @property
     def n_unready(self) -> int:

@@ -15,9 +15,9 @@ from stowplan.driver.local_cluster import (
     LocalCluster,
     LocalClusterSettings,
     UpError,
-    is_loopback,
     run,
 )
+from stowplan.driver.loopback import is_loopback
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER

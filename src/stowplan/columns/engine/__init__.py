@@ -1,5 +1,5 @@
-"""The compiled engine's ground: what the kernels read and write, and the kernels themselves.
+"""The kernel engine: compiled kernels and the arrays that they read and write.
 
-Nothing here knows a rule by name. `arrays` says what stands where; `kernels`, which imports Numba
-and is therefore imported only where work is worth compiling for, places runs of pods.
+No plugin is known by name here. `arrays` defines the layout; `kernels` imports Numba, so it is
+imported only where compilation is worthwhile.
 """

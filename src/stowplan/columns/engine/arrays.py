@@ -1,8 +1,8 @@
-"""What the kernels read and write: plain arrays, gathered in named tuples.
+"""Arrays that kernels read and write, in named tuples.
 
-A class is a set of pods whose rules read the same of them; it has a number, its place on the first
-axis of `classes`. A term is a rule of one class about the pods of a topology domain; it has a
-number too, and its counts stand in one long array with those of all others.
+A class is a set of pods that all plugins treat alike; its number is its index on the first axis of
+`classes`. A term is a rule of one class about the pods of a topology domain; it has a number too,
+and its counts are part of one array with those of all terms.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Codes = NDArray[np.int32]
 Flags = NDArray[np.uint8]
 
 AMOUNTS_MAX = 8
-"""How many resources a class may ask for, be scored by, or take."""
+"""Resources that a class may request, be scored by, or use."""
 
 NORMALISED_MAX = 3
-"""How many scores of a class may be normalised by their highest raw value."""
+"""Scores of a class that may be normalized by their highest raw value."""
 
 KEYS_MAX = 4
-"""How many topology keys the terms of a class may be about, host names apart."""
+"""Topology keys of the terms of a class, host names not counted."""
 
 # Columns of `classes`.
 STATIC, LAYOUT, N_GROUPS, PODS, SEEN = 0, 1, 2, 3, 4
@@ -31,25 +31,26 @@ N_WANTED, N_USED, N_EVEN, N_TAKEN, N_NORMALISED = 5, 6, 7, 8, 9
 USE_KIND, USE_WEIGHT, EVEN_WEIGHT, HAS_ROOM = 10, 11, 12, 13
 CPU, MEMORY = 14, 15
 FIRST_TERM, N_HOST_TERMS, N_TERMS = 16, 17, 18
-SPREAD_WEIGHT, DRAWN_WEIGHT, REQUIRES_ALL, MATCHES_ITSELF = 19, 20, 21, 22
+SPREAD_WEIGHT, AFFINITY_WEIGHT, REQUIRES_ALL, MATCHES_ITSELF = 19, 20, 21, 22
 TREE = 23
-"""Its tree; SHARED for a class that has none of its own, and is evaluated whenever it is asked."""
+"""Index of its tree; SHARED for a class without a tree of its own, which is evaluated for every
+call."""
 WANTED = 24
-"""(item, amount) for each of N_WANTED: what must be free."""
+"""(item, amount) for each of N_WANTED: amounts that must be free."""
 USED = WANTED + 2 * AMOUNTS_MAX
-"""(item, weight, source, amount) for each of N_USED: what utilisation is scored by."""
+"""(item, weight, source, amount) for each of N_USED: resources scored by utilisation."""
 EVEN = USED + 4 * AMOUNTS_MAX
-"""(item, amount) for each of N_EVEN: what should be evenly used."""
+"""(item, amount) for each of N_EVEN: resources scored by balance."""
 TAKEN = EVEN + 2 * AMOUNTS_MAX
-"""(item, amount) for each of N_TAKEN: what the pod takes of the node."""
+"""(item, amount) for each of N_TAKEN: amounts that the pod uses."""
 NORMALISED = TAKEN + 2 * AMOUNTS_MAX
 """(is reversed, weight) for each of N_NORMALISED."""
 HIGHEST = NORMALISED + 2 * NORMALISED_MAX
-"""For each of N_NORMALISED the highest raw value among rows that pass, written by the kernels."""
+"""For each of N_NORMALISED the highest raw value among rows that pass; written by kernels."""
 N_HIGHEST = HIGHEST + NORMALISED_MAX
-"""How many rows that pass have it."""
+"""Number of passing rows with that value."""
 LINE = N_HIGHEST + NORMALISED_MAX
-"""For RATIO the score per percentage, 101 of them."""
+"""For RATIO the score by percentage, 101 values."""
 N_COLUMNS = LINE + 101
 
 SHARED = 0
@@ -58,7 +59,7 @@ SHARED = 0
 # Values of USE_KIND.
 LEAST, MOST, RATIO = 1, 2, 3
 
-# Values of a source: the amounts requested, or cpu or memory with defaults filled in.
+# Values of a source: the requested amounts, or cpu or memory with defaults.
 REQUESTED, NONZERO_CPU, NONZERO_MEMORY = 0, 1, 2
 
 # Columns of `terms`.
@@ -66,24 +67,24 @@ KIND, KEY, FIRST_COUNT, N_VALUES, SLOT = 0, 1, 2, 3, 4
 SKEW_MAX, DOMAINS_MIN, MATCHES, N_DOMAINS, MASK, TOTAL = 5, 6, 7, 8, 9, 10
 N_TERM_COLUMNS = 11
 
-# Values of KIND; those from EVEN_SOFT on score.
-APART, NEAR, EVEN_HARD, EVEN_SOFT, DRAWN = 0, 1, 2, 3, 4
+# Values of KIND; those from EVEN_SOFT on are scored.
+APART, NEAR, EVEN_HARD, EVEN_SOFT, WEIGHTED_AFFINITY = 0, 1, 2, 3, 4
 
 # The second axis of `groups` and of `places`.
 FIRST, SIZE = 0, 1
 GROUP, LEAF = 0, 1
 
 # The first axis of `by_group` and of `by_term`.
-OPEN, SCORED, DRAWN_POINTS, SPREAD_POINTS, POINTS = 0, 1, 2, 3, 4
+OPEN, SCORED, AFFINITY_POINTS, SPREAD_POINTS, POINTS = 0, 1, 2, 3, 4
 FLOOR = 0
 
 
 class NodeColumns(NamedTuple):
-    """The node table's own columns; a placement is counted in them.
+    """The node table's own columns, in which placements are counted.
 
     allocatable, requested: int64 (n_resources, n_rows_max), base units. nonzero: int64 (2,
     n_rows_max), cpu and memory with defaults. pod_count: int64 (n_rows_max,). rank: int64
-    (n_nodes,), each row's place in the snapshot's order.
+    (n_nodes,), position of each row in the snapshot's order.
     """
 
     allocatable: Ints
@@ -94,17 +95,17 @@ class NodeColumns(NamedTuple):
 
 
 class ClassRules(NamedTuple):
-    """What classes and terms are.
+    """Rules of classes and terms.
 
-    classes: int64 (n_classes, N_COLUMNS). Of what rules say that read nodes only, once per set of
-    pods that they treat alike: passes: uint8 (n_statics, n_nodes); points: int64 (n_statics,
-    n_nodes), weighted scores; raw: int64 (n_statics, NORMALISED_MAX, n_nodes), before normalising.
-    terms: int64 (n_terms, N_TERM_COLUMNS). counts: int64 (n_counts,). present: uint8 (n_counts,),
-    which values are domains. codes: int32 (n_keys, n_nodes), -1 where a node lacks the key.
-    masks: uint8 (n_masks, n_nodes), the rows whose pods count. behind: uint8 (n_nodes,), the rows
-    of which a score changes with the first pod that comes there. logs: float64 (n_logs,), the
-    logarithm of n + 2 at n. first_effect: int64 (n_classes + 1,), into effects: int64 (n_effects,
-    2), the terms to which placing a pod of the class adds, and how much.
+    classes: int64 (n_classes, N_COLUMNS). Node-only filters and scores, once per set of pods that
+    they treat alike: passes: uint8 (n_statics, n_nodes); points: int64 (n_statics, n_nodes),
+    weighted scores; raw: int64 (n_statics, NORMALISED_MAX, n_nodes), before normalization. terms:
+    int64 (n_terms, N_TERM_COLUMNS). counts: int64 (n_counts,). present: uint8 (n_counts,), values
+    that are domains. codes: int32 (n_keys, n_nodes), -1 where a node lacks the key. masks: uint8
+    (n_masks, n_nodes), rows whose pods count. behind: uint8 (n_nodes,), rows of which a score
+    changes with the first pod placed. logs: float64 (n_logs,), logarithm of n + 2 at n.
+    first_effect: int64 (n_classes + 1,), index into effects: int64 (n_effects, 2), terms that a
+    placed pod of the class adds to, and by how much.
     """
 
     classes: Ints
@@ -123,15 +124,14 @@ class ClassRules(NamedTuple):
 
 
 class DomainGrouping(NamedTuple):
-    """How rows are grouped, and the trees. Rows of a group share a domain for each of a layout's
-    keys.
+    """Groups of rows, and the tournament trees. Rows of a group share a domain of each of a
+    layout's keys.
 
-    groups: int64 (n_layouts, 2, n_groups_max), where a group's tree begins, and its number of
-    leaves, a power of 2. values: int32 (n_layouts, KEYS_MAX, n_groups_max), -1 for no such label.
-    places: int32 (n_layouts, 2, n_nodes), the group and the leaf of a row. rows_of: int32
-    (n_layouts, width), the row of a leaf. trees: int32 (n_trees, width): a group's root stands
-    at its beginning + 1, a leaf holds its row's points or -1. log: int32 (n_log_max,), rows in the
-    order in which they were touched.
+    groups: int64 (n_layouts, 2, n_groups_max), start of a group's tree, and its number of leaves, a
+    power of 2. values: int32 (n_layouts, KEYS_MAX, n_groups_max), -1 for no such label. places:
+    int32 (n_layouts, 2, n_nodes), group and leaf of a row. rows_of: int32 (n_layouts, width), row
+    of a leaf. trees: int32 (n_trees, width): the root of a group is at its start + 1, a leaf holds
+    the points of its row or -1. log: int32 (n_log_max,), rows in the order of their changes.
     """
 
     groups: Ints
@@ -143,9 +143,11 @@ class DomainGrouping(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of one choice. by_group: int64 (5, n_groups_max). by_term: int64 (1,
-    n_terms + 1). weights: float64 (n_terms + 1,). stamps: int64 (n_values_max + 3,). stack:
-    int64 (64,). even: float64 (n_nodes,). leaves: int32 (n_nodes,).
+    """Working memory of one choice.
+
+    by_group: int64 (5, n_groups_max). by_term: int64 (1, n_terms + 1). weights: float64 (n_terms +
+    1,). stamps: int64 (n_values_max + 3,). stack: int64 (64,). even: float64 (n_nodes,). leaves:
+    int32 (n_nodes,).
     """
 
     by_group: Ints

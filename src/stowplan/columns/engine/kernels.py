@@ -1,17 +1,17 @@
-"""Kernels: a run of pods placed one after the other, each counted before the next is chosen.
+"""Kernels: place a run of pods one after the other, each counted before the next is placed.
 
 Per class a tournament tree holds the points of every row: a leaf is one row, an inner node the
-better of its children, so the root knows the best. A placement touches one row. It is noted in a
-log, and a class that is asked again re-evaluates the rows logged since it was asked last and
-mends the paths above them. What depends on a topology domain and not on the row (spread over
-zones, affinity to a zone) is not in the leaves: rows of one domain share a tree, and the domain's
-part is added to the root when a pod is chosen for.
+higher of its children, so the root is the best. A placement changes one row, which is added to a
+log; when a class is used again it re-evaluates the rows logged since its last use and updates the
+paths above them. Points of topology domains (spread over zones, affinity to a zone) are not in the
+leaves: rows of one domain share a tree, and the domain's points are added to the root when a pod is
+placed.
 
-Points are whole numbers and divisions truncate toward zero; floats are IEEE doubles and nothing
-is reordered, so the answers equal those of the NumPy walk to the bit.
+Points are integers and divisions truncate toward zero; floats are IEEE doubles and nothing is
+reordered, so the results equal those of the NumPy code to the bit.
 
-What the arrays hold is written down in `arrays`. Each function is given those that it reads, and
-no more: what Numba takes to compile grows with the arrays that are handed on.
+`arrays` documents the arrays. Each function takes only those that it reads: Numba's compile time
+grows with the number of arrays passed on.
 
 Source: kube-scheduler v1.36, for the arithmetic: see the plugins' own files.
 """
@@ -28,10 +28,9 @@ if tuple(map(int, numba.__version__.split(".")[:2])) < (0, 61):
 
 
 def jit(function):
-    """A function compiled when it is called first, and kept on disk where that can be written: a
+    """Compile a function on its first call, with a cache on disk where that is writable: a
     container may have no such place."""
-    # Nothing is allocated in here, so nothing need be counted: without it a call costs half as
-    # much.
+    # Kernels allocate nothing, so reference counting is off: with it a call costs twice as much.
     options = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
     try:
         return numba.njit(cache=True, **options)(function)
@@ -39,8 +38,8 @@ def jit(function):
         return numba.njit(**options)(function)
 
 
-# What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
-ARRAYS = "f978d388ea75afe90523996bdf5af76ce61e426de6efdbcb317c5a2d5630ae63"
+# The array layout is compiled in, and Numba's disk cache only checks this file.
+ARRAYS = "1080ef05283c89759a180d3f780ad090300202d8e91bed30d8237a4f5137d95a"
 
 NOWHERE = -1
 
@@ -68,7 +67,7 @@ def percentage(part, whole):
     return quotient(part * 100, whole)
 
 
-# One row for one class.
+# One row of one class.
 
 
 @jit
@@ -94,7 +93,7 @@ def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, coun
 
 @jit
 def use_points(c, row, classes, allocatable, requested, nonzero):
-    """int64: the score by utilisation with the pod on the row."""
+    """int64: score by utilisation with the pod on the row."""
     kind = classes[c, at.USE_KIND]
     total, weights = np.int64(0), np.int64(0)
     for i in range(classes[c, at.N_USED]):
@@ -156,7 +155,7 @@ def evenness(c, row, with_pod, classes, allocatable, requested):
 
 @jit
 def is_plain(c, classes):
-    """True for a class scored by cpu and memory free and even, as pods are by default."""
+    """True for a class scored by cpu and memory only, as pods are by default."""
     return (
         classes[c, at.USE_KIND] == at.LEAST
         and classes[c, at.N_USED] == 2
@@ -176,9 +175,9 @@ def plain_points(
     cpu, memory, cpu_taken, memory_taken, cpu_asked, memory_asked, cpu_filled, memory_filled,
     use_weight, even_weight,
 ):  # fmt: skip
-    """int64: `use_points` and `evenness`, weighed, of a row that offers both resources.
+    """int64: weighted sum of `use_points` and `evenness` of a row that has both resources.
 
-    cpu_filled, memory_filled: what is taken with the pod, where nothing asked for has a default.
+    cpu_filled, memory_filled: used amounts including the pod, with defaults.
     """
     use = percentage(max(cpu - cpu_filled, 0), cpu)
     use += percentage(max(memory - memory_filled, 0), memory)
@@ -216,7 +215,7 @@ def points_of(c, row, classes, allocatable, requested, nonzero, points, raw):
         total += classes[c, at.EVEN_WEIGHT] * (50 + quotient(50 + after - before, 2))
     for k in range(classes[c, at.N_NORMALISED]):
         highest = classes[c, at.HIGHEST + k]
-        # Higher is a row of a closed group at most, of which nobody asks the points.
+        # Only a row of a closed group can be higher, whose points are not used.
         normal = min(raw[static, k, row], highest)
         if classes[c, at.NORMALISED + 2 * k] == 1:
             normal = 100 if highest == 0 else 100 - quotient(normal * 100, highest)
@@ -231,7 +230,7 @@ def points_of(c, row, classes, allocatable, requested, nonzero, points, raw):
 
 @jit
 def note_raw(c, k, value, classes):
-    """Count one more row with this raw score; True when it is higher than all before."""
+    """Count a row with this raw score; True when it is higher than all before."""
     if value == classes[c, at.HIGHEST + k]:
         classes[c, at.N_HIGHEST + k] += 1
     elif value > classes[c, at.HIGHEST + k]:
@@ -243,7 +242,7 @@ def note_raw(c, k, value, classes):
 
 @jit
 def clear(c, tree, classes, groups, trees):
-    """Empty the tree of class `c`, and what is known of its raw scores."""
+    """Empty the tree of class `c` and its raw score counts."""
     layout = classes[c, at.LAYOUT]
     last = classes[c, at.N_GROUPS] - 1
     width = groups[layout, at.FIRST, last] + 2 * groups[layout, at.SIZE, last]
@@ -273,7 +272,7 @@ def build(
             return
     n_normalised = classes[c, at.N_NORMALISED]
     n_nodes = places.shape[2]
-    # The first time round, raw scores are counted; only then can they be normalised.
+    # Raw scores are counted in a first pass; only then can they be normalized.
     for turn in range(2 if n_normalised > 0 else 1):
         is_last = turn == 1 or n_normalised == 0
         for row in range(n_nodes):
@@ -300,12 +299,12 @@ def build(
 def fill_plain(
     c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
 ):  # fmt: skip
-    """The points of every row, NOWHERE where it will not do, into `leaves`: int32 (n_nodes,). For
-    a class that asks plainly. False, and `leaves` undefined, where the short cuts taken here would
-    not be exact: a node that lacks cpu or memory, or has more than 2**46 of it.
+    """Write the points of every row, NOWHERE where the pod does not fit, into `leaves`: int32
+    (n_nodes,). For a class of `asks_plainly`. False, with `leaves` undefined, where the shortcuts
+    would not be exact: a node without cpu or memory, or with more than 2**46 of it.
 
-    Three loops without branches, each over few enough arrays for a compiler to do several rows at
-    once: a third of the time of one loop that leaves early. even: see `note_evenness`.
+    Three loops without branches, each over few enough arrays to be vectorized: a third of the time
+    of one loop with early exits. even: see `note_evenness`.
     """
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
     mark_room(
@@ -326,7 +325,7 @@ def fill_plain(
 
 @jit
 def note_evenness(c, first, end, classes, allocatable, requested, even):
-    """`evenness` of rows as they are, for classes that ask plainly; the same for all of them."""
+    """Write `evenness` of rows in their current state; the same for all plain classes."""
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
     for row in range(first, end):
         now = min(np.float64(requested[cpu, row]) / np.float64(max(allocatable[cpu, row], 1)), 1.0)
@@ -341,7 +340,7 @@ def mark_room(
     static, slots, cpu, memory, cpu_asked, memory_asked, allocatable, requested, pod_count, passes,
     leaves,
 ):  # fmt: skip
-    """0 for each row that has room, NOWHERE for the others."""
+    """Write 0 for each row with enough free resources, NOWHERE for the others."""
     for row in range(leaves.shape[0]):
         has_room = (
             (passes[static, row] != 0)
@@ -354,7 +353,7 @@ def mark_room(
 
 @jit
 def add_use(cpu, memory, cpu_filled, memory_filled, weight, allocatable, nonzero, leaves):
-    """What `use_points` comes to, weighed, in doubles; False where that is not exact."""
+    """Add weighted `use_points` in doubles; False where that is not exact."""
     is_exact = True
     for row in range(leaves.shape[0]):
         cpu_whole, memory_whole = allocatable[cpu, row], allocatable[memory, row]
@@ -374,7 +373,7 @@ def add_evenness(
     static, cpu, memory, cpu_asked, memory_asked, weight, allocatable, requested, points, even,
     leaves,
 ):  # fmt: skip
-    """What evenness adds, weighed, and what rules about nodes say, in doubles; see `fill_plain`."""
+    """Add weighted evenness and the points of node-only plugins, in doubles; see `fill_plain`."""
     for row in range(leaves.shape[0]):
         cpu_whole, memory_whole = (
             np.float64(allocatable[cpu, row]), np.float64(allocatable[memory, row])
@@ -389,7 +388,7 @@ def add_evenness(
 
 @jit
 def is_flat(c, classes):
-    """True for a class that needs no tree: it has none of its own, and no domain counts for it."""
+    """True for a class that needs no tree: it has none of its own, and no domain terms."""
     return (
         classes[c, at.TREE] == at.SHARED
         and classes[c, at.N_GROUPS] == 1
@@ -400,7 +399,7 @@ def is_flat(c, classes):
 
 @jit
 def asks_plainly(c, classes):
-    """True for a plain class for which `fill_plain` will do."""
+    """True for a plain class that `fill_plain` handles."""
     return (
         is_plain(c, classes)
         and classes[c, at.HAS_ROOM] == 1
@@ -415,7 +414,7 @@ def asks_plainly(c, classes):
 
 @jit
 def mend_all(c, tree, classes, groups, trees):
-    """Make every inner node the better of its children."""
+    """Make every inner node the higher of its children."""
     layout = classes[c, at.LAYOUT]
     for group in range(classes[c, at.N_GROUPS]):
         first = groups[layout, at.FIRST, group]
@@ -425,8 +424,8 @@ def mend_all(c, tree, classes, groups, trees):
 
 @jit
 def note_change(c, row, was_fitting, fitting, classes, raw):
-    """Keep the highest raw scores true for a row that fits now or no more; False when one of them
-    has changed, so that all rows must be evaluated."""
+    """Update the highest raw scores for a row that fits now or no longer; False when one of them
+    changed, so that all rows must be evaluated."""
     static = classes[c, at.STATIC]
     for k in range(classes[c, at.N_NORMALISED]):
         value = raw[static, k, row]
@@ -442,8 +441,8 @@ def note_change(c, row, was_fitting, fitting, classes, raw):
 
 @jit
 def is_bounded(c, classes, terms):
-    """True for a class of whose rows that will do only those in open groups count for the highest
-    raw scores: they are found anew for every pod."""
+    """True for a class whose highest raw scores count only rows in open groups: they are computed
+    for every pod."""
     if classes[c, at.N_NORMALISED] > 0:
         first = classes[c, at.FIRST_TERM]
         for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
@@ -454,7 +453,7 @@ def is_bounded(c, classes, terms):
 
 @jit
 def set_leaf(c, row, value, classes, groups, places, trees):
-    """Write the leaf of a row and mend the path above it."""
+    """Write the leaf of a row and update the path above it."""
     layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
     leaf = places[layout, at.LEAF, row]
     trees[tree, leaf] = value
@@ -473,7 +472,7 @@ def catch_up(
     c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
     counts, codes, groups, places, trees, even, leaves, log,
 ):  # fmt: skip
-    """Make the tree of class `c` true for everything that is in the log."""
+    """Bring the tree of class `c` up to date with the log."""
     seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
     classes[c, at.SEEN] = n_log
     is_true = tree != at.SHARED and seen >= 0 and (n_log - seen) * 4 <= places.shape[2] + 64
@@ -500,12 +499,12 @@ def catch_up(
         )  # fmt: skip
 
 
-# What depends on the domains of a group of rows. Working memory: see `arrays.Scratch`.
+# Points and filters of domains of a group of rows. Working memory: see `arrays.Scratch`.
 
 
 @jit
 def find_floors(c, classes, terms, counts, present, by_term):
-    """What the counts of each hard spread term are compared with."""
+    """Find the minimum count that each hard spread term is compared with."""
     first = classes[c, at.FIRST_TERM]
     for t in range(first, first + classes[c, at.N_TERMS]):
         if terms[t, at.KIND] != at.EVEN_HARD:
@@ -525,7 +524,7 @@ def find_floors(c, classes, terms, counts, present, by_term):
 def is_open(c, group, classes, terms, counts, values, by_term):
     """True where the domains of a group admit a pod of class `c`."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
-    has_near, is_near, company = False, True, np.int64(0)
+    has_near, is_near, n_peers = False, True, np.int64(0)
     for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
         kind = terms[t, at.KIND]
         value = values[layout, terms[t, at.SLOT], group]
@@ -540,7 +539,7 @@ def is_open(c, group, classes, terms, counts, values, by_term):
                 return False
             has_near = True
             is_near = is_near and count > 0
-            company += terms[t, at.TOTAL]
+            n_peers += terms[t, at.TOTAL]
         elif kind == at.EVEN_HARD:
             if value < 0:
                 return False
@@ -548,13 +547,13 @@ def is_open(c, group, classes, terms, counts, values, by_term):
             if skew > terms[t, at.SKEW_MAX]:
                 return False
     if has_near and not is_near:
-        return company == 0 and classes[c, at.MATCHES_ITSELF] == 1
+        return n_peers == 0 and classes[c, at.MATCHES_ITSELF] == 1
     return True
 
 
 @jit
 def find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term):
-    """Mark the groups that have rows which will do, and whose domains admit the pod."""
+    """Mark the groups with fitting rows whose domains admit the pod."""
     layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
     has_domains = classes[c, at.N_TERMS] > classes[c, at.N_HOST_TERMS]
     if has_domains:
@@ -570,8 +569,8 @@ def find_open(c, classes, terms, counts, present, groups, values, trees, by_grou
 def settle_highest(
     c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees, by_group
 ):  # fmt: skip
-    """Find the highest raw scores in open groups; where that changes one, evaluate all rows that
-    will do anew."""
+    """Find the highest raw scores in open groups; where one changed, evaluate all fitting rows
+    again."""
     layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
     n_nodes, changed = places.shape[2], False
     for k in range(classes[c, at.N_NORMALISED]):
@@ -595,7 +594,7 @@ def settle_highest(
 
 @jit
 def find_scored(c, classes, terms, values, by_group):
-    """Mark the open groups that soft spread scores: where all keys are required, those with all."""
+    """Mark the open groups that soft spread scores: those with all keys, where all are required."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
     for group in range(classes[c, at.N_GROUPS]):
         is_scored = by_group[at.OPEN, group]
@@ -609,12 +608,12 @@ def find_scored(c, classes, terms, values, by_group):
 
 @jit
 def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs):
-    """What a pod counts in the domains of each soft spread term."""
+    """Compute the weight of a pod in the domains of each soft spread term."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
     for t in range(first, first + classes[c, at.N_TERMS]):
         if terms[t, at.KIND] != at.EVEN_SOFT:
             continue
-        # A stamp that nobody has used before marks the values that have been seen.
+        # A new stamp marks the values that have been seen.
         stamps[0] += 1
         n_distinct = 0
         for group in range(classes[c, at.N_GROUPS]):
@@ -628,52 +627,52 @@ def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, 
 
 @jit
 def find_raw(c, classes, terms, counts, values, by_group, weights):
-    """The raw scores of the open groups' domains; -1 for what is not scored."""
+    """Compute the raw domain scores of the open groups; -1 for what is not scored."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
     for group in range(classes[c, at.N_GROUPS]):
         if by_group[at.OPEN, group] == 0:
             continue
-        drawn, spread = np.int64(0), 0.0
+        affinity, spread = np.int64(0), 0.0
         for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
             kind = terms[t, at.KIND]
             value = values[layout, terms[t, at.SLOT], group]
             if value < 0 or kind < at.EVEN_SOFT:
                 continue
             count = counts[terms[t, at.FIRST_COUNT] + value]
-            if kind == at.DRAWN:
-                drawn += count
+            if kind == at.WEIGHTED_AFFINITY:
+                affinity += count
             else:
                 more = np.float64(terms[t, at.SKEW_MAX] - 1)
                 spread += np.float64(count) * weights[t - first] + more
         whole = np.trunc(spread)
         if abs(spread - whole) >= 0.5:
             whole += np.sign(spread)
-        by_group[at.DRAWN_POINTS, group] = drawn
+        by_group[at.AFFINITY_POINTS, group] = affinity
         by_group[at.SPREAD_POINTS, group] = np.int64(whole)
         if by_group[at.SCORED, group] == 0:
             by_group[at.SPREAD_POINTS, group] = -1
 
 
 @jit
-def normalise_drawn(n_groups, weight, by_group):
-    """Raw scores to 0..100 from the lowest to the highest, weighed."""
+def normalise_affinity(n_groups, weight, by_group):
+    """Normalize raw scores to 0..100 from the lowest to the highest, weighted."""
     lowest, highest = np.int64(2**63 - 1), np.int64(-(2**63))
     for group in range(n_groups):
         if by_group[at.OPEN, group] == 1:
-            lowest = min(lowest, by_group[at.DRAWN_POINTS, group])
-            highest = max(highest, by_group[at.DRAWN_POINTS, group])
+            lowest = min(lowest, by_group[at.AFFINITY_POINTS, group])
+            highest = max(highest, by_group[at.AFFINITY_POINTS, group])
     for group in range(n_groups):
         if by_group[at.OPEN, group] == 1:
             normal = np.int64(0)
             if highest != lowest:
-                above = by_group[at.DRAWN_POINTS, group] - lowest
+                above = by_group[at.AFFINITY_POINTS, group] - lowest
                 normal = np.int64(100 * (np.float64(above) / np.float64(highest - lowest)))
-            by_group[at.DRAWN_POINTS, group] = normal * weight
+            by_group[at.AFFINITY_POINTS, group] = normal * weight
 
 
 @jit
 def normalise_spread(n_groups, weight, by_group):
-    """Raw scores to 0..100, the lowest highest, weighed; 0 for what is not scored."""
+    """Normalize raw scores to 0..100, the lowest highest, weighted; 0 for what is not scored."""
     highest, lowest, n_scored = np.int64(0), np.int64(2**63 - 1), 0
     for group in range(n_groups):
         if by_group[at.SCORED, group] == 1:
@@ -688,18 +687,18 @@ def normalise_spread(n_groups, weight, by_group):
             normal = np.int64(100)
         elif n_scored > 0:
             normal = quotient(100 * (highest + lowest - value), highest)
-        # A score that happens to equal the mark is taken for it, as in the original.
+        # A score equal to the mark is treated as the mark, as in the original.
         if value == -1:
             normal = np.int64(0)
         by_group[at.SPREAD_POINTS, group] = normal * weight
 
 
-# The choice of one row.
+# Choice of one row.
 
 
 @jit
 def tie_break_rank(draw, rank):
-    """uint64: a number that looks drawn, the same for the same draw and rank."""
+    """uint64: pseudo-random rank, the same for the same draw and row rank."""
     mixed = np.uint64(draw) ^ (np.uint64(rank) * np.uint64(0x9E3779B97F4A7C15))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -719,7 +718,7 @@ def first_leaf(tree, first, size, trees):
 
 @jit
 def tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack):
-    """int64: of a group's best leaves the one whose row has the smallest lot."""
+    """int64: the one of a group's best leaves whose row has the smallest tie-break rank."""
     best = trees[tree, first + 1]
     stack[0] = 1
     depth, chosen, smallest = 1, np.int64(NOWHERE), np.uint64(0)
@@ -742,15 +741,15 @@ def tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack
 def rate_groups(
     c, classes, terms, counts, groups, values, trees, by_group, by_term, weights, stamps, logs
 ):  # fmt: skip
-    """The points of each open group's best row, into by_group[POINTS]; NOWHERE for others. Returns
-    the highest."""
+    """Write the points of each open group's best row into by_group[POINTS], NOWHERE for others;
+    returns the highest."""
     layout, n_groups, tree = classes[c, at.LAYOUT], classes[c, at.N_GROUPS], classes[c, at.TREE]
     if classes[c, at.SPREAD_WEIGHT] != 0:
         find_scored(c, classes, terms, values, by_group)
         find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs)
-    if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.DRAWN_WEIGHT] != 0:
+    if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.AFFINITY_WEIGHT] != 0:
         find_raw(c, classes, terms, counts, values, by_group, weights)
-        normalise_drawn(n_groups, classes[c, at.DRAWN_WEIGHT], by_group)
+        normalise_affinity(n_groups, classes[c, at.AFFINITY_WEIGHT], by_group)
         if classes[c, at.SPREAD_WEIGHT] != 0:
             normalise_spread(n_groups, classes[c, at.SPREAD_WEIGHT], by_group)
     best = np.int64(NOWHERE)
@@ -758,8 +757,8 @@ def rate_groups(
         points = np.int64(NOWHERE)
         if by_group[at.OPEN, group] == 1:
             points = np.int64(trees[tree, groups[layout, at.FIRST, group] + 1])
-            if classes[c, at.DRAWN_WEIGHT] != 0:
-                points += by_group[at.DRAWN_POINTS, group]
+            if classes[c, at.AFFINITY_WEIGHT] != 0:
+                points += by_group[at.AFFINITY_POINTS, group]
             if classes[c, at.SPREAD_WEIGHT] != 0:
                 points += by_group[at.SPREAD_POINTS, group]
         by_group[at.POINTS, group] = points
@@ -769,8 +768,8 @@ def rate_groups(
 
 @jit
 def best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_group, stack):
-    """int64: a row of a group with these points. Ties: the first in the snapshot's order, or with
-    a draw the one with the smallest lot."""
+    """int64: a row of a group with these points. Ties: the first in the snapshot's order, or with a
+    draw the row with the smallest tie-break rank."""
     layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
     chosen, smallest = np.int64(NOWHERE), np.uint64(0)
     for group in range(classes[c, at.N_GROUPS]):
@@ -834,7 +833,8 @@ def tree_row(
     present, groups, values, places, rows_of, rank, trees, by_group, by_term, weights, stamps,
     logs, stack,
 ):  # fmt: skip
-    """int64: the row for a pod of class `c`, whose tree is true; NOWHERE if none will do."""
+    """int64: the row for a pod of class `c`, whose tree is up to date; NOWHERE if it fits
+    nowhere."""
     find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term)
     if is_bounded(c, classes, terms):
         settle_highest(
@@ -851,7 +851,7 @@ def tree_row(
 
 @jit
 def highest_points(c, classes, by_group):
-    """int64: the points of the row that `tree_row` has found for a pod of class `c`."""
+    """int64: points of the row that `tree_row` returned for a pod of class `c`."""
     best = np.int64(NOWHERE)
     for group in range(classes[c, at.N_GROUPS]):
         best = max(best, by_group[at.POINTS, group])
@@ -860,13 +860,13 @@ def highest_points(c, classes, by_group):
 
 @jit
 def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
-    """Place pods in their order until one fits nowhere, or one was placed on a row that is behind;
-    how many were placed.
+    """Place pods in order until one fits nowhere, or one was placed on a row that is behind;
+    returns the number of placed pods.
 
-    columns, rules, grouping, scratch: see `arrays`. heads: int64 (n_heads,), classes. draws:
-    uint64 (n_heads,), or (0,) for the first of ties. rows: int64 (n_heads,), written: the row of
-    each. totals: int64 (n_heads,), written: its total score. n_log: entries in the log; the rows
-    placed on are added to it.
+    columns, rules, grouping, scratch: see `arrays`. heads: int64 (n_heads,), classes. draws: uint64
+    (n_heads,), or (0,) for the first of ties. rows: int64 (n_heads,), output: the row of each.
+    totals: int64 (n_heads,), output: its total score. n_log: entries in the log; placements are
+    added to it.
     """
     allocatable, requested, nonzero, pod_count, rank = columns
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,

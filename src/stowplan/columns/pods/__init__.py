@@ -1,1 +1,1 @@
-"""Columns about pods: pod facts, counts by label, affinity terms of existing pods."""
+"""Columns about pods: pod data, counts by label, affinity terms of existing pods."""

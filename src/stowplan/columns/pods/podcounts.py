@@ -1,10 +1,9 @@
-"""How many pods a selection finds on each row, kept by delta for the selections in use.
+"""Number of pods per row that match a selection, updated incrementally for selections in use.
 
-Pods that look the same to every selection (namespace, labels, whether they are being deleted)
-form a kind. A kind knows its rows, so a selection that is asked for the first time costs the
-kinds it may admit, not the pods; and a kind knows the selections in use that admit it, so a pod
-that comes or goes costs those. Both find each other through single labels: most selections
-want a certain value of some key.
+Pods that are equal to every selection (namespace, labels, whether they are being deleted) form a
+kind. A kind knows its rows, so a new selection costs the kinds that it may match, not the pods; and
+a kind knows the selections in use that match it, so an added or removed pod costs those. Both are
+found through single labels: most selections require a value of some key.
 """
 
 from __future__ import annotations
@@ -16,31 +15,30 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import CAPACITY_MIN, grow
+from stowplan.columns.array_types import CAPACITY_MIN, Ints, grow
 from stowplan.columns.labels import ABSENT
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement, requirement_admits
 
-Ints = NDArray[np.int64]
 Pair = tuple[str, str]
 T = TypeVar("T")
 
 TALLIES_MAX = 512
-"""How many selections are counted at a time; the one asked for longest ago goes first."""
+"""Number of counted selections; the least recently used is dropped first."""
 
 
 def admits(requirements: Iterable[SelectorRequirement], labels: Mapping[str, str]) -> bool:
-    """True when the labels meet every requirement; none are met by any labels."""
+    """True when the labels meet every requirement; no requirements match all labels."""
     return all(requirement_admits(r, labels.get(r.key)) for r in requirements)
 
 
 class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
     """Which pods are counted.
 
-    requirements: on the labels, without faults; all must hold. namespaces: None for all of them.
-    terminating: pods that are being deleted count too.
+    requirements: on the labels, valid; all must hold. namespaces: None for all. terminating: pods
+    that are being deleted count too.
     """
 
     requirements: tuple[SelectorRequirement, ...]
@@ -56,7 +54,7 @@ class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
         )
 
     def __and__(self, other: PodSelection) -> PodSelection:
-        """The pods that both select."""
+        """Pods that both select."""
         namespaces = self.namespaces
         if namespaces is None:
             namespaces = other.namespaces
@@ -70,7 +68,7 @@ class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 def anchor(requirements: Iterable[SelectorRequirement]) -> tuple[Pair, ...]:
-    """Labels one of which every pod has that meets the requirements; empty when there are none."""
+    """Labels one of which every pod that meets the requirements has; empty when there are none."""
     for requirement in requirements:
         if requirement.operator == "In":
             return tuple((requirement.key, value) for value in requirement.values)
@@ -78,14 +76,14 @@ def anchor(requirements: Iterable[SelectorRequirement]) -> tuple[Pair, ...]:
 
 
 class LabelIndex(Generic[T]):
-    """Things found by single labels. A thing is compared by identity or must be hashable."""
+    """Index by single labels. Values are compared by identity or must be hashable."""
 
     def __init__(self) -> None:
         self._under: dict[Pair, dict[T, None]] = {}
         self._unanchored: dict[T, None] = {}
 
     def add(self, thing: T, labels: Iterable[Pair]) -> None:
-        """Enter a thing under each of `labels`; under none of them, every search finds it."""
+        """Add a value under each of `labels`; without labels every search returns it."""
         pairs = tuple(labels)
         if not pairs:
             self._unanchored[thing] = None
@@ -93,7 +91,7 @@ class LabelIndex(Generic[T]):
             self._under.setdefault(pair, {})[thing] = None
 
     def drop(self, thing: T, labels: Iterable[Pair]) -> None:
-        """Take out a thing that was entered under these labels."""
+        """Remove a value that was added under these labels."""
         pairs = tuple(labels)
         if not pairs:
             del self._unanchored[thing]
@@ -104,7 +102,7 @@ class LabelIndex(Generic[T]):
                 del self._under[pair]
 
     def found_by(self, labels: Iterable[Pair]) -> Iterator[T]:
-        """What stands under one of `labels`, and what is found by every search."""
+        """Values under one of `labels`, and those that every search returns."""
         if self._under:
             for pair in labels:
                 yield from self._under.get(pair, ())
@@ -120,26 +118,26 @@ class RowTally:
         self._counts: Ints = np.zeros(max(n_rows, CAPACITY_MIN), dtype=np.int64)
 
     def count(self, row: int, by: int) -> None:
-        """Change one row's number."""
+        """Add to one row's number."""
         self._counts[row] += by
 
     def add(self, numbers: Mapping[int, int]) -> None:
-        """Change several rows' numbers."""
+        """Add to several rows' numbers."""
         rows = np.fromiter(numbers.keys(), dtype=np.int64, count=len(numbers))
         self._counts[rows] += np.fromiter(numbers.values(), dtype=np.int64, count=len(numbers))
 
     def make_room(self, row: int) -> None:
-        """Let `row` be one of the rows."""
+        """Grow to include `row`."""
         if row >= self._counts.shape[0]:
             self._counts = grow(self._counts, (row + 1,))
 
     def move(self, source: int, target: int) -> None:
-        """Let `target` have the number of `source`, which has none afterwards."""
+        """Move the number of `source` to `target`."""
         self._counts[target] = self._counts[source]
         self._counts[source] = 0
 
     def column(self, n_nodes: int) -> Ints:
-        """int64 (n_nodes,): a view, to be read only and only until the next change."""
+        """int64 (n_nodes,): a view, read-only and valid until the next change."""
         return self._counts[:n_nodes]
 
 
@@ -147,9 +145,9 @@ KindKey = tuple[str, tuple[Pair, ...], bool]
 
 
 def kind_key(pod: Pod) -> KindKey:
-    """What tells one kind of pods from another.
+    """Key that identifies the kind of a pod.
 
-    The order of the labels tells kinds apart that could be one, which costs little: pods of one
+    Different label orders give different kinds that could be one, which costs little: pods of one
     template have one order.
     """
     meta = pod.metadata
@@ -157,10 +155,10 @@ def kind_key(pod: Pod) -> KindKey:
 
 
 class PodKind:
-    """Pods that look the same to every selection, and where they are.
+    """Pods that are equal to every selection, and their rows.
 
-    labels: of each of them. rows: row -> how many. tallies: of the selections in use that take
-    the kind.
+    labels: of each of them. rows: row -> number of pods. tallies: of the selections in use that
+    match the kind.
     """
 
     __slots__ = ("labels", "pod", "rows", "tallies")
@@ -174,7 +172,7 @@ class PodKind:
 
 
 class MatchingPods:
-    """Counts of the pods that selections admit, per row. A watcher of one table."""
+    """Number of matching pods per row and selection. A watcher of one table."""
 
     counts_alike = True
 
@@ -187,7 +185,7 @@ class MatchingPods:
 
     @classmethod
     def of(cls, table: NodeTable) -> MatchingPods:
-        """The counts kept beside `table`, from now on if nobody has asked before."""
+        """The counts of `table`, created on first use."""
         kept = table.extras.get(cls.__name__)
         if not isinstance(kept, cls):
             kept = table.extras[cls.__name__] = cls(table)
@@ -195,7 +193,7 @@ class MatchingPods:
         return kept
 
     def counts(self, selection: PodSelection) -> Ints:
-        """int64 (n_nodes,): pods that `selection` takes on each row; a view, read only."""
+        """int64 (n_nodes,): pods that match `selection` on each row; a view, read-only."""
         tally = self._tallies.pop(selection, None)
         if tally is None:
             if len(self._tallies) >= TALLIES_MAX:
@@ -204,11 +202,7 @@ class MatchingPods:
         self._tallies[selection] = tally
         return tally.column(self._table.n_nodes)
 
-    def in_use(self) -> tuple[PodSelection, ...]:
-        """The selections that are counted, the one asked for longest ago first."""
-        return tuple(self._tallies)
-
-    # What the table announces.
+    # Table events.
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         kind = self._kind(info.pod)
@@ -239,9 +233,9 @@ class MatchingPods:
             kind.rows[target] = kind.rows.pop(source)
 
     def row_dropped(self, row: int) -> None:
-        """Nothing is left on the row: its pods have been announced as removed or moved."""
+        """The row is empty: its pods have been reported as removed or moved."""
 
-    # Inside.
+    # Internals.
 
     def _kind(self, pod: Pod) -> PodKind:
         key = kind_key(pod)
@@ -277,10 +271,10 @@ class MatchingPods:
 
 
 def sums_by_value(codes: NDArray[np.int32], n_values: int, counts: Ints) -> Ints:
-    """int64 (n_values + 1,): the counts of rows added up by the value of a label.
+    """int64 (n_values + 1,): counts of rows summed by the value of a label.
 
-    codes: int32 (n_rows,), of a label column. counts: int64 (n_rows,). Rows without the label
-    are left out; the last entry, which the code ABSENT selects, is 0.
+    codes: int32 (n_rows,), of a label column. counts: int64 (n_rows,). Rows without the label are
+    left out; the last entry, which the code ABSENT selects, is 0.
     """
     rows = np.flatnonzero(counts)
     chosen, amounts = codes[rows], counts[rows]
@@ -289,6 +283,6 @@ def sums_by_value(codes: NDArray[np.int32], n_values: int, counts: Ints) -> Ints
         chosen, amounts = chosen[present], amounts[present]
     sums = np.zeros(n_values + 1, dtype=np.int64)
     if chosen.size:
-        # Sums of weights are doubles, exact for whole numbers up to 2**53.
+        # Sums of weights are doubles, exact for integers up to 2**53.
         sums[:-1] = np.bincount(chosen, weights=amounts, minlength=n_values)
     return sums

@@ -1,4 +1,4 @@
-"""What a pod takes on the node it is on, computed once per pod template."""
+"""What a pod uses on its node, computed once per pod template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Port = tuple[str, str, int]
 
 
 class Footprint(msgspec.Struct, frozen=True, gc=False):
-    """A pod's share of a node.
+    """A pod's use of a node.
 
     requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
     defaults for containers that request none. ports: (ip, protocol, host port) in use.
@@ -35,10 +35,10 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, pod: Pod) -> PodInfo:
-        """The pod with its footprint; pods that share a spec object share the work."""
+        """The pod with its footprint; computed once for pods that share a spec object."""
         if reports_resources(pod):
             return cls(pod, _footprint(pod))
-        # The node that a spec names changes nothing.
+        # The node of a spec does not affect it.
         shared = template_of(pod.spec).__dict__
         kept: Footprint | None = shared.get("footprint")
         if kept is None:
@@ -52,8 +52,8 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_same_to_rules(before: Pod, after: Pod) -> bool:
-    """True for two versions of a pod between which nothing changed that columns, or rules that
-    look at pods on nodes, read: its wishes, name of the node apart, labels, start and end."""
+    """True for two versions of a pod that are equal in all that columns, or plugins that look at
+    pods on nodes, read: spec without the node's name, labels, start and end."""
     old, new = before.metadata, after.metadata
     # Counted by kind, and a kind has its labels in one order.
     if old.labels is not new.labels and list(old.labels.items()) != list(new.labels.items()):
@@ -71,11 +71,12 @@ def is_same_to_rules(before: Pod, after: Pod) -> bool:
 
 
 def reports_resources(pod: Pod) -> bool:
-    """True when the status bears on the requests (in-place resize), so the spec is not all."""
+    """True when the status affects the requests (in-place resize), so that the spec is not
+    enough."""
     status = pod.status
     if status.resources or status.allocated_resources:
         return True
-    # Loops, as this is asked of every version of every pod.
+    # Loops, because this is called for every version of every pod.
     for container in status.container_statuses:
         if container.resources or container.allocated_resources:
             return True

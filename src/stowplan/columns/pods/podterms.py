@@ -1,8 +1,9 @@
-"""The pod affinity terms of the pods on the nodes: each distinct one once, with its rows, by delta.
+"""Pod affinity terms of existing pods: each distinct term once, with its rows, updated
+incrementally.
 
-Pods of one template have equal terms, so a cluster has few. A term is found by the labels of a
-pod that it may match; only then it is asked. Terms come from `spec.affinity` as the scheduler
-reads it: a group (required affinity, say) in which a selector is malformed counts as absent.
+Pods of one template have equal terms, so a cluster has few. Terms are found by the labels of pods
+that they may match, and evaluated only then. Terms come from `spec.affinity` as the scheduler reads
+it: a group (required affinity, for example) with an invalid selector counts as absent.
 
 Source: kube-scheduler v1.36, framework/types PodInfo and kube-scheduler/framework AffinityTerm.
 """
@@ -13,24 +14,22 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podcounts import TALLIES_MAX, LabelIndex, RowTally, admits, anchor
 from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import LabelSelector, SelectorError, SelectorRequirement
 
-Ints = NDArray[np.int64]
 Requirements = tuple[SelectorRequirement, ...]
 Stated = list[tuple[PodAffinityTerm, int]]
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, cache_hash=True):
-    """A term with its selectors read.
+    """A term with parsed selectors.
 
-    requirements: on the labels of the pods it is about; None matches no pod. namespaces: by name.
+    requirements: on the labels of the matched pods; None matches no pod. namespaces: by name.
     namespace_requirements: on the labels of further namespaces; None adds none.
     """
 
@@ -40,7 +39,7 @@ class AffinityTerm(msgspec.Struct, frozen=True, cache_hash=True):
     namespace_requirements: Requirements | None
 
     def matches(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
-        """True when the term is about `pod`. namespace_labels: of the pod's namespace."""
+        """True when the term matches `pod`. namespace_labels: of the pod's namespace."""
         if self.requirements is None:
             return False
         reaches = pod.namespace in self.namespaces or (
@@ -51,13 +50,13 @@ class AffinityTerm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class TermRole(Enum):
-    """What a term asks for: preferred terms count with a weight, negative to keep apart."""
+    """Roles of terms; preferred terms have a weight, negative for anti-affinity."""
 
     REQUIRED_AFFINITY = "required affinity"
     REQUIRED_ANTI_AFFINITY = "required anti-affinity"
     PREFERRED = "preferred"
 
-    # The names are the members: without this a lookup by role hashes the name each time.
+    # Enum members hash by identity: without this a lookup by role hashes the name each time.
     __hash__ = object.__hash__
 
 
@@ -70,7 +69,7 @@ class WeightedTerm(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class PodTerms(msgspec.Struct, frozen=True):
-    """All terms of a pod. faults: what is wrong with groups that were left out."""
+    """All terms of a pod. faults: errors of groups that were left out."""
 
     required_affinity: tuple[WeightedTerm, ...] = ()
     required_anti_affinity: tuple[WeightedTerm, ...] = ()
@@ -79,11 +78,11 @@ class PodTerms(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> tuple[WeightedTerm, ...]:
-        """Every term, in whatever role."""
+        """All terms, of any role."""
         return self.required_affinity + self.required_anti_affinity + self.preferred
 
     def of(self, role: TermRole) -> tuple[WeightedTerm, ...]:
-        """The terms in a role, in the order of the spec; affinity before anti-affinity."""
+        """Terms of a role, in the order of the spec; affinity before anti-affinity."""
         if role is TermRole.PREFERRED:
             return self.preferred
         if role is TermRole.REQUIRED_AFFINITY:
@@ -92,7 +91,7 @@ class PodTerms(msgspec.Struct, frozen=True):
 
     @property
     def fault(self) -> str:
-        """The original's text for all faults, "" when there are none."""
+        """The original's error text for all faults, "" without faults."""
         distinct = tuple(dict.fromkeys(self.faults))
         return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]" if distinct else ""
 
@@ -102,7 +101,7 @@ _KEPT = "podterms"
 
 
 def terms_of(pod: Pod) -> PodTerms:
-    """The pod's terms, read once per spec and namespace."""
+    """The pod's terms, parsed once per spec and namespace."""
     affinity = pod.spec.affinity
     if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
         return NO_TERMS
@@ -160,7 +159,7 @@ def _requirements(selector: LabelSelector | None) -> Requirements | None:
 
 
 class ExistingPodTerm:
-    """A term that pods on the nodes have, and where. rows: row -> how many times it is there."""
+    """A term of existing pods, and where. rows: row -> number of pods with it."""
 
     __slots__ = ("rows", "tally", "weighted")
 
@@ -171,8 +170,10 @@ class ExistingPodTerm:
 
 
 class ExistingPodTerms:
-    """The terms of the pods on the nodes. A watcher of one table. n_entered: how often one has come
-    that no pod had."""
+    """Terms of existing pods. A watcher of one table.
+
+    n_entered: number of times a new distinct term was added.
+    """
 
     counts_alike = True
 
@@ -188,7 +189,7 @@ class ExistingPodTerms:
 
     @classmethod
     def of(cls, table: NodeTable) -> ExistingPodTerms:
-        """The terms kept beside `table`, from now on if nobody has asked before."""
+        """The terms of `table`, created on first use."""
         kept = table.extras.get(cls.__name__)
         if not isinstance(kept, cls):
             kept = table.extras[cls.__name__] = cls(table)
@@ -196,18 +197,18 @@ class ExistingPodTerms:
         return kept
 
     def has(self, role: TermRole) -> bool:
-        """True when a pod on some node has a term in this role."""
+        """True when an existing pod has a term in this role."""
         return self._n_held[role] > 0
 
     def matching(
         self, role: TermRole, pod: Pod, namespace_labels: Mapping[str, str]
     ) -> list[ExistingPodTerm]:
-        """The terms in a role that are about `pod`."""
+        """Terms of a role that match `pod`."""
         found = self._by_label[role].found_by(pod.labels.items())
         return [held for held in found if held.weighted.term.matches(pod, namespace_labels)]
 
     def counts(self, held: ExistingPodTerm) -> Ints:
-        """int64 (n_nodes,): how many times a term is on each row; a view, read only."""
+        """int64 (n_nodes,): number of pods with the term on each row; a view, read-only."""
         tally = self._tallied.pop(held, None)
         if tally is None:
             if len(self._tallied) >= TALLIES_MAX:
@@ -218,10 +219,10 @@ class ExistingPodTerms:
         return tally.column(self._table.n_nodes)
 
     def all(self) -> Iterable[ExistingPodTerm]:
-        """Every term that a pod on some node has."""
+        """All terms of existing pods."""
         return self._held.values()
 
-    # What the table announces.
+    # Table events.
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         if not info.footprint.has_affinity:
@@ -265,9 +266,9 @@ class ExistingPodTerms:
             rows[target] = rows.pop(source)
 
     def row_dropped(self, row: int) -> None:
-        """Nothing is left on the row: its pods have been announced as removed or moved."""
+        """The row is empty: its pods have been reported as removed or moved."""
 
-    # Inside.
+    # Internals.
 
     def _enter(self, weighted: WeightedTerm) -> ExistingPodTerm:
         held = self._held[weighted] = ExistingPodTerm(weighted)

@@ -1,2 +1,1 @@
-"""What controllers share: API access, index of owners, work queue, event recorder, controller
-base."""
+"""Shared parts of controllers: API access, object index, work queue, event recorder, base class."""

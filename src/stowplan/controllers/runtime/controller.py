@@ -1,4 +1,4 @@
-"""What every controller is: a queue of keys, fed by changes, looked at one at a time."""
+"""Base class of controllers: a work queue of keys, filled by changes, synced one at a time."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from stowplan.controllers.runtime.work_queue import WorkQueue
 class Controller:
     """Base of the controllers.
 
-    `observe` is called for every change, from inside the write that made it: it may only add
-    keys to the queue. `sync` looks at one key with what is stored now, and writes.
+    `observe` is called for every change, inside the write that made it: it may only add keys to the
+    queue. `sync` compares one key with the current objects, and writes.
     """
 
     name = ""
     path = ""
-    """Of the objects that keys name; "" where they are of several kinds."""
+    """Resource path of the objects that keys name; "" for several kinds."""
 
     def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
         self.api = api
@@ -32,15 +32,16 @@ class Controller:
         self.queue: WorkQueue[Key] = WorkQueue()
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """Queue what this change concerns. before: of a changed pod, its facts until now."""
+        """Queue the keys that a change concerns. before: facts of a changed pod before the
+        change."""
         raise NotImplementedError
 
     def sync(self, key: Key) -> None:
-        """Bring one object forward. Raises ApiError to be asked again later."""
+        """Sync one key. Raises ApiError to be retried later."""
         raise NotImplementedError
 
     def work_once(self) -> bool:
-        """Look at the next key that is due; False if there is none."""
+        """Sync the next due key; False if there is none."""
         key = self.queue.take(self.api.now)
         if key is None:
             return False
@@ -49,7 +50,7 @@ class Controller:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(key, self.api.now)
-        # Whatever it is, it is of this one object: the others are looked at.
+        # Any exception concerns this object only: the others are synced.
         except Exception as error:  # noqa: BLE001
             self._failed(key, error)
         else:
@@ -57,11 +58,11 @@ class Controller:
         return True
 
     def object_of(self, key: Key) -> dict[str, Any] | None:
-        """The object that a key names; None if it is not there, or is of no one kind."""
+        """The object that a key names; None if it does not exist or keys name several kinds."""
         return self.api.get(self.path, *key) if self.path else None
 
     def _failed(self, key: Key, error: Exception) -> None:
-        """Note a fault, tell of it on the object, and look at that again later."""
+        """Count a failure, record an event on the object, and retry later."""
         self.queue.retry(key, self.api.now)
         self.api.faults.add(self.name, "/".join(key).strip("/"), error)
         found = self.object_of(key)
@@ -71,15 +72,15 @@ class Controller:
 
     @property
     def n_failing(self) -> int:
-        """Objects whose last look failed."""
+        """Number of keys whose last sync failed."""
         return self.queue.n_failing
 
     @staticmethod
     def decoded(value: bytes | None) -> dict[str, Any] | None:
-        """The tree of a stored object's bytes; None of None."""
+        """A stored object's bytes as a tree; None for None."""
         tree: dict[str, Any] | None = None if value is None else msgspec.json.decode(value)
         return tree
 
     def next_at(self) -> float | None:
-        """When `work_once` has something to do again; None: when something changes."""
+        """When `work_once` is due again; None: after the next change."""
         return self.queue.next_at()

@@ -1,18 +1,17 @@
-"""The API server as controllers and hollow nodes use it: in process, by resource path.
+"""API client of controllers and kubelets: in process, by resource path.
 
-A path is what keys of stored objects begin with: `pods`, `apps/deployments` (`Resource.path`).
-Refusals are `ApiError`, as a client over HTTP would get them.
+A path is the prefix of storage keys: `pods`, `apps/deployments` (`Resource.path`). Errors are
+`ApiError`, as for a client over HTTP.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.resource import DeleteOptions
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 PODS = "pods"
 NODES = "nodes"
@@ -30,17 +29,17 @@ STORAGE_CLASSES = "storage.k8s.io/storageclasses"
 
 
 class ControllerClient(Protocol):
-    """What controllers ask of the server. now: the moment of this step, Unix seconds."""
+    """Requests of controllers to the API server. now: time of this step, Unix seconds."""
 
     now: float
 
     @property
     def faults(self) -> ComponentErrors:
-        """Where failures are noted that nothing expects."""
+        """Where unexpected exceptions are recorded."""
         ...
 
     def get(self, path: str, namespace: str, name: str) -> Tree | None:
-        """A fresh copy of a stored object; None if there is none."""
+        """A fresh copy of a stored object; None if it does not exist."""
         ...
 
     def list(self, path: str, namespace: str = "") -> Iterator[Tree]:
@@ -48,11 +47,12 @@ class ControllerClient(Protocol):
         ...
 
     def create(self, path: str, obj: Tree) -> Tree:
-        """The object as stored; its namespace is `metadata.namespace`."""
+        """Create; returns the stored object. Its namespace is `metadata.namespace`."""
         ...
 
     def update(self, path: str, obj: Tree) -> Tree:
-        """The object as stored; a `metadata.resourceVersion` in `obj` is a precondition."""
+        """Update; returns the stored object. A `metadata.resourceVersion` in `obj` is a
+        precondition."""
         ...
 
     def update_status(self, path: str, obj: Tree) -> Tree:
@@ -70,9 +70,10 @@ class ControllerClient(Protocol):
         ...
 
     def path_of(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        """The path of a kind and whether it is namespaced; None for a kind that is not served."""
+        """Resource path of a kind and whether it is namespaced; None for a kind that is not
+        served."""
         ...
 
     def paths(self, namespaced: bool) -> Sequence[str]:
-        """The paths of all kinds that can be listed and deleted, of namespaced or other kinds."""
+        """Resource paths of all kinds that support list and delete, namespaced or cluster-wide."""
         ...

@@ -1,11 +1,9 @@
-"""Taking pods and ReplicaSets whose labels match, and letting go those that match no more.
+"""Controller reference manager: adopts matching orphans, and releases objects that no longer match.
 
 Source: kube-controller-manager v1.36, pkg/controller/controller_ref_manager.go.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controllers.runtime.controller_client import PODS, REPLICA_SETS, ControllerClient
@@ -16,14 +14,13 @@ from stowplan.controllers.runtime.object_fields import (
     selector_matches,
 )
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 
 def claim_pods(
     api: ControllerClient, index: ObjectIndex, owner: Tree, owner_ref: Tree
 ) -> list[PodFacts]:
-    """The pods that `owner` controls, after adopting matching orphans and releasing strangers."""
+    """The pods that `owner` controls, after adopting matching orphans and releasing others."""
     meta = owner["metadata"]
     if is_deleting(owner):
         return index.of_owner(meta["uid"])
@@ -85,6 +82,6 @@ def _release(api: ControllerClient, path: str, key: tuple[str, str], uid: str, o
     try:
         api.update(path, obj)
     except ApiError as error:
-        # Gone or about to go: then there is nothing left to release.
+        # Deleted or terminating: nothing to release.
         if error.code not in (404, 422):
             raise

@@ -1,8 +1,8 @@
-"""Events that controllers and hollow nodes write about the objects they work on.
+"""Event recorder of controllers and kubelets.
 
-As client libraries do: an event that says the same again raises the count of the first; from the
-tenth on, events that differ in their text only are counted as one; and of what one component has
-to say about one object no more than 25 events are written at a time, then one in five minutes.
+As in client-go: an identical event increments the count of the first; from the tenth on, events
+that differ only in their text are combined; and one component writes at most 25 events about one
+object at a time, then one in five minutes.
 
 Source: client-go v1.36, tools/record (event.go, events_cache.go).
 """
@@ -15,8 +15,7 @@ from typing import Any
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controllers.runtime.controller_client import EVENTS, ControllerClient
 from stowplan.controllers.runtime.object_times import format_time
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 CACHED_EVENTS_MAX = 4096
 SIMILAR_SECONDS = 600.0
@@ -30,7 +29,7 @@ Key = tuple[str, ...]
 
 @dataclass(slots=True)
 class _SimilarEvents:
-    """Texts of events that differ in nothing else. last: when one was said."""
+    """Messages of events that are otherwise equal. last: time of the latest one."""
 
     texts: set[str] = field(default_factory=set)
     last: float = 0.0
@@ -38,7 +37,7 @@ class _SimilarEvents:
 
 @dataclass(slots=True)
 class _EventTokenBucket:
-    """How many more events may be written about an object. at: when that was counted."""
+    """Tokens left for events about an object. at: when they were counted."""
 
     left: float = BURST
     at: float = 0.0
@@ -55,25 +54,25 @@ class EventRecorder:
         self._number = 0
 
     def record(self, about: Tree, component: str, reason: str, message: str, **more: str) -> None:
-        """Say that something happened to the object `about`.
+        """Record an event about the object `about`.
 
-        component: who says so. more: `type` ("Normal" if absent), `host`, `api_version` and
-        `object_kind` where the tree does not carry them. A refusal is swallowed on purpose: an
-        event must never stop what it tells of.
+        component: its source. more: `type` ("Normal" if absent), `host`, `api_version` and
+        `object_kind` if the tree lacks them. Errors are ignored on purpose: an event must never
+        stop the work that it reports.
         """
         involved = _reference(about, more)
         host, type_ = more.get("host", ""), more.get("type", "Normal")
         subject: Key = (component, host, involved.get("uid", ""), involved["name"])
         text = message[:_MESSAGE_MAX]
         alike: Key = (*subject, type_, reason)
-        combined = self._are_many(alike, text)
+        combined = self._is_combined(alike, text)
         key = alike if combined else (*alike, text)
         if combined:
             text = f"(combined from similar events): {text}"
-        if not self._may_say(subject):
+        if not self._take_token(subject):
             return
         source = {"component": component, **({"host": host} if host else {})}
-        told: Tree = {
+        fields: Tree = {
             "involvedObject": involved,
             "reason": reason,
             "message": text,
@@ -85,12 +84,12 @@ class EventRecorder:
         namespace = about["metadata"].get("namespace") or "default"
         try:
             if not self._count_again(namespace, key, text):
-                self._write(namespace, key, told)
+                self._write(namespace, key, fields)
         except ApiError:
             self._written.pop(key, None)
 
-    def _are_many(self, alike: Key, text: str) -> bool:
-        """True when so many events like this one were said lately that they are told as one."""
+    def _is_combined(self, alike: Key, text: str) -> bool:
+        """True when so many similar events are recent that they are combined."""
         found = self._similar.get(alike)
         if found is None or self.api.now - found.last > SIMILAR_SECONDS:
             found = _SimilarEvents()
@@ -102,8 +101,8 @@ class EventRecorder:
         found.texts.discard(text)
         return True
 
-    def _may_say(self, subject: Key) -> bool:
-        """Take one from what may still be said about this object."""
+    def _take_token(self, subject: Key) -> bool:
+        """Take a token for an event about this object."""
         budget = self._budgets.get(subject)
         if budget is None:
             budget = _EventTokenBucket(at=self.api.now)
@@ -126,18 +125,18 @@ class EventRecorder:
         self.api.update(EVENTS, event)
         return True
 
-    def _write(self, namespace: str, key: Key, told: Tree) -> None:
+    def _write(self, namespace: str, key: Key, fields: Tree) -> None:
         moment = format_time(self.api.now)
         self._number += 1
-        # The original names events by the time in nanoseconds; the number keeps two of one step
-        # apart.
+        # The original names events by the time in nanoseconds; the number keeps the names of one
+        # step unique.
         nanos = int(self.api.now * 1e6) * 1000 + self._number % 1000
-        name = f"{told['involvedObject']['name']}.{nanos:x}"
+        name = f"{fields['involvedObject']['name']}.{nanos:x}"
         event: Tree = {
             "kind": "Event",
             "apiVersion": "v1",
             "metadata": {"name": name, "namespace": namespace},
-            **told,
+            **fields,
             "firstTimestamp": moment,
             "lastTimestamp": moment,
             "count": 1,
@@ -148,7 +147,7 @@ class EventRecorder:
 
 
 def _cache(table: dict[Key, Any], key: Key, value: object) -> None:
-    """Keep a value, and forget the oldest of too many."""
+    """Store a value, and evict the oldest if there are too many."""
     table.pop(key, None)
     if len(table) >= CACHED_EVENTS_MAX:
         del table[next(iter(table))]

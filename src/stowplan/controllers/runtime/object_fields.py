@@ -1,4 +1,4 @@
-"""Reading and writing the parts of an object that several controllers care about."""
+"""Accessors of object fields that several controllers use."""
 
 from __future__ import annotations
 
@@ -10,25 +10,18 @@ from typing import Any
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_times import format_time
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
-
-Tree = dict[str, Any]
-
-
-def key_of(obj: Tree) -> tuple[str, str]:
-    """Namespace ("" for a cluster-wide object) and name."""
-    meta = obj["metadata"]
-    return meta.get("namespace", ""), meta["name"]
 
 
 def controller_of(obj: Tree) -> Tree | None:
-    """The owner reference with `controller: true`, if there is one."""
+    """The owner reference with `controller: true`; None for none."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def controller_reference(obj: Tree, kind: str, api_version: str) -> Tree:
-    """The owner reference that a controller puts on what it makes for `obj`."""
+    """The owner reference to `obj` that a controller sets on objects that it creates."""
     return {
         "apiVersion": api_version,
         "kind": kind,
@@ -40,19 +33,19 @@ def controller_reference(obj: Tree, kind: str, api_version: str) -> Tree:
 
 
 def is_deleting(obj: Tree) -> bool:
-    """True once a deletion has been accepted."""
+    """True after a deletion was accepted."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def find_condition(conditions: Iterable[Tree], type_: str) -> Tree | None:
-    """The condition of this type, if there is one."""
+    """The condition of this type; None for none."""
     return next((each for each in conditions if each.get("type") == type_), None)
 
 
 def set_condition(conditions: list[Tree], wanted: Tree, now: float) -> bool:
-    """Put `wanted` in the place of the condition of its type; True if that changed anything.
+    """Replace the condition of the same type; True if that changed anything.
 
-    `lastTransitionTime` moves only when the status does; of `wanted` it is ignored.
+    `lastTransitionTime` changes only when the status does; that of `wanted` is ignored.
     """
     old = find_condition(conditions, wanted["type"])
     moved = old is None or old.get("status") != wanted["status"]
@@ -67,7 +60,7 @@ def set_condition(conditions: list[Tree], wanted: Tree, now: float) -> bool:
 
 
 def parse_label_selector(tree: Mapping[str, Any] | None) -> LabelSelector | None:
-    """The value of a label selector's tree; None for none and for one that cannot be read."""
+    """Parse a label selector; None for an absent or invalid one."""
     if tree is None:
         return None
     return _parse_label_selector(json.dumps(tree, sort_keys=True))
@@ -84,12 +77,12 @@ def _parse_label_selector(text: str) -> LabelSelector | None:
 
 
 def selector_tree_matches(tree: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """True when the label selector matches; one that is absent or malformed matches nothing."""
+    """True when the label selector matches; an absent or invalid one matches nothing."""
     return selector_matches(parse_label_selector(tree), labels)
 
 
 def selector_matches(found: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """The same for a selector that has been read: for many labels it is read once."""
+    """The same for a parsed selector, for matching many objects."""
     return found is not None and label_selector_matches(found, labels)
 
 

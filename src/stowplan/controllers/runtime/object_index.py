@@ -1,8 +1,8 @@
-"""What the controllers know without asking: pods in short, and who belongs to whom.
+"""Object index: pods in short, and dependents by owner.
 
-Kept by every change of the store as it happens, so that it is never behind what was written. A
-pod is kept as the dozen facts that controllers decide on, not as its tree: a ReplicaSet of ten
-thousand pods is counted without decoding one.
+Updated inside each write of the store, so that it is never stale. A pod is kept as the dozen fields
+that controllers read, not as a tree: a ReplicaSet of ten thousand pods is counted without decoding
+one.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """One pod as controllers see it.
 
     owner: uid of its controller, "" for none. ready_since, deleting_since, created: Unix seconds,
-    0.0 for "is not". restarts: the most of any container (ranking), restarts_sum: of all.
+    0.0 for none. restarts: highest of any container (for ranking), restarts_sum: of all.
     """
 
     key: Key
@@ -105,17 +105,17 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_finished(self) -> bool:
-        """True once all its containers have ended for good."""
+        """True for a Succeeded or Failed pod."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def is_active(self) -> bool:
-        """True for a pod that counts as a replica: neither finished nor on its way out."""
+        """True for a pod that counts as a replica: neither finished nor terminating."""
         return not self.deleting and not self.is_finished
 
 
 class ObjectIndex:
-    """Pods by key, by owner and by node; everything that has owners, by owner."""
+    """Pods by key, by owner and by node; all objects with owners, by owner."""
 
     def __init__(self) -> None:
         self.pods: dict[Key, PodFacts] = {}
@@ -134,7 +134,7 @@ class ObjectIndex:
         """True if the last change gave its object other owners than it had."""
 
     def observe(self, change: StoreChange) -> PodFacts | None:
-        """Take a change in; of a pod, what it was before (None if it is new or no pod)."""
+        """Apply a change; returns the facts of a pod before it (None if it is new or no pod)."""
         self.owners_changed = False
         path = change.resource.path
         if path == PODS:
@@ -149,7 +149,7 @@ class ObjectIndex:
         return None
 
     def of_owner(self, uid: str) -> list[PodFacts]:
-        """The pods that this controller owns; their order means nothing."""
+        """The pods that this controller owns, in no particular order."""
         return [self.pods[key] for key in self._of_owner.get(uid, ())]
 
     def on_node(self, node: str) -> list[PodFacts]:
@@ -161,9 +161,9 @@ class ObjectIndex:
         return [self.pods[key] for key in self._in_namespace.get(namespace, ())]
 
     def orphans(self, namespace: str, labels: Mapping[str, str]) -> list[PodFacts]:
-        """The pods of a namespace that no controller owns and that have all these labels.
+        """The pods of a namespace without a controller that have all these labels.
 
-        Looked up by the first of the labels: a namespace may hold thousands of such pods.
+        Looked up by the first label: a namespace may hold thousands of such pods.
         """
         label = next(iter(labels.items()), ("", ""))
         keys = self._orphans.get((namespace, *label), ())
@@ -171,11 +171,11 @@ class ObjectIndex:
         return [pod for pod in found if labels.items() <= pod.labels.items()]
 
     def loose_sets(self, namespace: str) -> list[tuple[str, str, str]]:
-        """The ReplicaSets of a namespace that name no owner."""
+        """The ReplicaSets of a namespace without an owner."""
         return list(self._loose.get(namespace, ()))
 
     def dependents(self, uid: str) -> list[tuple[str, str, str]]:
-        """Path, namespace and name of everything that names this uid as an owner."""
+        """Path, namespace and name of all objects with an owner of this uid."""
         return list(self._dependents.get(uid, ()))
 
     def _observe_pod(self, change: StoreChange) -> PodFacts | None:
@@ -284,7 +284,7 @@ class ObjectIndex:
 
 
 def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
-    """Where a pod without owner is found: under no label, and under each of its labels."""
+    """Index keys of a pod without owner: one without label, and one per label."""
     if pod.owner:
         return []
     namespace = pod.key[0]
@@ -292,13 +292,13 @@ def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
 
 
 def split_key(change: StoreChange) -> Key:
-    """Namespace and name of what changed."""
+    """Namespace and name in a storage key."""
     return _split(change.key)
 
 
 @lru_cache(maxsize=64)
 def _split(key: str) -> Key:
-    # Every controller asks it of every change.
+    # Cached, because each controller calls it for each change.
     _, namespace, name = key.rsplit("/", 2)
     return namespace, name
 

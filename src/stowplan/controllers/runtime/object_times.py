@@ -1,4 +1,4 @@
-"""Moments that objects carry, as numbers; what is absent or unreadable counts as long ago."""
+"""Times of objects as numbers; an absent or invalid one counts as 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["format_micro_time", "format_time", "unix_seconds"]
 
 
 def unix_seconds(text: str | None) -> float:
-    """The Unix time of a stored time; 0.0 of none."""
+    """Unix time of a stored time; 0.0 for none."""
     if not text:
         return 0.0
     try:

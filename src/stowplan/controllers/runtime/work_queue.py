@@ -1,4 +1,4 @@
-"""A queue of keys to look at, now or later, each at most once, with patience for failures."""
+"""Work queue of keys with delays and exponential backoff of failures."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ K = TypeVar("K", bound=Hashable)
 
 RETRY_BASE_SECONDS = 0.005
 RETRY_MAX_SECONDS = 1000.0
+_DOUBLINGS_MAX = 30
+"""Bounds the exponent: a pod status may claim two billion restarts."""
 
 
 class WorkQueue(Generic[K]):
-    """Keys by the moment they are due; a key that is added twice is due at the earlier moment.
+    """Keys by due time; a key that is added twice is due at the earlier time.
 
     Source: client-go v1.36, util/workqueue (delaying queue and exponential failure limiter).
     """
@@ -29,11 +31,11 @@ class WorkQueue(Generic[K]):
 
     @property
     def n_failing(self) -> int:
-        """Keys whose last look failed."""
+        """Number of keys whose last sync failed."""
         return len(self._failures)
 
     def add(self, key: K, at: float = 0.0) -> None:
-        """Have `key` looked at, not before `at` (Unix seconds; 0.0: as soon as possible)."""
+        """Queue `key`, not before `at` (Unix seconds; 0.0: at once)."""
         known = self._due.get(key)
         if known is not None and known <= at:
             return
@@ -42,18 +44,17 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (at, self._added, key))
 
     def retry(self, key: K, now: float) -> None:
-        """Have `key` looked at again after a failure: later with every failure in a row."""
+        """Queue `key` after a failure, with a delay that grows with consecutive failures."""
         times = self._failures.get(key, 0)
         self._failures[key] = times + 1
-        wait = min(RETRY_BASE_SECONDS * 2.0 ** min(times, 30), RETRY_MAX_SECONDS)
-        self.add(key, now + wait)
+        self.add(key, now + backoff_seconds(times, RETRY_BASE_SECONDS, RETRY_MAX_SECONDS))
 
     def forget(self, key: K) -> None:
-        """A look at `key` went well: the next failure counts as the first."""
+        """Reset the failure count of `key`, after a success."""
         self._failures.pop(key, None)
 
     def take(self, now: float) -> K | None:
-        """The next key that is due, removed; None if there is none yet."""
+        """Remove and return the next due key; None for none."""
         while self._heap and self._heap[0][0] <= now:
             at, _, key = heapq.heappop(self._heap)
             if self._due.get(key) == at:
@@ -62,10 +63,15 @@ class WorkQueue(Generic[K]):
         return None
 
     def next_at(self) -> float | None:
-        """When the earliest key is due; None for an empty queue."""
+        """Due time of the earliest key; None for an empty queue."""
         while self._heap:
             at, _, key = self._heap[0]
             if self._due.get(key) == at:
                 return at
             heapq.heappop(self._heap)
         return None
+
+
+def backoff_seconds(n_before: int, base: float, most: float) -> float:
+    """Exponential backoff: `base`, doubled for each failure before this one, at most `most`."""
+    return min(base * 2.0 ** min(n_before, _DOUBLINGS_MAX), most)

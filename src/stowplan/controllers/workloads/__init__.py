@@ -1,1 +1,1 @@
-"""Controllers that make pods: Deployment, ReplicaSet, Job."""
+"""Workload controllers: Deployment, ReplicaSet, Job."""

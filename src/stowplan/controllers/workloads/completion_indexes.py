@@ -11,7 +11,7 @@ from stowplan.apis.machinery.strconv import uint_or_none
 
 
 def parse_indexes(text: str, completions: int) -> set[int]:
-    """The indexes in `text` below `completions`; what cannot be read is skipped."""
+    """The indexes in `text` below `completions`; invalid parts are skipped."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
@@ -22,7 +22,7 @@ def parse_indexes(text: str, completions: int) -> set[int]:
 
 
 def format_indexes(indexes: Iterable[int]) -> str:
-    """The text of a set of indexes: runs of three or more with a dash, two with a comma."""
+    """Text of a set of indexes: runs of three or more with a dash, two with a comma."""
     parts: list[str] = []
     run: list[int] = []
     for index in sorted(set(indexes)):

@@ -1,4 +1,4 @@
-"""Deployment: one ReplicaSet for each template it ever had, the newest growing, the old shrinking.
+"""Deployment controller: one ReplicaSet per pod template; the new one is scaled up, old ones down.
 
 Source: kube-controller-manager v1.36, pkg/controller/deployment.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
@@ -34,20 +33,21 @@ from stowplan.controllers.workloads.deployment_status import (
     scaling_status,
     set_progressing,
 )
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "deployment-controller"
 _NO_LIMIT = 2**31 - 1
 
 
 class DeploymentController(Controller):
-    """Makes, grows and shrinks the ReplicaSets of Deployments, and tells how far a rollout is."""
+    """Creates and scales the ReplicaSets of Deployments, and reports rollout progress."""
 
     name = "deployment"
     path = DEPLOYMENTS
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A changed Deployment; the one of a changed ReplicaSet; for Recreate, of a gone pod."""
+        """Queue a changed Deployment, that of a changed ReplicaSet, and for Recreate that of a
+        deleted pod."""
         key = split_key(change)
         path = change.resource.path
         if path == DEPLOYMENTS:
@@ -58,7 +58,7 @@ class DeploymentController(Controller):
             self._queue_recreating(before)
 
     def sync(self, key: Key) -> None:
-        """One step of what the Deployment needs most: status, pause, scaling or rollout."""
+        """Do one step: status, pause, scaling or rollout."""
         found = self.api.get(DEPLOYMENTS, *key)
         if found is None:
             return
@@ -71,7 +71,7 @@ class DeploymentController(Controller):
             return
         if check_paused(found, self.api.now):
             look.write_back()
-        # Finds the sets, which a paused Deployment has as well.
+        # A paused Deployment has ReplicaSets, too.
         was_scaled = look.was_scaled()
         if found["spec"].get("paused") or was_scaled:
             look.scale()
@@ -81,7 +81,7 @@ class DeploymentController(Controller):
             look.roll()
 
     def _queue_recreating(self, gone: PodFacts) -> None:
-        """A pod has gone: its Deployment may have waited for that."""
+        """Queue the Deployment of a deleted pod, which may wait for that."""
         if gone.owner_kind != "ReplicaSet":
             return
         found = self.api.get(REPLICA_SETS, gone.key[0], gone.owner_name)
@@ -103,7 +103,7 @@ class DeploymentController(Controller):
 
 
 class _DeploymentSync:
-    """One look at a Deployment: what is there, and the writes that follow from it."""
+    """One sync of a Deployment: the current objects, and the resulting writes."""
 
     def __init__(
         self, controller: DeploymentController, found: Tree, owner_ref: Tree, sets: list[Tree]
@@ -121,21 +121,21 @@ class _DeploymentSync:
         self.old: list[Tree] = []
 
     def was_scaled(self) -> bool:
-        """True when an active set was sized for another number of replicas."""
+        """True when an active ReplicaSet was sized for another number of replicas."""
         self.find_newest(create=False)
         for each in self.sets:
-            told = uint_or_none(
+            desired = uint_or_none(
                 (each["metadata"].get("annotations") or {}).get(
                     deployment_revision.DESIRED_REPLICAS, ""
                 )
             )
             active = bool(each["spec"].get("replicas"))
-            if active and told is not None and told != self.limits.replicas:
+            if active and desired is not None and desired != self.limits.replicas:
                 return True
         return False
 
     def find_newest(self, create: bool) -> None:
-        """Find the newest set, number it, and tell the Deployment its revision."""
+        """Find the new ReplicaSet, set its revision and that of the Deployment."""
         newest = deployment_revision.find_new_replica_set(self.found, self.sets)
         self.old = [each for each in self.sets if each is not newest]
         number = deployment_revision.next_revision(self.old)
@@ -145,7 +145,7 @@ class _DeploymentSync:
             self.newest = self._create(number)
 
     def scale(self) -> None:
-        """Bring the sets to the size asked for without moving the rollout on."""
+        """Scale the ReplicaSets without continuing the rollout."""
         active = [each for each in self.sets if each["spec"].get("replicas")]
         if len(active) <= 1:
             chosen = self.newest or (self.old[-1] if self.old else None)
@@ -170,7 +170,7 @@ class _DeploymentSync:
         self.write_status(scaling_status(self.found, self.counts(), self.limits, self.api.now))
 
     def roll(self) -> None:
-        """Grow the newest set if the bounds let it, else shrink old ones."""
+        """Scale up the new ReplicaSet within the limits, else scale down old ones."""
         self.find_newest(create=True)
         newest = self.newest
         assert newest is not None
@@ -195,7 +195,7 @@ class _DeploymentSync:
         self._finish()
 
     def recreate(self) -> None:
-        """Old pods first go away altogether, then the new ones come."""
+        """Delete all old pods before new ones are created."""
         self.find_newest(create=False)
         shrinking = [each for each in self.old if each["spec"].get("replicas")]
         for each in shrinking:
@@ -209,18 +209,18 @@ class _DeploymentSync:
         self._finish()
 
     def counts(self) -> DeploymentCounts:
-        """What the status of the sets adds up to."""
+        """Sums of the status of the ReplicaSets."""
         return DeploymentCounts.of(self._all(), self.newest)
 
     def write_status(self, status: Tree) -> None:
-        """Store the status if it says anything new."""
+        """Write the status if it has changed."""
         if status == (self.found.get("status") or {}):
             return
         self.found["status"] = status
         self.write_back()
 
     def write_back(self) -> None:
-        """Store status (and revision) of the Deployment as it is held here."""
+        """Write status (and revision) of the Deployment."""
         stored = self.api.update_status(DEPLOYMENTS, self.found)
         self.found["metadata"] = stored["metadata"]
 
@@ -240,7 +240,7 @@ class _DeploymentSync:
         return next(each for each in self._all() if each["metadata"]["name"] == name)
 
     def _numbered(self, newest: Tree, number: int) -> Tree:
-        """The newest set, its annotations and the Deployment's revision up to date."""
+        """The new ReplicaSet, with its annotations and the Deployment's revision updated."""
         copied = copy.deepcopy(newest)
         wait = self.found["spec"].get("minReadySeconds", 0)
         changed = deployment_revision.annotate(copied, self.found, number)
@@ -282,7 +282,7 @@ class _DeploymentSync:
             self._creation_failed(name, error)
             raise
         if size > 0:
-            self._say("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+            self._record("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
         self._set_revision(str(number))
         if has_progress_deadline(self.found):
             text = f'Created new replica set "{name}"'
@@ -292,7 +292,8 @@ class _DeploymentSync:
         return stored
 
     def _creation_failed(self, name: str, error: ApiError) -> None:
-        """A name that is taken by another template asks for another hash; the rest is told."""
+        """A name that is taken by another template needs another hash; other errors are
+        reported."""
         status = self.found.setdefault("status", {})
         if error.reason == "AlreadyExists":
             status["collisionCount"] = status.get("collisionCount", 0) + 1
@@ -305,37 +306,37 @@ class _DeploymentSync:
         if has_progress_deadline(self.found):
             set_progressing(self.found, "False", "ReplicaSetCreateError", text, self.api.now)
             self.write_back()
-        self._say("ReplicaSetCreateError", text, "Warning")
+        self._record("ReplicaSetCreateError", text, "Warning")
 
     def _resize(self, each: Tree, size: int, anyway: bool = False) -> None:
-        """Set a set's size; anyway: also when only the annotations about the size change."""
+        """Set the size of a ReplicaSet; anyway: also when only its size annotations change."""
         before = each["spec"].get("replicas", 0)
-        told = deployment_revision.size_annotations(self.limits)
+        size_texts = deployment_revision.size_annotations(self.limits)
         annotations = each["metadata"].get("annotations") or {}
-        if before == size and (not anyway or told.items() <= annotations.items()):
+        if before == size and (not anyway or size_texts.items() <= annotations.items()):
             return
         changed = copy.deepcopy(each)
         changed["spec"]["replicas"] = size
-        changed["metadata"].setdefault("annotations", {}).update(told)
+        changed["metadata"].setdefault("annotations", {}).update(size_texts)
         stored = self.api.update(REPLICA_SETS, changed)
         each.clear()
         each.update(stored)
         if before != size:
             way = "up" if before < size else "down"
             name = each["metadata"]["name"]
-            self._say(
+            self._record(
                 "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {size}"
             )
 
     def _is_saturated(self) -> bool:
         if self.newest is None:
             return False
-        told = (self.newest["metadata"].get("annotations") or {}).get(
+        desired = (self.newest["metadata"].get("annotations") or {}).get(
             deployment_revision.DESIRED_REPLICAS
         )
         wanted = self.limits.replicas
         size = deployment_revision.replica_set_size(self.newest)
-        return told == str(wanted) and size.wanted == wanted and size.available == wanted
+        return desired == str(wanted) and size.wanted == wanted and size.available == wanted
 
     def _is_complete(self) -> bool:
         return DeploymentCounts.of_status(self.found).is_complete(self.found)
@@ -353,7 +354,7 @@ class _DeploymentSync:
         )
 
     def _clean_up(self) -> None:
-        """Delete the oldest empty sets beyond what history keeps."""
+        """Delete the oldest empty ReplicaSets beyond the revision history limit."""
         limit = self.found["spec"].get("revisionHistoryLimit", 10)
         alive = [each for each in self.old if not is_deleting(each)]
         beyond = len(alive) - limit
@@ -371,7 +372,7 @@ class _DeploymentSync:
             self.api.delete(REPLICA_SETS, meta["namespace"], meta["name"])
 
     def _failure(self) -> Tree | None:
-        """The ReplicaFailure of the newest set, or else of any."""
+        """ReplicaFailure of the new ReplicaSet, or else of any."""
         for each in ([self.newest] if self.newest is not None else []) + self.old:
             conditions = (each.get("status") or {}).get("conditions") or ()
             failure = find_condition(conditions, "ReplicaFailure")
@@ -379,5 +380,5 @@ class _DeploymentSync:
                 return failure
         return None
 
-    def _say(self, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, reason: str, message: str, type_: str = "Normal") -> None:
         self.controller.recorder.record(self.found, COMPONENT, reason, message, type=type_)

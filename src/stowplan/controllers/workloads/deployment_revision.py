@@ -1,4 +1,4 @@
-"""Which ReplicaSet is a Deployment's newest, and the annotations by which history is told.
+"""The new ReplicaSet of a Deployment, and the revision annotations.
 
 Source: kube-controller-manager v1.36, pkg/controller/deployment/util/deployment_util.go.
 """
@@ -8,13 +8,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_times import unix_seconds
 from stowplan.controllers.workloads.rolling_update import ReplicaSetSize, RollingUpdateLimits
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
@@ -34,10 +32,10 @@ _SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Tree, collisions: int | None) -> str:
-    """The value of the label that tells the pods of one template from those of another.
+    """Value of the pod-template-hash label.
 
-    Differs: the original hashes the memory image of its Go value, which nothing else can
-    reproduce; here the canonical JSON is hashed, so that names are as long but not the same.
+    Differs: the original hashes the memory image of its Go value, which cannot be reproduced
+    elsewhere; here the canonical JSON is hashed, so that names are as long but not the same.
     """
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     data = text.encode()
@@ -67,30 +65,30 @@ def by_creation(sets: Iterable[Tree]) -> list[Tree]:
 
 
 def created(obj: Tree) -> float:
-    """Unix seconds of its creation."""
+    """Creation time in Unix seconds."""
     return unix_seconds(obj["metadata"].get("creationTimestamp"))
 
 
 def find_new_replica_set(deployment: Tree, sets: Iterable[Tree]) -> Tree | None:
-    """The set of the wanted template: of several the oldest; None before it is made."""
+    """The ReplicaSet of the current template, the oldest of several; None before it is created."""
     wanted = deployment["spec"]["template"]
     found = (each for each in by_creation(sets) if same_template(each["spec"]["template"], wanted))
     return next(found, None)
 
 
 def revision(obj: Tree) -> int:
-    """The number in the revision annotation; 0 without a readable one."""
+    """Number in the revision annotation; 0 if absent or invalid."""
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
     return uint_or_none(text) or 0
 
 
 def next_revision(old_sets: Sequence[Tree]) -> int:
-    """One more than the highest of the old sets."""
+    """One more than the highest revision of the old ReplicaSets."""
     return max((revision(each) for each in old_sets), default=0) + 1
 
 
 def annotate(newest: Tree, deployment: Tree, number: int) -> bool:
-    """Bring the annotations of the newest set up to date; True if that changed any."""
+    """Update the annotations of the new ReplicaSet; True if that changed any."""
     annotations = newest["metadata"].setdefault("annotations", {})
     before = dict(annotations)
     for name, value in (deployment["metadata"].get("annotations") or {}).items():
@@ -108,7 +106,7 @@ def annotate(newest: Tree, deployment: Tree, number: int) -> bool:
 
 
 def _append_revision_history(annotations: dict[str, str], old: str) -> None:
-    """Keep the revision that a set had before it was rolled back to."""
+    """Record the revision that a ReplicaSet had before a rollback to it."""
     kept = [each for each in annotations.get(REVISION_HISTORY, "").split(",") if each]
     while kept and len(",".join([*kept, old])) > _HISTORY_CHARACTERS_MAX:
         kept.pop(0)
@@ -116,12 +114,12 @@ def _append_revision_history(annotations: dict[str, str], old: str) -> None:
 
 
 def size_annotations(limits: RollingUpdateLimits) -> dict[str, str]:
-    """What a set is told of its Deployment's size, to see later that it was scaled."""
+    """Annotations with the Deployment's size, which show later that it was scaled."""
     return {DESIRED_REPLICAS: str(limits.replicas), MAX_REPLICAS: str(limits.most)}
 
 
 def replica_set_size(each: Tree) -> ReplicaSetSize:
-    """A ReplicaSet as the arithmetic of rollouts sees it."""
+    """A ReplicaSet in the form that `rolling_update` uses."""
     most = (each["metadata"].get("annotations") or {}).get(MAX_REPLICAS, "")
     return ReplicaSetSize(
         name=each["metadata"]["name"],
@@ -135,7 +133,7 @@ def replica_set_size(each: Tree) -> ReplicaSetSize:
 def new_replica_set(
     deployment: Tree, owner_ref: Tree, number: int, replicas: int, limits: RollingUpdateLimits
 ) -> Tree:
-    """The ReplicaSet to create for the wanted template."""
+    """The ReplicaSet to create for the current template."""
     spec = deployment["spec"]
     template = copy.deepcopy(spec["template"])
     hash_ = template_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))

@@ -1,4 +1,4 @@
-"""The status of a Deployment: counts, availability, and whether its rollout gets on.
+"""Status of a Deployment: counts, availability, and rollout progress.
 
 Source: kube-controller-manager v1.36, pkg/controller/deployment/progress.go and sync.go.
 """
@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.workloads.rolling_update import RollingUpdateLimits
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 _NO_DEADLINE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentCounts:
-    """What the ReplicaSets of a Deployment report, added up. terminating: None if one is silent."""
+    """Sums of the status of a Deployment's ReplicaSets. terminating: None if one does not report
+    it."""
 
     wanted: int
     replicas: int
@@ -31,22 +31,24 @@ class DeploymentCounts:
 
     @classmethod
     def of(cls, sets: Sequence[Tree], newest: Tree | None) -> DeploymentCounts:
-        """The counts of all sets. newest: the set whose pods are the updated ones."""
+        """Counts of all ReplicaSets. newest: the one whose pods count as updated."""
         status = [each.get("status") or {} for each in sets]
         seen = [one for one in status if one.get("observedGeneration")]
-        silent = any("terminatingReplicas" not in one for one in seen)
+        unreported = any("terminatingReplicas" not in one for one in seen)
         return cls(
             wanted=sum(each["spec"].get("replicas", 0) for each in sets),
             replicas=sum(one.get("replicas", 0) for one in status),
             updated=((newest or {}).get("status") or {}).get("replicas", 0),
             ready=sum(one.get("readyReplicas", 0) for one in status),
             available=sum(one.get("availableReplicas", 0) for one in status),
-            terminating=None if silent else sum(one.get("terminatingReplicas", 0) for one in seen),
+            terminating=None
+            if unreported
+            else sum(one.get("terminatingReplicas", 0) for one in seen),
         )
 
     @classmethod
     def of_status(cls, deployment: Tree) -> DeploymentCounts:
-        """What the Deployment's own status says."""
+        """Counts in the Deployment's status."""
         status = deployment.get("status") or {}
         return cls(
             wanted=0,
@@ -59,7 +61,7 @@ class DeploymentCounts:
         )
 
     def is_complete(self, deployment: Tree) -> bool:
-        """True when all pods there are are of the wanted template, enough, and available."""
+        """True when all pods are of the current template, enough, and available."""
         wanted = deployment["spec"].get("replicas", 1)
         seen = self.observed >= deployment["metadata"].get("generation", 0)
         return bool(seen and self.updated == self.replicas == self.available == wanted)
@@ -76,13 +78,13 @@ class DeploymentCounts:
 
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
-    """What a rollout's conditions are written from. failure: a ReplicaFailure of a set, if any."""
+    """Input of a rollout's conditions. failure: ReplicaFailure of a ReplicaSet, if any."""
 
     deployment: Tree
     newest: Tree | None
     failure: Tree | None
 
-    def says(self, what: str) -> str:
+    def describe(self, what: str) -> str:
         """`ReplicaSet "web-abc" WHAT`, or of the Deployment while it has none."""
         if self.newest is None:
             return f'Deployment "{self.deployment["metadata"]["name"]}" {what}'
@@ -90,13 +92,13 @@ class RolloutContext:
 
 
 def has_progress_deadline(deployment: Tree) -> bool:
-    """True when progress is watched."""
+    """True when the Deployment has a progress deadline."""
     limit = deployment["spec"].get("progressDeadlineSeconds")
     return limit is not None and limit != _NO_DEADLINE
 
 
 def check_paused(deployment: Tree, now: float) -> bool:
-    """Note that a Deployment was paused or resumed; True if that had not been noted yet."""
+    """Record that a Deployment was paused or resumed; True if that is new."""
     if not has_progress_deadline(deployment):
         return False
     old = find_condition((deployment.get("status") or {}).get("conditions") or (), "Progressing")
@@ -124,7 +126,7 @@ def set_progressing(deployment: Tree, status: str, reason: str, message: str, no
 def scaling_status(
     deployment: Tree, counts: DeploymentCounts, limits: RollingUpdateLimits, now: float
 ) -> Tree:
-    """The status while nothing is rolled out: counts and Available only."""
+    """Status without a rollout: counts and Available only."""
     old = deployment.get("status") or {}
     unavailable = max(0, counts.wanted - counts.available)
     fields = {
@@ -154,7 +156,7 @@ def scaling_status(
 def rollout_status(
     note: RolloutContext, counts: DeploymentCounts, limits: RollingUpdateLimits, now: float
 ) -> Tree:
-    """The status during and after a rollout: as above, with Progressing and ReplicaFailure."""
+    """Status during and after a rollout: as above, with Progressing and ReplicaFailure."""
     deployment = note.deployment
     status = scaling_status(deployment, counts, limits, now)
     conditions = status["conditions"]
@@ -187,19 +189,19 @@ def _progress(
     current = find_condition(conditions, "Progressing")
     observed = deployment["metadata"].get("generation", 0)
     if _observed(counts, observed).is_complete(deployment):
-        text = note.says("has successfully progressed.")
+        text = note.describe("has successfully progressed.")
         return _with_condition(
             conditions, "Progressing", "True", "NewReplicaSetAvailable", text, now
         )
     if counts.is_beyond(DeploymentCounts.of_status(deployment)):
-        text = note.says("is progressing.")
+        text = note.describe("is progressing.")
         since = format_time(now)
         if current is not None and current.get("status") == "True":
             since = current.get("lastTransitionTime", since)
         entry = _deployment_condition("Progressing", "True", "ReplicaSetUpdated", text, now, since)
         return [*_without_condition(conditions, "Progressing"), entry]
     if _timed_out(deployment, current, now):
-        text = note.says("has timed out progressing.")
+        text = note.describe("has timed out progressing.")
         return _with_condition(
             conditions, "Progressing", "False", "ProgressDeadlineExceeded", text, now
         )
@@ -228,7 +230,7 @@ def _timed_out(deployment: Tree, current: Tree | None, now: float) -> bool:
 
 
 def next_progress_check(deployment: Tree, status: Tree, now: float) -> float:
-    """When a rollout that is under way must have moved on; 0.0 if there is nothing to wait for."""
+    """Progress deadline of the current rollout; 0.0 for none."""
     current = find_condition(status.get("conditions") or (), "Progressing")
     if not has_progress_deadline(deployment) or current is None:
         return 0.0
@@ -258,7 +260,7 @@ def _deployment_condition(
 def _with_condition(
     conditions: list[Tree], type_: str, status: str, reason: str, message: str, now: float
 ) -> list[Tree]:
-    """`conditions` with this one at the end, unless one with its status and reason stands."""
+    """`conditions` with this one appended, unless one with its status and reason exists."""
     old = find_condition(conditions, type_)
     if old is not None and old.get("status") == status and old.get("reason") == reason:
         return conditions

@@ -1,11 +1,11 @@
-"""Job: pods that run to their end, until enough have succeeded or too many have failed.
+"""Job controller: runs pods to completion, until enough have succeeded or too many have failed.
 
-A pod that has ended is counted once: its uid is first written to `uncountedTerminatedPods`, then
-its tracking finalizer is taken off, and only then is it added to the counter and its uid
-forgotten. Whoever stops in between finds out by looking which step comes next.
+A finished pod is counted once: its uid is first written to `uncountedTerminatedPods`, then its
+tracking finalizer is removed, and only then is the counter incremented and the uid removed. After a
+crash in between, the objects show which step comes next.
 
 Differs: `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex` and `managedBy` are stored but
-not acted on.
+have no effect.
 
 Source: kube-controller-manager v1.36, pkg/controller/job and pkg/controller/ttlafterfinished.
 """
@@ -13,7 +13,6 @@ Source: kube-controller-manager v1.36, pkg/controller/job and pkg/controller/ttl
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
@@ -41,18 +40,18 @@ from stowplan.controllers.workloads.job_sync_state import (
     job_condition,
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "job-controller"
 BATCH_SECONDS = 1.0
-"""How long changes of pods are gathered before their Job is looked at."""
+"""How long pod changes are batched before their Job is synced."""
 _PODS_PER_SYNC_MAX = 100
 _COUNTERS = ("active", "succeeded", "failed", "completedIndexes")
 _REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 
 
 class JobController(Controller):
-    """Makes the pods of Jobs, counts how they ended, and ends the Jobs."""
+    """Creates the pods of Jobs, counts finished pods, and finishes the Jobs."""
 
     name = "job"
     path = JOBS
@@ -63,7 +62,7 @@ class JobController(Controller):
         self._uids: dict[Key, set[str]] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A changed Job, and (a moment later, with what else happens) the Job of a changed pod."""
+        """Queue a changed Job, and (batched) the Job of a changed pod."""
         key = split_key(change)
         if change.resource.path == JOBS:
             self.queue.add(key)
@@ -75,7 +74,7 @@ class JobController(Controller):
                     self.queue.add(job, self.api.now + BATCH_SECONDS)
 
     def sync(self, key: Key) -> None:
-        """Count pods that ended, make or delete pods, end the Job."""
+        """Count finished pods, create or delete pods, finish the Job."""
         job = self.api.get(JOBS, *key)
         self._release_orphans(key, job)
         if job is None:
@@ -105,7 +104,7 @@ class JobController(Controller):
     def _advance(
         self, key: Key, state: JobSyncState, owner_ref: Tree, backoff: JobBackoff
     ) -> tuple[int, ApiError | None]:
-        """Decide whether the Job ends, else bring the number of pods right; what is active then."""
+        """Finish the Job, or adjust the number of pods; returns the number of active pods."""
         now = self.api.now
         held = find_condition(state.job["status"].get("conditions") or (), "SuccessCriteriaMet")
         target = find_condition(state.job["status"].get("conditions") or (), "FailureTarget")
@@ -140,13 +139,13 @@ class JobController(Controller):
         if missing <= 0:
             return active, None
         if backoff.until() > self.api.now:
-            # The original says 0 active here as well, until the pause is over.
+            # The original reports 0 active here as well, until the backoff has ended.
             self.queue.add(key, backoff.until())
             return 0, None
         return self._create(state, owner_ref, min(missing, _PODS_PER_SYNC_MAX))
 
     def _too_many(self, state: JobSyncState, surplus: int) -> list[PodFacts]:
-        """Active pods to delete: those of an index twice or beyond completions, then any."""
+        """Active pods to delete: duplicate or excess indexes first, then any."""
         order = deletion_order(state.active, (), self.api.now)
         leaving: list[PodFacts] = []
         if state.is_indexed:
@@ -175,11 +174,13 @@ class JobController(Controller):
             try:
                 made = self.api.create(PODS, _pod(state.job, owner_ref, index))
             except ApiError as error:
-                self._say(state.job, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                self._record(
+                    state.job, "FailedCreate", f"Error creating: {error.message}", "Warning"
+                )
                 return active, error
             active += 1
             name = made["metadata"]["name"]
-            self._say(state.job, "SuccessfulCreate", f"Created pod: {name}")
+            self._record(state.job, "SuccessfulCreate", f"Created pod: {name}")
         return active, None
 
     def _delete(self, state: JobSyncState, pods: list[PodFacts]) -> None:
@@ -192,7 +193,7 @@ class JobController(Controller):
             state.active = [each for each in state.active if each.uid != pod.uid]
             state.terminating += 1
             state.ready -= pod.ready
-            self._say(state.job, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+            self._record(state.job, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
 
     def _note_suspension(self, state: JobSyncState) -> None:
         status, now = state.job["status"], self.api.now
@@ -201,18 +202,19 @@ class JobController(Controller):
             if ensure_condition(
                 conditions, job_condition("Suspended", "True", "JobSuspended", "Job suspended", now)
             ):
-                self._say(state.job, "Suspended", "Job suspended")
+                self._record(state.job, "Suspended", "Job suspended")
                 status.pop("startTime", None)
         elif ensure_condition(
             conditions, job_condition("Suspended", "False", "JobResumed", "Job resumed", now)
         ):
-            self._say(state.job, "Resumed", "Job resumed")
+            self._record(state.job, "Resumed", "Job resumed")
             status["startTime"] = format_time(now)
         if not conditions:
             del status["conditions"]
 
     def _count(self, key: Key, state: JobSyncState, old: Tree, backoff: JobBackoff) -> None:
-        """Write ended pods down, free them, add them up, and finish the Job if it is at its end."""
+        """Record finished pods, remove their finalizers, count them, and finish the Job if it is
+        done."""
         job = state.job
         uncounted = job["status"]["uncountedTerminatedPods"]
         self._settle(job, state.pods)
@@ -232,12 +234,12 @@ class JobController(Controller):
             assert state.end is not None
             good = state.end["type"] == "SuccessCriteriaMet"
             if good:
-                self._say(job, "Completed", "Job completed")
+                self._record(job, "Completed", "Job completed")
             else:
-                self._say(job, state.end["reason"], state.end["message"], "Warning")
+                self._record(job, state.end["reason"], state.end["message"], "Warning")
 
     def _write_down(self, state: JobSyncState, uncounted: Tree) -> list[PodFacts]:
-        """Note the uids of pods that ended; the pods whose finalizer can go."""
+        """Record the uids of finished pods; returns the pods whose finalizer can be removed."""
         freed = []
         ended_badly = state.end is not None and state.end["type"] != "SuccessCriteriaMet"
         for pod in self.index.of_owner(state.job["metadata"]["uid"]):
@@ -269,7 +271,7 @@ class JobController(Controller):
             conditions.append(state.end)
 
     def _finish(self, state: JobSyncState) -> bool:
-        """Set the last condition, if nothing is left to count or to wait for."""
+        """Set the final condition when all pods are counted and none is awaited."""
         status = state.job["status"]
         if state.end is None or any(status["uncountedTerminatedPods"].values()):
             return False
@@ -285,7 +287,7 @@ class JobController(Controller):
         return True
 
     def _settle(self, job: Tree, pods: list[PodFacts]) -> None:
-        """Move uids whose pods no longer hold a finalizer from the list to the counters."""
+        """Move uids of pods without finalizer from the list to the counters."""
         held = {pod.uid for pod in pods if JOB_TRACKING_FINALIZER in pod.finalizers}
         status = job["status"]
         uncounted = status["uncountedTerminatedPods"]
@@ -323,7 +325,7 @@ class JobController(Controller):
                 raise
 
     def _release_orphans(self, key: Key, job: Tree | None) -> None:
-        """Free the pods of Jobs of this name that are no more, or that have ended."""
+        """Remove the finalizers of pods whose Job is deleted or finished."""
         present = job["metadata"]["uid"] if job is not None else ""
         ended = job is not None and finished_condition(job) is not None
         for uid in sorted(self._uids.get(key, ())):
@@ -346,7 +348,7 @@ class JobController(Controller):
         return known.after(ends(state.new_succeeded), ends(state.new_failed))
 
     def _expire(self, key: Key, job: Tree, end: Tree) -> None:
-        """Delete a Job some time after its end, if it says so."""
+        """Delete a finished Job after its TTL."""
         wait = job["spec"].get("ttlSecondsAfterFinished")
         if wait is None or is_deleting(job):
             return
@@ -357,12 +359,12 @@ class JobController(Controller):
             uid = job["metadata"]["uid"]
             self.api.delete(JOBS, *key, DeleteOptions(propagation="Foreground", uid=uid))
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(about, COMPONENT, reason, message, type=type_)
 
 
 def _is_same_status(one: Tree, other: Tree) -> bool:
-    """True for equal statuses; a counter of 0 is as good as none where it is stored as none."""
+    """True for equal statuses; a counter of 0 equals an absent one."""
     return all(
         (one.get(name) or None) == (other.get(name) or None)
         if name in _COUNTERS
@@ -372,7 +374,7 @@ def _is_same_status(one: Tree, other: Tree) -> bool:
 
 
 def _pod(job: Tree, owner_ref: Tree, index: int | None) -> Tree:
-    """A pod of the Job's template; with its completion index in all the places it is looked for."""
+    """A pod of the Job's template, with its completion index in all fields that carry it."""
     name = job["metadata"]["name"]
     generate = "" if index is None else f"{name[: 63 - 7 - len(str(index))]}-{index}-"
     pod = pod_from_template(job["spec"]["template"], job, owner_ref, generate)

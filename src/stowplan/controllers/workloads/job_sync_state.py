@@ -1,4 +1,4 @@
-"""A Job at one moment: its pods sorted by what they count for, and the end it has come to.
+"""State of a Job at one sync: its pods by how they count, and the condition that ends it.
 
 Source: kube-controller-manager v1.36, pkg/controller/job/job_controller.go and backoff_utils.go.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import PodFacts
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.controllers.workloads import completion_indexes
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
@@ -25,20 +24,20 @@ BACKOFF_MAX_SECONDS = 600.0
 
 @dataclass(slots=True)
 class JobBackoff:
-    """How often in a row pods of a Job have failed, and when last (Unix seconds)."""
+    """Consecutive failures of a Job's pods, and the time of the last (Unix seconds)."""
 
     failures: int = 0
     last: float = 0.0
 
     def until(self) -> float:
-        """When the next pod may be made; 0.0: at once."""
+        """When the next pod may be created; 0.0: at once."""
         if not self.failures:
             return 0.0
-        wait = BACKOFF_BASE_SECONDS * 2.0 ** min(self.failures - 1, 20)
-        return self.last + min(wait, BACKOFF_MAX_SECONDS)
+        wait = backoff_seconds(self.failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+        return self.last + wait
 
     def after(self, succeeded: Sequence[float], failed: Sequence[float]) -> JobBackoff:
-        """What it is after pods ended at these times: a success ends a row of failures."""
+        """The backoff after pods finished at these times: a success resets the count."""
         if not succeeded:
             if not failed:
                 return self
@@ -49,7 +48,7 @@ class JobBackoff:
 
 @dataclass(slots=True)
 class JobSyncState:
-    """One look at a Job. end: the condition that it is about to end with, if any."""
+    """One sync of a Job. end: the condition that is about to end it, if any."""
 
     job: Tree
     pods: list[PodFacts]
@@ -65,7 +64,7 @@ class JobSyncState:
 
     @classmethod
     def of(cls, job: Tree, pods: Iterable[PodFacts]) -> JobSyncState:
-        """Sort the pods of a Job whose status has `uncountedTerminatedPods`."""
+        """Classify the pods of a Job whose status has `uncountedTerminatedPods`."""
         state = cls(job, list(pods))
         status = job["status"]
         uncounted = status["uncountedTerminatedPods"]
@@ -108,24 +107,24 @@ class JobSyncState:
 
     @property
     def waits_for_end(self) -> bool:
-        """True when a pod is replaced only once it has ended, not when it begins to."""
+        """True when a pod is replaced after it has finished, not when it is terminating."""
         return bool(self.job["spec"].get("podReplacementPolicy") == "Failed")
 
     def counts_as_failed(self, pod: PodFacts) -> bool:
-        """Failed, or deleted before it could end (unless replacement waits for the end)."""
+        """True for a failed pod, or a terminating one (unless replacement waits for its end)."""
         if pod.phase == "Failed":
             return True
         return bool(pod.deleting) and pod.phase != "Succeeded" and not self.waits_for_end
 
     def wanted(self) -> int:
-        """How many pods should be active."""
+        """Wanted number of active pods."""
         parallelism = self.job["spec"].get("parallelism", 1)
         if self.completions is None:
             return len(self.active) if self.succeeded else int(parallelism)
         return int(max(0, min(self.completions - self.succeeded, parallelism)))
 
     def is_complete(self, active: int) -> bool:
-        """True when enough pods have succeeded and none is left running."""
+        """True when enough pods have succeeded and none is active."""
         if active:
             return False
         if self.completions is None:
@@ -133,7 +132,7 @@ class JobSyncState:
         return self.succeeded >= self.completions
 
     def failure(self, now: float) -> tuple[str, str] | None:
-        """Reason and message if the Job has failed too often or run too long."""
+        """Reason and message if the Job has failed too often or run too long; None otherwise."""
         limit = self.job["spec"].get("backoffLimit", 6)
         restarts = 0
         template = self.job["spec"]["template"]["spec"]
@@ -147,7 +146,7 @@ class JobSyncState:
         return None
 
     def deadline(self) -> float:
-        """When it will have run too long; 0.0: never."""
+        """When `activeDeadlineSeconds` ends; 0.0: never."""
         allowed = self.job["spec"].get("activeDeadlineSeconds")
         started = self.job["status"].get("startTime")
         if allowed is None or not started or self.is_suspended:
@@ -163,7 +162,7 @@ def completion_index(pod: PodFacts) -> int:
 
 
 def finished_condition(job: Tree) -> Tree | None:
-    """The condition Complete or Failed if it holds."""
+    """The condition Complete or Failed if it is true."""
     for each in (job.get("status") or {}).get("conditions") or ():
         if each.get("type") in ("Complete", "Failed") and each.get("status") == "True":
             found: Tree = each
@@ -184,7 +183,7 @@ def job_condition(type_: str, status: str, reason: str, message: str, now: float
 
 
 def ensure_condition(conditions: list[Tree], wanted: Tree) -> bool:
-    """Have this condition in the list; False if it was, or if it would newly say False."""
+    """Add this condition to the list; False if it is there, or if it is new with status False."""
     old = find_condition(conditions, wanted["type"])
     if old is None:
         if wanted["status"] == "False":
@@ -199,7 +198,7 @@ def ensure_condition(conditions: list[Tree], wanted: Tree) -> bool:
 
 
 def finished_at(pod: Tree) -> float:
-    """When a pod ended, as far as it tells."""
+    """When a pod finished, as far as known."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     ends = [
         unix_seconds((s.get("state") or {}).get("terminated", {}).get("finishedAt"))

@@ -1,4 +1,4 @@
-"""How controllers make pods from a template, and which of their pods they give up first.
+"""Pod creation from a template, and the order in which controllers delete pods.
 
 Source: kube-controller-manager v1.36, pkg/controller/controller_utils.go.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from stowplan.controllers.runtime.object_index import PodFacts
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
@@ -20,7 +18,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 def pod_from_template(template: Tree, owner: Tree, owner_ref: Tree, generate: str = "") -> Tree:
     """A pod to create for `owner`: labels, annotations, finalizers and spec of the template.
 
-    generate: what its name begins with; "": the owner's name and a dash.
+    generate: prefix of its name; "": the owner's name and a dash.
     """
     meta = template.get("metadata") or {}
     made: Tree = {
@@ -41,7 +39,7 @@ def pod_from_template(template: Tree, owner: Tree, owner_ref: Tree, generate: st
 
 
 def _age_rank(since: float, now: float) -> int:
-    """The age's order of magnitude in nanoseconds (base 2); -1 for the future."""
+    """Logarithm (base 2) of the age in nanoseconds; -1 for the future."""
     age = int((now - since) * 1e9)
     return int(math.log2(age)) if age > 0 else -1
 
@@ -49,10 +47,10 @@ def _age_rank(since: float, now: float) -> int:
 def deletion_order(
     pods: Sequence[PodFacts], related: Iterable[PodFacts], now: float
 ) -> list[PodFacts]:
-    """`pods` in the order in which replicas are given up.
+    """`pods` in the order in which they are deleted when scaling down.
 
-    related: active pods of the same application (those of sibling ReplicaSets included); who
-    shares a node with more ready ones of them goes earlier.
+    related: active pods of the same application (those of sibling ReplicaSets included); a pod that
+    shares its node with more ready ones of them comes earlier.
     """
     beside: dict[str, int] = {}
     for pod in related:

@@ -1,11 +1,9 @@
-"""ReplicaSet: as many active pods of a template as asked for.
+"""ReplicaSet controller: keeps the wanted number of active pods of a template.
 
 Source: kube-controller-manager v1.36, pkg/controller/replicaset.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
@@ -24,16 +22,16 @@ from stowplan.controllers.runtime.object_fields import (
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 
-Tree = dict[str, Any]
 COMPONENT = "replicaset-controller"
 _PODS_PER_SYNC_MAX = 100
-"""Pods made or deleted in one look; the original takes 500, but beside each other."""
+"""Pods created or deleted in one sync; the original uses 500, concurrently."""
 
 
 class ReplicaSetController(Controller):
-    """Creates and deletes pods of ReplicaSets, and counts them in their status."""
+    """Creates and deletes pods of ReplicaSets, and updates their status."""
 
     name = "replicaset"
     path = REPLICA_SETS
@@ -43,7 +41,7 @@ class ReplicaSetController(Controller):
         self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A changed set; the set of a changed pod; of an orphan the sets that might want it."""
+        """Queue a changed ReplicaSet, that of a changed pod, and those that may adopt an orphan."""
         key = split_key(change)
         if change.resource.path == REPLICA_SETS:
             self.queue.add(key)
@@ -57,7 +55,7 @@ class ReplicaSetController(Controller):
                 self._queue_claimants(now)
 
     def sync(self, key: Key) -> None:
-        """Claim pods, make up the difference, write the status."""
+        """Claim pods, create or delete the difference, write the status."""
         found = self.api.get(REPLICA_SETS, *key)
         if found is None:
             return
@@ -86,7 +84,7 @@ class ReplicaSetController(Controller):
                 self.queue.add((pod.key[0], name))
 
     def _manage(self, owner: Tree, owner_ref: Tree, active: list[PodFacts]) -> ApiError | None:
-        """Create or delete what is missing or too much; the first refusal, if any."""
+        """Create missing or delete excess pods; returns the first error, if any."""
         diff = len(active) - _replicas(owner)
         if diff < 0:
             return self._create(owner, owner_ref, min(-diff, _PODS_PER_SYNC_MAX))
@@ -104,9 +102,9 @@ class ReplicaSetController(Controller):
             except ApiError as error:
                 if _is_namespace_terminating(error):
                     return None
-                self._say(owner, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                self._record(owner, "FailedCreate", f"Error creating: {error.message}", "Warning")
                 return error
-            self._say(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+            self._record(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
         return None
 
     def _delete(self, owner: Tree, chosen: list[PodFacts]) -> ApiError | None:
@@ -116,13 +114,13 @@ class ReplicaSetController(Controller):
             except ApiError as error:
                 if error.code == 404:
                     continue
-                self._say(owner, "FailedDelete", f"Error deleting: {error.message}", "Warning")
+                self._record(owner, "FailedDelete", f"Error deleting: {error.message}", "Warning")
                 return error
-            self._say(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+            self._record(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
         return None
 
     def _related(self, owner: Tree) -> list[PodFacts]:
-        """Active pods of all ReplicaSets that have the same controller as this one."""
+        """Active pods of all ReplicaSets with the same controller as this one."""
         above = controller_of(owner)
         if above is None:
             sets = [owner["metadata"]["uid"]]
@@ -145,14 +143,14 @@ class ReplicaSetController(Controller):
         found["status"] = new
         self.api.update_status(REPLICA_SETS, found)
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(about, COMPONENT, reason, message, type=type_)
 
 
 def replica_set_status(
     owner: Tree, pods: list[PodFacts], problem: ApiError | None, now: float
 ) -> tuple[Tree, float]:
-    """The status of a ReplicaSet, and when to look again for a pod that becomes available."""
+    """Status of a ReplicaSet, and when to sync again because a pod becomes available."""
     labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
     wait = owner["spec"].get("minReadySeconds", 0)
     active = [pod for pod in pods if pod.is_active]
@@ -197,7 +195,7 @@ def _replicas(owner: Tree) -> int:
 
 
 def _is_same_status(old: Tree, new: Tree) -> bool:
-    """True when both say the same, a count of 0 being as good as none (but for terminating)."""
+    """True for equal statuses; a count of 0 equals an absent one (except terminating)."""
     names = {*old, *new}
     return "terminatingReplicas" in old and all(
         (old.get(name) or 0) == (new.get(name) or 0) for name in names

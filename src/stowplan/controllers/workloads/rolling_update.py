@@ -1,8 +1,8 @@
-"""The arithmetic of a rolling update: who may grow, who may shrink, and by how much.
+"""Arithmetic of a rolling update: which ReplicaSets are scaled up or down, and by how much.
 
-A Deployment has one ReplicaSet whose template is the wanted one (the new) and older ones. All of
-them together may have at most `replicas + maxSurge` pods, and at least `replicas -
-maxUnavailable` must be available; everything here follows from these two bounds.
+A Deployment has one ReplicaSet of the current template (the new one) and older ones. Together they
+may have at most `replicas + maxSurge` pods, and at least `replicas - maxUnavailable` must be
+available; everything here follows from these two limits.
 
 Source: kube-controller-manager v1.36, pkg/controller/deployment/util and rolling.go.
 """
@@ -18,7 +18,7 @@ from stowplan.controllers.runtime.object_fields import int_or_percent_of
 
 @dataclass(frozen=True, slots=True)
 class RollingUpdateLimits:
-    """What a Deployment allows. replicas: wanted. surge: pods beyond that. unavailable: fewer."""
+    """Limits of a Deployment. replicas: wanted. surge: pods beyond that. unavailable: fewer."""
 
     replicas: int
     surge: int
@@ -26,12 +26,12 @@ class RollingUpdateLimits:
 
     @property
     def most(self) -> int:
-        """The most pods that may exist at once."""
+        """Maximum number of pods."""
         return self.replicas + self.surge
 
     @property
     def available_least(self) -> int:
-        """The fewest pods that must be available."""
+        """Minimum number of available pods."""
         return self.replicas - self.unavailable
 
 
@@ -47,7 +47,7 @@ class ReplicaSetSize:
 
 
 def rolling_update_limits(replicas: int, strategy: Mapping[str, object]) -> RollingUpdateLimits:
-    """The bounds of a Deployment's `spec.strategy`; none but the count for `Recreate`."""
+    """Limits from `spec.strategy`; only the replicas for `Recreate`."""
     if strategy.get("type") != "RollingUpdate":
         return RollingUpdateLimits(replicas, 0, 0)
     rolling = strategy.get("rollingUpdate")
@@ -55,13 +55,13 @@ def rolling_update_limits(replicas: int, strategy: Mapping[str, object]) -> Roll
     surge = int_or_percent_of(values.get("maxSurge"), replicas, round_up=True)
     unavailable = int_or_percent_of(values.get("maxUnavailable"), replicas, round_up=False)
     if surge == 0 and unavailable == 0:
-        # Both may have come to 0 by rounding; then nothing could ever move.
+        # Both may round to 0; then the rollout could never proceed.
         unavailable = 1
     return RollingUpdateLimits(replicas, surge, min(unavailable, replicas) if replicas else 0)
 
 
 def scale_up_new(new: int, total: int, limits: RollingUpdateLimits) -> int:
-    """The size that the new set may have. total: what all sets together want now."""
+    """New size of the new ReplicaSet. total: current wanted size of all ReplicaSets together."""
     if new >= limits.replicas:
         return limits.replicas
     if total >= limits.most:
@@ -72,10 +72,10 @@ def scale_up_new(new: int, total: int, limits: RollingUpdateLimits) -> int:
 def scale_down_old(
     new: ReplicaSetSize, old: Sequence[ReplicaSetSize], limits: RollingUpdateLimits
 ) -> dict[str, int]:
-    """New sizes of those old sets that may shrink.
+    """New sizes of the old ReplicaSets that are scaled down.
 
-    First go replicas that are not available, then available ones as far as the bound lets; of the
-    new set, what is not available yet must not be counted on.
+    Unavailable replicas are removed first, then available ones within the limit; replicas of the
+    new ReplicaSet that are not available yet do not count.
     """
     by_age = sorted(old, key=lambda each: (each.created, each.name))
     total = new.wanted + sum(each.wanted for each in old)
@@ -106,10 +106,10 @@ def _drop_available(by_age: Sequence[ReplicaSetSize], sizes: dict[str, int], spa
 def scale_proportionally(
     sets: Sequence[ReplicaSetSize], limits: RollingUpdateLimits, replicas_now: int
 ) -> dict[str, int]:
-    """Sizes of all active sets after the Deployment was scaled in the middle of a rollout.
+    """Sizes of all active ReplicaSets after a Deployment was scaled during a rollout.
 
-    The difference is spread by size, so that the rollout is as far along as it was. replicas_now:
-    `status.replicas`, for sets without the annotation.
+    The difference is spread by size, so that the rollout progress stays the same. replicas_now:
+    `status.replicas`, for ReplicaSets without the annotation.
     """
     allowed = limits.most if limits.replicas > 0 else 0
     to_add = allowed - sum(each.wanted for each in sets)
@@ -134,7 +134,7 @@ def scale_proportionally(
 def _proportion(
     each: ReplicaSetSize, limits: RollingUpdateLimits, replicas_now: int, left: int
 ) -> int:
-    """What one set gets of `left` more (or, below 0, fewer) replicas."""
+    """Share of one ReplicaSet in `left` more (or, below 0, fewer) replicas."""
     if each.wanted == 0:
         return 0
     if limits.replicas == 0:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.engine import arrays as at
 from stowplan.cycle.engine.layouts import Layout, stacked
 

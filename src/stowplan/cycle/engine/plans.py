@@ -39,7 +39,7 @@ KINDS = {
     TopologyTermKind.NEAR: at.NEAR,
     TopologyTermKind.EVEN_HARD: at.EVEN_HARD,
     TopologyTermKind.EVEN_SOFT: at.EVEN_SOFT,
-    TopologyTermKind.DRAWN: at.DRAWN,
+    TopologyTermKind.WEIGHTED_AFFINITY: at.WEIGHTED_AFFINITY,
 }
 POINTS_MAX = 2**31 - 1
 """What a leaf of a tree can hold."""
@@ -104,7 +104,7 @@ class ClassTerms:
         self.room: ResourceFit | None = None
         self.use: ResourceScore | None = None
         self.even: BalancedAllocation | None = None
-        self.use_weight = self.even_weight = self.spread_weight = self.drawn_weight = 0
+        self.use_weight = self.even_weight = self.spread_weight = self.affinity_weight = 0
         self.requires_all = False
         self.terms: list[TopologyTerm] = []
         for uses, part in parts:
@@ -131,13 +131,17 @@ class ClassTerms:
         if (
             kinds
             & {t.kind for t in self.terms}
-            & {TopologyTermKind.NEAR, TopologyTermKind.EVEN_SOFT, TopologyTermKind.DRAWN}
+            & {
+                TopologyTermKind.NEAR,
+                TopologyTermKind.EVEN_SOFT,
+                TopologyTermKind.WEIGHTED_AFFINITY,
+            }
         ):
             raise NoPlan
         if TopologyTermKind.EVEN_SOFT in kinds:
             self.spread_weight, self.requires_all = uses.member.weight, part.requires_all
-        if TopologyTermKind.DRAWN in kinds:
-            self.drawn_weight = uses.member.weight
+        if TopologyTermKind.WEIGHTED_AFFINITY in kinds:
+            self.affinity_weight = uses.member.weight
         self.terms += taken
 
 
@@ -353,9 +357,9 @@ class Planner:
             self._add_term(term, 0 if by_host else keys.index(term.key))
         params[at.FIRST_TERM], params[at.N_TERMS] = first, len(placed)
         params[at.N_HOST_TERMS] = sum(by_host for _, by_host in placed)
-        params[at.SPREAD_WEIGHT], params[at.DRAWN_WEIGHT] = (
+        params[at.SPREAD_WEIGHT], params[at.AFFINITY_WEIGHT] = (
             class_terms.spread_weight,
-            class_terms.drawn_weight,
+            class_terms.affinity_weight,
         )
         params[at.REQUIRES_ALL] = class_terms.requires_all
         near = [term.matches for term, _ in placed if term.kind is TopologyTermKind.NEAR]

@@ -1,2 +1,1 @@
-"""HTTP client side: API client, connection pool, credentials, kubeconfig loading, extender
-client."""
+"""HTTP clients: API client, connection pool, credentials, kubeconfig loading, extender client."""

@@ -1,12 +1,11 @@
-"""ApiClient: sends requests to an API server and reads its answers. Nothing is raised for what
-goes wrong out there: an answer without a status says it.
+"""API client: sends requests to an API server and reads its responses. Network errors are not
+raised: a response without a status describes them.
 
-Before a write leaves the program it is asked whether it still may, at the last moment that there
-is: when a connection is at hand and the bytes are handed over. So a process that was stopped in
-between and goes on after somebody else leads writes nothing.
+The write guard (leadership) is asked as late as possible: when a connection is ready, directly
+before the bytes are sent. So a process that was paused and resumes after another scheduler has
+become leader writes nothing.
 
-Writes go the short way (`writing`), what is read, and all that goes through a proxy, through
-aiohttp.
+Writes use the short path (`connection_pool`); reads, and everything through a proxy, use aiohttp.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ CLOSING_ROUNDS = 5
 
 
 class _GuardedClientRequest(ClientRequest):
-    """A request that asks before it leaves. transports: of all connections that are used."""
+    """A request that asks the write guard before it is sent. transports: of all connections."""
 
     guard: RequestGuard = staticmethod(lambda: True)
     transports: WeakSet[asyncio.Transport] = WeakSet()
@@ -67,7 +66,7 @@ class _GuardedClientRequest(ClientRequest):
         self, writer: AbstractStreamWriter, conn: Wire, content_length: int | None = None
     ) -> None:
         if self.method != "GET" and not self.guard():
-            # Headers wait for the body, so nothing has been sent.
+            # aiohttp sends the headers with the body, so nothing has been sent yet.
             if conn.protocol is not None:
                 conn.protocol.set_exception(LeaseExpired(LEASE_EXPIRED_TEXT))
                 conn.protocol.close()
@@ -81,10 +80,10 @@ def _guarded(guard: RequestGuard, transports: WeakSet[asyncio.Transport]) -> typ
 
 
 class ApiClient:
-    """One client of one server, used by one event loop. n_sent, by method and status: requests."""
+    """Client of one server for one event loop. n_sent: number of requests by method and status."""
 
     def __init__(self, client_config: ClientConfig, guard: RequestGuard = lambda: True) -> None:
-        """guard: says whether writing is allowed, asked directly before each write is sent."""
+        """guard: returns whether writing is allowed, called directly before each write is sent."""
         self.client_config = client_config
         self.credentials = Credentials(client_config)
         self.n_sent: dict[tuple[str, int], int] = {}
@@ -133,7 +132,7 @@ class ApiClient:
         return self._session
 
     async def close(self) -> None:
-        """Give the connections back."""
+        """Close all connections."""
         session, self._session = self._session, None
         lines, self._pool = self._pool, None
         if lines is not None:
@@ -143,18 +142,18 @@ class ApiClient:
             await self._abort_dropped()
 
     async def _abort_dropped(self) -> None:
-        """End what the session has let go: a watch that was given up waits for the server's
-        close_notify, and would be left open where the event loop ends first."""
+        """Abort connections that the session has dropped: an abandoned watch waits for the server's
+        close_notify, and would stay open if the event loop ends first."""
         for transport in list(self._transports):
             transport.abort()
         for made in list(self._sockets):
             shut_down_socket(made)
-        # TLS, then the socket under it, are closed in the next rounds of the loop.
+        # TLS and then its socket close in the next iterations of the loop.
         for _ in range(CLOSING_ROUNDS):
             await asyncio.sleep(0)
 
     def _socket(self, address: Any) -> socket.socket:
-        """A socket that notices when nobody is at the other end any more."""
+        """A socket with TCP keepalive."""
         family, kind, protocol, _, _ = address
         made = socket.socket(family=family, type=kind, proto=protocol)
         enable_keepalive(made)
@@ -162,7 +161,7 @@ class ApiClient:
         return made
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        """The answer to a request; one without a status says why there is none."""
+        """Send a request; a response without a status says why there is none."""
         answer = await self._send(request)
         if answer.status == 401 and self.credentials.is_changing:
             await self._renew_credentials()
@@ -175,14 +174,14 @@ class ApiClient:
         self.n_sent[key] = self.n_sent.get(key, 0) + 1
 
     async def _renew_credentials(self) -> None:
-        """The server did not take them. A program may give a new certificate, which connections
-        have from their beginning; many may be refused at once, and one of them opens anew."""
+        """Renew credentials that the server rejected. An exec plugin may return a new certificate,
+        which needs new connections; of many requests that are rejected at once, one reconnects."""
         self.credentials.forget()
         if self.client_config.run is None or not self.client_config.server.startswith("https:"):
             return
         async with self._opening:
             with contextlib.suppress(CredentialError):
-                if (await self.credentials.given()).certificate == self._certificate:
+                if (await self.credentials.credential()).certificate == self._certificate:
                     return
                 old, lines = self._session, self._pool
                 await self._open()
@@ -239,8 +238,8 @@ class ApiClient:
     async def stream(
         self, request: ApiRequest
     ) -> AsyncIterator[ApiResponse | aiohttp.StreamReader]:
-        """A watch: its bytes as they come, or the answer that refuses it. While bytes are read,
-        aiohttp.ClientError, TimeoutError and OSError say that the stream is broken."""
+        """Start a watch: a stream of bytes, or the response that refuses it. Reading raises
+        aiohttp.ClientError, TimeoutError or OSError when the stream breaks."""
         answer: ApiResponse | None = None
         try:
             async with await self._request_kwargs(request) as response:
@@ -269,9 +268,9 @@ def _timeout(seconds: float | None) -> aiohttp.ClientTimeout:
 
 
 def _truncated_response(request: ApiRequest, status: int, problem: Exception) -> ApiResponse:
-    """An answer whose head has come and whose body has not: what was written is known to be
-    written, or refused; what was to be read is not there."""
-    fault = f"the answer was cut off: {exception_text(problem)}"
+    """A response whose body is incomplete: the outcome of a write is known by its status; data that
+    was to be read is missing."""
+    fault = f"response truncated: {exception_text(problem)}"
     if request.method == "GET":
         return ApiResponse(0, fault=fault)
     return ApiResponse(status, fault=fault)

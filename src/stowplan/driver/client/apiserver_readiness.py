@@ -1,6 +1,6 @@
-"""Reaching: before anything is begun, whether the cluster answers, and whether it knows us.
+"""Waits for the API server before anything else starts, and checks the credentials.
 
-Everybody who follows something would find out by himself, and say so a line each.
+Otherwise each informer would fail and log the same error.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ from stowplan.client.resources import NODES
 from stowplan.client.responses import ApiResponse, ResponseOutcome, error_message
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.credentials import CredentialError
+from stowplan.driver.logs import log_keys
 
 log = logging.getLogger("stowplan.informers")
 
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0
 TIMEOUT_S = 10.0
-EXPECTED_ACCESS = {401: "credentials that it knows", 403: "the right to list nodes"}
+CONNECT_FAILED = "Unable to connect to the API server; retrying"
+EXPECTED_ACCESS = {401: "check the credentials", 403: "permission to list nodes is required"}
 _PROBE_REQUEST = ApiRequest("GET", NODES.path(), (("limit", "1"),), timeout_s=TIMEOUT_S)
 
 
 class AccessDeniedError(CredentialError):
-    """The cluster answers, and will not have us: says who, what was got and what was wanted."""
+    """The API server refuses our credentials or permissions."""
 
 
 async def wait_for_apiserver(client_config: ClientConfig) -> None:
-    """Wait until the cluster answers; what keeps it from that is told once. Raises Unwelcome and
-    CredentialError."""
+    """Wait until the API server answers; logs each cause of delay once. Raises AccessDeniedError
+    and CredentialError."""
     wait_s, fault = RETRY_MIN_S, ""
     async with ApiClient(client_config) as api:
         while True:
@@ -40,12 +42,13 @@ async def wait_for_apiserver(client_config: ClientConfig) -> None:
                 return
             if error_message(answer) != fault:
                 fault = error_message(answer)
-                log.warning("%s: %s; trying again", client_config.server, fault)
+                server = client_config.server
+                log_keys(log, logging.WARNING, CONNECT_FAILED, server=server, err=fault)
             await asyncio.sleep(wait_s)
             wait_s = min(RETRY_MAX_S, wait_s * 2)
 
 
 def _refusal(client_config: ClientConfig, answer: ApiResponse) -> str:
-    wanted = EXPECTED_ACCESS.get(answer.status, "the API server of a cluster")
+    hint = EXPECTED_ACCESS.get(answer.status, "is this a Kubernetes API server?")
     where = f"{client_config.source}: {client_config.server}"
-    return f"{where}: got {answer.status} ({error_message(answer)}), wanted {wanted}"
+    return f"{where}: refused with status {answer.status} ({error_message(answer)}); {hint}"

@@ -1,7 +1,7 @@
-"""Credentials: how a connection is trusted, and who asks, brought up to date as time goes on.
+"""Credentials of a connection: TLS trust and authentication, renewed as needed.
 
-Tokens in files are read again every minute, programs are run again when what they gave is over, and
-both as soon as the server says 401.
+Token files are read again every minute, exec plugins run again when their credential expires, and
+both after a 401.
 """
 
 from __future__ import annotations
@@ -32,42 +32,43 @@ from stowplan.client.exec_credentials import (
 )
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.loopback import is_loopback
+from stowplan.objects.encoding.duration import SECOND
 
 FILE_REREAD_S = 60
 EXEC_TIMEOUT_S = 60.0
 RENEW_BEFORE_EXPIRY_S = 10
-"""What is over so soon is taken for over."""
-SECOND = 1_000_000_000
+"""A credential that expires this soon counts as expired."""
 
 
 class CredentialError(ValueError):
-    """Who asks, or how the server is trusted, cannot be found out: says where, got and wanted."""
+    """Credentials or TLS settings cannot be read; the text names the source and the error."""
 
 
 class Credentials:
-    """Of one connection. Used by one event loop."""
+    """Credentials of one connection. Used by one event loop."""
 
     def __init__(self, client_config: ClientConfig) -> None:
         self.client_config = client_config
         self._token = client_config.token
         self._read_at: int | None = None
-        self._given: ExecCredential | None = None
+        self._credential: ExecCredential | None = None
         self._from_provider = ""
         self._lock = asyncio.Lock()
 
     @property
     def is_changing(self) -> bool:
-        """True where a refusal may be mended by asking again."""
+        """True when new credentials may be available after a 401."""
         client_config = self.client_config
         return bool(client_config.token_file or client_config.run or client_config.provider)
 
     @property
     def certificate(self) -> str:
-        """The one that a program gave last, "" for none."""
-        return "" if self._given is None else self._given.certificate
+        """The latest certificate of the exec plugin, "" for none."""
+        return "" if self._credential is None else self._credential.certificate
 
     async def headers(self) -> list[tuple[str, str]]:
-        """The headers that say who asks; raises CredentialError."""
+        """Authentication headers; raises CredentialError."""
         found = list(self.client_config.headers)
         token = await self._current_token()
         if token:
@@ -78,22 +79,23 @@ class Credentials:
         return found
 
     def forget(self) -> None:
-        """The server did not take them: read, or run, anew."""
+        """Drop cached credentials that the server has rejected."""
         self._read_at = None
-        self._given = None
+        self._credential = None
 
     async def _current_token(self) -> str:
         client_config = self.client_config
         if client_config.token_file:
             return self._token_in_file(client_config.token_file)
         if client_config.run is not None:
-            return (await self.given()).token
+            return (await self.credential()).token
         if client_config.provider and not self._token:
             return await self._provided()
         return self._token
 
     async def _provided(self) -> str:
-        """What a provider of old gives, asked again every minute: it knows when that is over."""
+        """Token of a legacy auth provider, asked again every minute: the provider knows its
+        expiry."""
         now = monotonic_ns()
         async with self._lock:
             if self._read_at is None or now - self._read_at >= FILE_REREAD_S * SECOND:
@@ -113,23 +115,23 @@ class Credentials:
                     return self._token
                 raise _unreadable(self.client_config.source, "tokenFile", path, problem) from None
             except UnicodeDecodeError:
-                raise CredentialError(f"{path}: got bytes, wanted a token as text") from None
+                raise CredentialError(f"{path}: invalid token: not UTF-8 text") from None
             if token:
                 self._token, self._read_at = token, now
         return self._token
 
-    async def given(self) -> ExecCredential:
-        """What the program gives, run again where that is over; raises CredentialError."""
+    async def credential(self) -> ExecCredential:
+        """Credential of the exec plugin, run again when it expires; raises CredentialError."""
         async with self._lock:
-            if self._given is None or _is_expired(self._given):
+            if self._credential is None or _is_expired(self._credential):
                 spec = self.client_config.run
                 assert spec is not None
-                self._given = await self._run(spec)
-            return self._given
+                self._credential = await self._run(spec)
+            return self._credential
 
     async def _run(self, spec: ExecSpec) -> ExecCredential:
         client_config = self.client_config
-        told = exec_info(
+        info = exec_info(
             spec,
             client_config.server,
             _read_data_or_file(client_config.ca, client_config.source, "certificate-authority"),
@@ -138,15 +140,15 @@ class Credentials:
         )
         where = f"{client_config.source}: exec: {spec.command}"
         if spec.is_interactive and not sys.stdin.isatty():
-            raise CredentialError(f"{where}: got a program that has to ask, wanted a terminal")
-        output = await _run_exec_plugin(spec, told, where)
+            raise CredentialError(f"{where}: exec plugin needs a terminal, stdin is none")
+        output = await _run_exec_plugin(spec, info, where)
         try:
             return parse_exec_credential(spec, output)
         except ValueError as problem:
             raise CredentialError(f"{where}: {problem}") from None
 
     async def trust(self) -> ssl.SSLContext | None:
-        """How TLS is spoken, None where the address has none; raises CredentialError."""
+        """TLS settings, None for plain HTTP; raises CredentialError."""
         client_config = self.client_config
         if urlsplit(client_config.server).scheme != "https":
             return None
@@ -154,9 +156,9 @@ class Credentials:
         certificate = _read_data_or_file(client_config.certificate, source, "client-certificate")
         key = _read_data_or_file(client_config.key, source, "client-key")
         if client_config.run is not None:
-            given = await self.given()
-            if given.certificate:
-                certificate, key = given.certificate.encode(), given.key.encode()
+            credential = await self.credential()
+            if credential.certificate:
+                certificate, key = credential.certificate.encode(), credential.key.encode()
         ca = _read_data_or_file(client_config.ca, source, "certificate-authority")
         return client_tls_context(
             ca, certificate, key, source, is_insecure=client_config.is_insecure
@@ -164,15 +166,15 @@ class Credentials:
 
 
 def auth_provider_token(client_config: ClientConfig) -> str:
-    """The token that OIDC or another provider of old gives, by the official client; raises
+    """Token of OIDC or another legacy auth provider, by the official client; raises
     CredentialError."""
-    where = f"{client_config.source}: auth-provider: got {client_config.provider!r}"
+    where = f"{client_config.source}: auth-provider {client_config.provider!r}"
     try:
         client: Any = import_module("kubernetes.client")
         config: Any = import_module("kubernetes.config")
     except ImportError:
-        wanted = "an exec plugin, or the extra that reads providers (stowplan[kubernetes])"
-        raise CredentialError(f"{where}, wanted {wanted}") from None
+        what = "needs the extra stowplan[kubernetes]; install it or use an exec plugin"
+        raise CredentialError(f"{where}: {what}") from None
     found = client.Configuration()
     try:
         config.load_kube_config(
@@ -181,17 +183,17 @@ def auth_provider_token(client_config: ClientConfig) -> str:
             client_configuration=found,
             persist_config=False,
         )
-    # The official client and what it calls raise whatever they like.
+    # The official client and its plugins may raise anything.
     except Exception as problem:  # noqa: BLE001
         raise CredentialError(f"{where}: {problem}") from None
     token = str(found.api_key.get("authorization") or found.api_key.get("BearerToken") or "")
     if not token:
-        raise CredentialError(f"{where} that gives no token, wanted one that does")
+        raise CredentialError(f"{where}: returned no token")
     return token.removeprefix("Bearer ")
 
 
-async def _run_exec_plugin(spec: ExecSpec, told: str, where: str) -> bytes:
-    environment = {**os.environ, **dict(spec.env), EXEC_INFO: told}
+async def _run_exec_plugin(spec: ExecSpec, info: str, where: str) -> bytes:
+    environment = {**os.environ, **dict(spec.env), EXEC_INFO: info}
     try:
         process = await asyncio.create_subprocess_exec(
             spec.command,
@@ -208,22 +210,21 @@ async def _run_exec_plugin(spec: ExecSpec, told: str, where: str) -> bytes:
     except TimeoutError:
         process.kill()
         await process.wait()
-        raise CredentialError(f"{where}: no answer in {EXEC_TIMEOUT_S:g} s") from None
+        raise CredentialError(f"{where}: exec plugin timed out after {EXEC_TIMEOUT_S:g}s") from None
     if process.returncode:
-        raise CredentialError(f"{where}: got exit code {process.returncode}, wanted 0")
+        raise CredentialError(f"{where}: exec plugin failed with exit code {process.returncode}")
     return output
 
 
 def client_tls_context(
     ca: bytes, certificate: bytes, key: bytes, source: str, *, is_insecure: bool = False
 ) -> ssl.SSLContext:
-    """How TLS is spoken as a client. ca: PEM or DER, empty for those of the system. Raises
-    CredentialError."""
+    """TLS settings of a client. ca: PEM or DER, empty for the system's. Raises CredentialError."""
     try:
         context = ssl.create_default_context(cadata=_pem(ca) if ca else None)
     except (ssl.SSLError, ValueError) as problem:
         raise CredentialError(f"{source}: certificate authority: {problem}") from None
-    # Authorities of clusters leave out what Python has asked for since 3.13, and Go does not.
+    # Cluster CAs often lack extensions that Python requires since 3.13 and Go does not.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if is_insecure:
         context.check_hostname = False
@@ -231,7 +232,7 @@ def client_tls_context(
     if certificate:
         with _temporary_file(certificate + b"\n" + key) as path:
             try:
-                # Without a password OpenSSL would ask for that of a locked key.
+                # Without a password OpenSSL would prompt for that of an encrypted key.
                 context.load_cert_chain(path, password="")
             except (ssl.SSLError, ValueError) as problem:
                 raise CredentialError(f"{source}: client certificate and key: {problem}") from None
@@ -239,13 +240,13 @@ def client_tls_context(
 
 
 def _pem(data: bytes) -> str | bytes:
-    # Bundles have comments before and between, in whatever language.
+    # CA bundles may contain comments, in any encoding.
     return data.decode("ascii", "ignore") if b"-----BEGIN CERTIFICATE" in data else data
 
 
 @contextlib.contextmanager
 def _temporary_file(content: bytes) -> Iterator[str]:
-    """The content in a file that nobody else can read, for as long as it is needed."""
+    """A temporary file with this content that only the owner can read."""
     handle, path = tempfile.mkstemp(prefix="stowplan-")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -262,7 +263,7 @@ def _read_data_or_file(blob: DataOrFile, source: str, what: str) -> bytes:
 
 
 def read_credential_file(file: str, source: str, what: str) -> bytes:
-    """What is in a file; raises CredentialError."""
+    """Content of a file; raises CredentialError."""
     try:
         return Path(file).read_bytes()
     except OSError as problem:
@@ -271,51 +272,44 @@ def read_credential_file(file: str, source: str, what: str) -> bytes:
 
 def _unreadable(source: str, what: str, path: str, problem: OSError) -> CredentialError:
     text = (problem.strerror or str(problem)).lower()
-    return CredentialError(f"{source}: {what}: {path}: got {text}, wanted a file that can be read")
+    return CredentialError(f"{source}: {what}: unable to read {path}: {text}")
 
 
-def _is_expired(given: ExecCredential) -> bool:
-    if given.until is None:
+def _is_expired(credential: ExecCredential) -> bool:
+    if credential.until is None:
         return False
-    return (given.until - datetime.now(UTC)).total_seconds() < RENEW_BEFORE_EXPIRY_S
+    return (credential.until - datetime.now(UTC)).total_seconds() < RENEW_BEFORE_EXPIRY_S
 
 
 def proxy_of(client_config: ClientConfig) -> str | None:
-    """The proxy to go through, as the kubeconfig or else the environment says; None for none."""
+    """The proxy of a connection, from the kubeconfig or the environment; None for none."""
     if client_config.proxy:
         return client_config.proxy
     parts = urlsplit(client_config.server)
     host = parts.hostname or ""
-    if _is_loopback_host(host):
-        # As Go does: nobody else's proxy leads here.
+    if is_loopback(host):
+        # As in Go: no proxy for loopback addresses.
         return None
     if proxy_bypass(f"{host}:{parts.port}" if parts.port else host) or proxy_bypass(host):
         return None
-    told = getproxies()
+    proxies = getproxies()
     if any(
         _matches_no_proxy_entry(entry.strip().lower(), host)
-        for entry in told.get("no", "").split(",")
+        for entry in proxies.get("no", "").split(",")
     ):
         return None
-    proxy = told.get(parts.scheme)
+    proxy = proxies.get(parts.scheme)
     return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _matches_no_proxy_entry(entry: str, host: str) -> bool:
-    """True where an entry of NO_PROXY is a network with the host in it, or a domain with a star:
-    what Python's own reading leaves out."""
+    """True for an entry of NO_PROXY that Python's own parser does not know: a network that contains
+    the host, or a domain with a wildcard."""
     if entry.startswith("*."):
         return host.endswith(entry[1:])
     if "/" not in entry:
         return False
     try:
         return ip_address(host) in ip_network(entry, strict=False)
-    except ValueError:
-        return False
-
-
-def _is_loopback_host(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

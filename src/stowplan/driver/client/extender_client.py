@@ -1,6 +1,6 @@
-"""Calling: extenders asked over HTTP.
+"""HTTP client of scheduler extenders.
 
-Failures are told in the words of Go's HTTP client, as users know them from kube-scheduler.
+Errors are worded like those of Go's HTTP client, as users know them from kube-scheduler.
 
 Source: kube-scheduler v1.36, scheduler/extender.go; FORMAT of the recorded conversations.
 """
@@ -35,11 +35,11 @@ _TIMEOUT_READING_BODY = (
 
 
 class ExtenderClient:
-    """The extenders of a configuration, with connections that are kept. whole: an object as the
-    API server spells it."""
+    """Calls the extenders of a configuration over kept connections. whole: returns an object in the
+    API server's encoding."""
 
     def __init__(self, extenders: Sequence[Extender], whole: ObjectEncoder = object_tree) -> None:
-        """Raises CredentialError where certificates cannot be read."""
+        """Raises CredentialError when certificates cannot be read."""
         self._whole = whole
         self._trust = [_tls_of(extender) for extender in extenders]
         self._sessions: dict[int, aiohttp.ClientSession] = {}
@@ -51,11 +51,11 @@ class ExtenderClient:
         self._sessions.clear()
 
     async def ask(self, effect: to_do.CallExtender) -> Event:
-        """What an extender answers."""
+        """Call an extender; returns its response."""
         question = effect.question
         url = question.extender.url(question.verb)
         failed = f'Post "{redact_password(url)}": '
-        head_came = False
+        has_head = False
         try:
             async with asyncio.timeout(effect.timeout_s):
                 session = self._session(question.extender.place)
@@ -66,13 +66,13 @@ class ExtenderClient:
                     headers=_basic_auth_header(address),
                     server_hostname=self._server_name(question.extender.place),
                 ) as response:
-                    head_came = True
+                    has_head = True
                     body = await response.read()
                     return happened.ExtenderReplied(
                         effect.effect, effect.uid, response.status, body
                     )
         except TimeoutError:
-            reason = _TIMEOUT_READING_BODY if head_came else failed + _TIMEOUT_AWAITING_HEADERS
+            reason = _TIMEOUT_READING_BODY if has_head else failed + _TIMEOUT_AWAITING_HEADERS
         except (aiohttp.ClientError, OSError, ValueError) as problem:
             reason = failed + _go_error_text(problem, url)
         return happened.ExtenderFailed(effect.effect, effect.uid, reason)
@@ -97,10 +97,10 @@ class ExtenderClient:
 
 
 def _tls_of(extender: Extender) -> tuple[ssl.SSLContext | None, str]:
-    """How TLS is spoken, and the name that is expected. None: as the system has it."""
+    """TLS settings and expected server name. None: system defaults."""
     tls = extender.tls_config
     if tls is None:
-        # enableHTTPS without an authority: the certificate is not checked.
+        # enableHTTPS without a CA: the certificate is not verified.
         source = f"extender {redact_password(extender.url_prefix)}"
         if not extender.enable_https:
             return None, ""

@@ -1,4 +1,4 @@
-"""Connecting: which kubeconfig files there are, and what they come to."""
+"""Loading of kubeconfig files and of the in-cluster configuration."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DEFAULT_KUBECONFIG = "~/.kube/config"
 
 
 def load_client_config(kubeconfig: str | None = None, context: str = "") -> ClientConfig:
-    """How to reach an API server: as a file says, or else as KUBECONFIG, the pod's own environment
-    or the file in the home directory do. Raises ConfigError and CredentialError."""
+    """Client configuration from a file, else from KUBECONFIG, the in-cluster environment or
+    ~/.kube/config, in this order. Raises ConfigError and CredentialError."""
     if kubeconfig:
         return client_config([_read_kubeconfig(kubeconfig)], context)
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     if named:
-        # As with kubectl, files that are not there are passed over, unless all are.
+        # As with kubectl, missing files are ignored unless all are missing.
         files = [path for path in named if Path(path).exists()] or named
         return client_config([_read_kubeconfig(path) for path in files], context)
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
@@ -34,8 +34,8 @@ def load_client_config(kubeconfig: str | None = None, context: str = "") -> Clie
     path = Path(DEFAULT_KUBECONFIG).expanduser()
     if not path.exists():
         raise CredentialError(
-            f"got no cluster, wanted --kubeconfig FILE, KUBECONFIG, {DEFAULT_KUBECONFIG}, or to "
-            "run in a pod"
+            "no cluster configured: set --kubeconfig FILE or KUBECONFIG, create "
+            f"{DEFAULT_KUBECONFIG}, or run in a pod"
         )
     return client_config([_read_kubeconfig(str(path))], context)
 
@@ -44,10 +44,10 @@ def _read_kubeconfig(path: str) -> KubeconfigFile:
     try:
         text = Path(path).expanduser().read_text()
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        raise CredentialError(f"{path}: got {said}, wanted a kubeconfig") from None
+        what = (problem.strerror or str(problem)).lower()
+        raise CredentialError(f"unable to read kubeconfig {path}: {what}") from None
     except UnicodeDecodeError:
-        raise CredentialError(f"{path}: got bytes, wanted a kubeconfig as text") from None
+        raise CredentialError(f"unable to read kubeconfig {path}: not UTF-8 text") from None
     return KubeconfigFile(text, path, str(Path(path).expanduser().absolute().parent))
 
 

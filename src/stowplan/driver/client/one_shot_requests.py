@@ -1,4 +1,4 @@
-"""Asking: questions to a cluster, or to a running scheduler, that one answer ends."""
+"""One-shot requests to a cluster or to a running scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.resources import ApiResource, resources_of
@@ -21,6 +20,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.credentials import client_tls_context, read_credential_file
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.messages import events as happened
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -28,15 +28,15 @@ from stowplan.objects.pod_templates import PodTemplates
 
 TIMEOUT_S = 10.0
 LIST_ATTEMPTS_MAX = 4
-"""So often a server is asked for a list that has too much to do, or has forgotten the rest."""
+"""How often a list is tried that is throttled or whose continue token has expired."""
 
 
 class ServerUnreachable(RuntimeError):
-    """Nobody answers, or not what was asked for: says who, what was got and what was wanted."""
+    """The server cannot be reached, or returned an unexpected response."""
 
 
 class ClusterListing(msgspec.Struct):
-    """What there is in a cluster."""
+    """Objects of a cluster."""
 
     nodes: list[Node] = []
     pods: list[Pod] = []
@@ -44,7 +44,8 @@ class ClusterListing(msgspec.Struct):
 
 
 def list_once(client_config: ClientConfig, deciders: Deciders) -> ClusterListing:
-    """All that deciding reads, listed once. Raises Unreachable and CredentialError."""
+    """List all objects that scheduling reads, once. Raises ServerUnreachable and
+    CredentialError."""
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
     resources = resources_of(kinds, with_ended=deciders.batch is not None)
     return asyncio.run(_list_resources(client_config, resources))
@@ -65,17 +66,18 @@ async def _list_resources(
                     continue
                 answer = await api.send(request)
                 if answer.status in (401, 403):
-                    wanted = f"the right to list {resource.title}"
+                    server = client_config.server
                     raise ServerUnreachable(
-                        f"{client_config.server}: got {error_message(answer)}, wanted {wanted}"
+                        f"{server}: unable to list {resource.title}: {error_message(answer)}"
                     )
                 for event in informer.answered(answer, monotonic_ns()):
                     _add_object(event, found)
-                # A page that makes no sense has it wait, too.
+                # An undecodable page makes the informer back off, too.
                 n_failed += not answer.is_done or isinstance(informer.next(monotonic_ns()), int)
                 if (n_failed == LIST_ATTEMPTS_MAX or not answer.status) and not informer.is_synced:
                     server = client_config.server
-                    raise ServerUnreachable(f"{server}: {resource.title}: got {informer.fault}")
+                    what = f"unable to list {resource.title}: {informer.fault}"
+                    raise ServerUnreachable(f"{server}: {what}")
     return found
 
 
@@ -90,7 +92,7 @@ def _add_object(event: Any, found: ClusterListing) -> None:
 
 
 def fetch_status(address: str, token: str = "", ca_file: str = "") -> dict[str, Any]:
-    """What a running scheduler says of itself; raises Unreachable and CredentialError."""
+    """Status of a running scheduler; raises ServerUnreachable and CredentialError."""
     scheme, _, place = address.rpartition("://")
     return asyncio.run(_fetch_status(f"{scheme or 'http'}://{place}/statusz", token, ca_file))
 
@@ -103,7 +105,7 @@ async def _fetch_status(url: str, token: str, ca_file: str) -> dict[str, Any]:
             read_credential_file(ca_file, url, "--ca-file"), b"", b"", ca_file
         )
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
-    wanted = "a running `stowplan run`"
+    hint = "is `stowplan run` running there?"
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
@@ -111,11 +113,11 @@ async def _fetch_status(url: str, token: str, ca_file: str) -> dict[str, Any]:
         ):
             body = await response.read()
             if response.status != 200:
-                raise ServerUnreachable(f"{url}: got {response.status}, wanted {wanted}")
+                raise ServerUnreachable(f"{url}: unexpected status {response.status}; {hint}")
             tree: dict[str, Any] = msgspec.json.decode(body)
             return tree
     except (aiohttp.ClientError, TimeoutError, OSError) as problem:
-        said = str(problem) or "no answer in time"
-        raise ServerUnreachable(f"{url}: got {said}, wanted {wanted}") from None
+        what = str(problem) or "request timed out"
+        raise ServerUnreachable(f"unable to connect to {url}: {what}; {hint}") from None
     except msgspec.DecodeError:
-        raise ServerUnreachable(f"{url}: got something else, wanted {wanted}") from None
+        raise ServerUnreachable(f"{url}: unexpected response; {hint}") from None

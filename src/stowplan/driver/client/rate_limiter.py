@@ -1,34 +1,26 @@
-"""Limiter: so many requests a second on average, and some at once."""
+"""Client-side rate limiter."""
 
 from __future__ import annotations
 
 import asyncio
 
 from stowplan.driver.clocks import monotonic_ns
-
-SECOND = 1_000_000_000
+from stowplan.driver.token_bucket import TokenBucket
 
 
 class RateLimiter:
-    """A bucket of `burst` tokens that fills at `qps` a second; qps of 0 or below: no limit.
+    """At most `qps` requests a second, `burst` at once; qps of 0 or below: no limit.
 
-    Whoever comes first goes first.
+    First come, first served.
     """
 
     def __init__(self, qps: float = 0, burst: int = 1) -> None:
-        self._qps = qps
-        self._burst = max(1, burst)
-        self._left = float(self._burst)
-        self._at = monotonic_ns()
+        self._tokens = TokenBucket(qps, max(1, burst), monotonic_ns()) if qps > 0 else None
 
     async def turn(self) -> None:
-        """Wait for one's turn."""
-        if self._qps <= 0:
+        """Wait for a token."""
+        if self._tokens is None:
             return
-        now = monotonic_ns()
-        self._left = min(self._burst, self._left + (now - self._at) / SECOND * self._qps)
-        self._at = now
-        # Below zero are those who wait already.
-        self._left -= 1
-        if self._left < 0:
-            await asyncio.sleep(-self._left / self._qps)
+        wait_s = self._tokens.take(monotonic_ns())
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)

@@ -1,1 +1,1 @@
-"""HTTP server side: server, server loop, status endpoints, extender service."""
+"""HTTP servers: embedded API server, status endpoints, extender service."""

@@ -1,8 +1,8 @@
-"""Second opinion: what the rules of a profile say to the questions that a scheduler asks its
-extenders. Questions and answers are trees, as they are on the wire.
+"""Extender handlers: filter, prioritize and preempt calls answered by the plugins of a profile.
+Requests and responses are trees, as in JSON.
 
-A node is judged with the pods that are known to run on it. Whoever follows a cluster knows them;
-else whole nodes come with the question, and are judged as if they were empty.
+Nodes are evaluated with the pods known to run on them, if a cluster is followed. Otherwise the call
+must contain whole nodes, which are evaluated as empty.
 
 Source: Kubernetes v1.36, kube-scheduler/extender/v1; scheduler/extender.go.
 """
@@ -23,32 +23,31 @@ from stowplan.framework.plugin import SCORE_MAX
 from stowplan.framework.snapshot import Nominations
 from stowplan.framework.status import Code
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-Tree = dict[str, Any]
-
 PRIORITY_MAX = 10
-"""The highest score that an extender gives."""
+"""Highest extender score."""
 UNKNOWN_NODE = "node is not known to the extender"
 
 
 class InvalidExtenderArgs(ValueError):
-    """A question that is none: says where, what was got and what was wanted."""
+    """Invalid ExtenderArgs: the text names the field and what is expected."""
 
 
 class ExtenderHandlers:
-    """The opinion of one profile. snapshot: of the cluster that is followed, None for none."""
+    """Handlers of one profile. snapshot: of the followed cluster, None for none."""
 
     def __init__(self, frameworks: Mapping[str, Framework], profile: str = "") -> None:
-        """profile: the scheduler name whose rules are asked; "" the first one."""
+        """profile: scheduler name of the profile; "" for the first one."""
         name = profile or next(iter(frameworks))
         self.framework = frameworks[name]
         uses = self.framework.profile.points.get("score", ())
         self._weights = sum(use.weight for use in uses) or 1
 
     def filter(self, question: Any, snapshot: Snapshot | None) -> Tree:
-        """Which of the nodes pass, and why others do not."""
+        """Nodes that pass the filters, and the reasons of the others."""
         pod, names, whole = _parse_extender_args(question)
         found = self._found(snapshot, whole)
         attempt = filter_pod(pending_form(pod), found, self.framework)
@@ -72,11 +71,11 @@ class ExtenderHandlers:
             kept = set(passed)
             items = [tree for tree in whole if _name(tree) in kept]
             answer["Nodes"] = {"metadata": {}, "items": items}
-        told = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
-        return answer | told
+        failures = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
+        return answer | failures
 
     def prioritize(self, question: Any, snapshot: Snapshot | None) -> list[Tree]:
-        """A score of 0 to 10 for each node: the profile's own, with its weights."""
+        """A score of 0 to 10 for each node: the weighted sum of the profile's plugins, scaled."""
         pod, names, whole = _parse_extender_args(question)
         found = self._found(snapshot, whole)
         attempt = filter_pod(pending_form(pod), found, self.framework)
@@ -94,13 +93,11 @@ class ExtenderHandlers:
         ]
 
     def preempt(self, question: Any, snapshot: Snapshot | None) -> Tree:
-        """The candidates on which the pod fits once their victims are gone."""
+        """Candidate nodes on which the pod fits after the eviction of their victims."""
         pod = _pod(question)
         kept: Tree = {}
         if snapshot is None:
-            raise InvalidExtenderArgs(
-                "preempt: got a question about victims, wanted a cluster to follow"
-            )
+            raise InvalidExtenderArgs("needs a cluster to follow (--kubeconfig)")
         attempt = filter_pod(pending_form(pod), snapshot, self.framework)
         for name, victims in _candidates(question).items():
             uids = [_uid(victim) for victim in victims.get("Pods") or ()]
@@ -127,7 +124,7 @@ class ExtenderHandlers:
         if snapshot is not None:
             return snapshot
         if whole is None:
-            text = "got names of nodes, wanted whole nodes (nodeCacheCapable: false), or a cluster"
+            text = "needs whole nodes (nodeCacheCapable: false) or a cluster"
             raise InvalidExtenderArgs(f"NodeNames: {text} to follow")
         table = NodeTable()
         for i, tree in enumerate(whole):
@@ -143,38 +140,40 @@ def _verdict(attempt: Attempt, name: str) -> Status | None:
     return attempt.diagnosis.status_of(row)
 
 
-# Reading questions. Go writes the names of its fields, and reads any case of them.
+# Decoding of arguments. Go encodes its field names and decodes them in any case.
 
 
 def _field(tree: Any, name: str) -> Any:
     if not isinstance(tree, dict):
-        raise InvalidExtenderArgs(f"got {type(tree).__name__}, wanted an object with {name}")
+        raise InvalidExtenderArgs(
+            f"Invalid value: {type(tree).__name__}: expected {name} in an object"
+        )
     if name in tree:
         return tree[name]
     return next((value for key, value in tree.items() if key.lower() == name.lower()), None)
 
 
 def _parse_extender_args(question: Any) -> tuple[Pod, list[str], list[Tree] | None]:
-    """The pod, the names of the nodes, and the whole nodes where they have come."""
+    """The pod, the node names, and the whole nodes if the call contains them."""
     pod = _pod(question)
     names = _field(question, "NodeNames")
     if names is not None:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InvalidExtenderArgs("NodeNames: got something else, wanted a list of names")
+            raise InvalidExtenderArgs("NodeNames: Invalid value: expected a list of names")
         return pod, names, None
     nodes = _field(question, "Nodes")
     if nodes is None:
-        raise InvalidExtenderArgs("got neither NodeNames nor Nodes, wanted one of them")
+        raise InvalidExtenderArgs("Required value: NodeNames or Nodes")
     items = _field(nodes, "items") or []
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise InvalidExtenderArgs("Nodes.items: got something else, wanted a list of nodes")
+        raise InvalidExtenderArgs("Nodes.items: Invalid value: expected a list of nodes")
     return pod, [_name(tree) for tree in items], items
 
 
 def _pod(question: Any) -> Pod:
     tree = _field(question, "Pod")
     if tree is None:
-        raise InvalidExtenderArgs("Pod: got nothing, wanted a pod")
+        raise InvalidExtenderArgs("Pod: Required value")
     pod: Pod = _read(tree, Pod, "Pod")
     return pod
 
@@ -189,7 +188,7 @@ def _read(tree: Any, kind: type[Any], place: str) -> Any:
 def _candidates(question: Any) -> dict[str, Tree]:
     found = _field(question, "NodeNameToMetaVictims") or _field(question, "NodeNameToVictims") or {}
     if not isinstance(found, dict):
-        raise InvalidExtenderArgs("NodeNameToVictims: got something else, wanted nodes and victims")
+        raise InvalidExtenderArgs("NodeNameToVictims: Invalid value: expected a map by node")
     return {name: victims or {} for name, victims in found.items()}
 
 

@@ -1,15 +1,14 @@
-"""Extender service: a profile's opinion over HTTP, for a scheduler that cannot be replaced.
+"""Extender service: serves a profile's plugins over HTTP to another scheduler.
 
     POST PREFIX/filter  PREFIX/prioritize  PREFIX/preempt  PREFIX/bind
 
-Where it follows a cluster, nodes are judged with the pods on them, those included that it has bound
-and the watch has not shown yet. What a question lacks is told in `Error`, where the answer has one,
-and by status 400 where not; 400 it is for what cannot be read. On loopback, other forms than JSON
-(415) and pages of a browser (a foreign Host or Origin: 403) are refused.
+If it follows a cluster, nodes are evaluated with the pods on them, including those that it has
+bound and the watch has not shown yet. Missing arguments are reported in `Error`, where the response
+has one, else by status 400; undecodable calls by 400. On loopback, other content types than JSON
+(415) and requests of web pages (a foreign Host or Origin: 403) are refused.
 
-Elsewhere than on loopback it answers those only whose certificate a given authority has signed: a
-kube-scheduler has no token to show to an extender. It binds for such callers, and on loopback where
-that was asked for.
+On other addresses it requires a client certificate signed by a given CA, since kube-scheduler sends
+no token to an extender. It binds for such callers, and on loopback only with --bind.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ from stowplan.driver.http.extender_handlers import ExtenderHandlers, InvalidExte
 from stowplan.driver.http.origins import foreign_origin
 from stowplan.driver.http.status_server import AddressError, ListenAddress, server_tls_context
 from stowplan.driver.live.informers import Informers
+from stowplan.driver.logs import log_keys
 from stowplan.framework import ContractError, Snapshot
 from stowplan.messages.effects import Bind
 from stowplan.messages.events import Event
@@ -54,7 +54,7 @@ VERBS = ("filter", "prioritize", "preempt", "bind")
 
 
 class ExtenderService:
-    """port: where it listens, once it does."""
+    """The HTTP service. port: where it listens, once started."""
 
     def __init__(
         self,
@@ -65,12 +65,11 @@ class ExtenderService:
         *,
         binds: bool = False,
     ) -> None:
-        """connection: of the cluster to follow, None for none. binds: for whoever connects.
+        """client_config: of the cluster to follow, None for none. binds: bind for all callers.
         Raises ContractError and AddressError."""
         if not (address.is_loopback or address.client_ca):
             raise AddressError(
-                f"listen: got {address.host}, where others can connect, wanted --client-ca-file, "
-                "which says who may, or a loopback address"
+                f"listen: {address.host} is not a loopback address: --client-ca-file is required"
             )
         self._may_bind = binds or bool(address.client_ca)
         self.port = address.port
@@ -80,7 +79,7 @@ class ExtenderService:
         self._client_config = client_config
         frameworks = frameworks_for(deciders.configuration, deciders.registry)
         self._handlers = ExtenderHandlers(frameworks, profile)
-        # It decides nothing; it knows the cluster.
+        # Only its cache is used; it schedules nothing.
         self._scheduler: Scheduler = deciders.scheduler(options=SchedulerOptions(leads=False))
         self._api: ApiClient | None = None
         self._informers: Informers | None = None
@@ -102,14 +101,16 @@ class ExtenderService:
             site = web.TCPSite(self._runner, address.host, address.port, ssl_context=context)
             await site.start()
         except OSError as problem:
-            said = problem.strerror or problem
-            raise AddressError(f"listen: {address.host}:{address.port}: {said}") from None
+            what = problem.strerror or problem
+            place = f"{address.host}:{address.port}"
+            raise AddressError(f"unable to listen on {place}: {what}") from None
         self.port = int(self._runner.addresses[0][1])
         scheme = "https" if address.is_secure else "http"
-        log.info("extender at %s://%s:%d", scheme, address.host, self.port)
+        url = f"{scheme}://{address.host}:{self.port}"
+        log_keys(log, logging.INFO, "Serving extender", address=url)
 
     async def stop(self) -> None:
-        """Listen and follow no more."""
+        """Stop listening and following."""
         if self._runner is not None:
             await self._runner.cleanup()
         if self._informers is not None:
@@ -122,18 +123,18 @@ class ExtenderService:
         kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self._deciders))
         self._api = ApiClient(client_config)
         rng = np.random.default_rng()
-        self._informers = Informers(self._api, resources_of(kinds), self._tell, rng)
+        self._informers = Informers(self._api, resources_of(kinds), self._add_events, rng)
         self._informers.start()
         await self._informers.synced.wait()
-        log.info("following %s", client_config.server)
+        log_keys(log, logging.INFO, "Following cluster", server=client_config.server)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _add_events(self, events: list[Event]) -> None:
         self._scheduler.handle(events, monotonic_ns(), 0)
 
     def _snapshot(self) -> Snapshot | None:
         return None if self._client_config is None else self._scheduler.cache.snapshot()
 
-    # Questions.
+    # Calls.
 
     async def _health(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -141,8 +142,8 @@ class ExtenderService:
     async def _serve(self, request: web.Request) -> web.Response:
         verb = request.path.rstrip("/").rpartition("/")[2]
         if verb not in VERBS:
-            wanted = f"one that ends in {', '.join(VERBS)}"
-            return web.Response(status=404, text=f"got the path {request.path}, wanted {wanted}\n")
+            wanted = f"a path that ends in {', '.join(VERBS)}"
+            return web.Response(status=404, text=f"{request.path} not found: expected {wanted}\n")
         if refused := self._refusal(request):
             return refused
         self.n_asked += 1
@@ -156,9 +157,9 @@ class ExtenderService:
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """415 for another form than JSON, 403 for a page of a browser; None for a scheduler."""
+        """415 for another content type than JSON, 403 for a web page; None for a scheduler."""
         if request.content_type != JSON:
-            text = f"got Content-Type {request.content_type}, wanted {JSON}\n"
+            text = f"unsupported Content-Type {request.content_type}: expected {JSON}\n"
             return web.Response(status=415, text=text)
         if not self._address.is_secure and (strange := foreign_origin(request.headers)):
             return web.Response(status=403, text=f"forbidden: {strange} is not this machine\n")
@@ -172,32 +173,29 @@ class ExtenderService:
             return asked(question, self._snapshot())
         except InvalidExtenderArgs:
             raise
-        # Amounts are read where rules need them: what they raise then is the question's fault.
+        # Plugins parse quantities when they need them: an error there is the caller's.
         except (ValueError, ArithmeticError, ContractError, RecursionError) as problem:
             text = str(problem)[:_TEXT_MAX]
-            # It may be a rule's fault after all, and nobody else would be told.
-            log.warning("Extender call cannot be judged: verb=%s err=%s", verb, text)
-            raise InvalidExtenderRequest(f"cannot be judged: {text}") from None
+            # It may be a bug of a plugin after all, so it is logged here.
+            log_keys(log, logging.WARNING, "Extender call failed", verb=verb, err=text)
+            raise InvalidExtenderRequest(f"cannot be evaluated: {text}") from None
 
     async def _bind(self, question: Any) -> str:
-        """What went wrong, "" for nothing."""
+        """Bind a pod; returns the error, "" for none."""
         if self._api is None:
-            raise InvalidExtenderArgs(
-                "got a pod to bind, wanted a cluster to bind it in (--kubeconfig)"
-            )
+            raise InvalidExtenderArgs("needs a cluster to bind in (--kubeconfig)")
         if not self._may_bind:
             raise InvalidExtenderArgs(
-                "got a pod to bind from somebody unknown, wanted --bind, or callers "
-                "with a certificate (--client-ca-file)"
+                "refused for callers without a client certificate; use --client-ca-file or --bind"
             )
         if not isinstance(question, dict):
             raise InvalidExtenderArgs(
-                "got something else, wanted PodName, PodNamespace, PodUID and Node"
+                "Invalid value: expected PodName, PodNamespace, PodUID and Node"
             )
         names = ("PodUID", "PodNamespace", "PodName", "Node")
         uid, namespace, name, node = (str(question.get(key) or "") for key in names)
         if not (name and namespace and node):
-            raise InvalidExtenderArgs("got no PodName, PodNamespace or Node, wanted all of them")
+            raise InvalidExtenderArgs("Required value: PodName, PodNamespace and Node")
         self._n_bound += 1
         answer = await self._api.send(bind(Bind(self._n_bound, 1, uid, namespace, name, node)))
         if not answer.is_done:
@@ -206,7 +204,7 @@ class ExtenderService:
         return ""
 
     def _assume(self, uid: str, key: str, node: str) -> None:
-        """Count the pod where it is bound, until the watch shows it there."""
+        """Count the pod on its node until the watch shows it there."""
         following = self._informers
         pods = () if following is None else following.informers
         for informer in pods:
@@ -218,15 +216,15 @@ class ExtenderService:
 
 
 class InvalidExtenderRequest(ValueError):
-    """A question that cannot be read at all, or holds amounts that are none."""
+    """A call that cannot be decoded, or contains invalid quantities."""
 
 
 def _decode_request(body: bytes) -> Any:
-    """The question; raises Unreadable."""
+    """Decode a call; raises InvalidExtenderRequest."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        raise InvalidExtenderRequest(f"no JSON document: {problem}") from None
+        raise InvalidExtenderRequest(f"invalid JSON: {problem}") from None
 
 
 def _failed(verb: str, text: str) -> web.Response:
@@ -238,7 +236,7 @@ def _failed(verb: str, text: str) -> web.Response:
 
 
 def serve(service: ExtenderService) -> None:
-    """Serve until a signal comes. Raises AddressError and CredentialError."""
+    """Serve until a signal arrives. Raises AddressError and CredentialError."""
     asyncio.run(_serve(service))
 
 
@@ -247,7 +245,7 @@ async def _serve(service: ExtenderService) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     stopping = asyncio.create_task(stop.wait())
-    # A cluster that does not answer may be waited for long.
+    # Starting may wait long for a cluster that does not answer.
     starting = asyncio.create_task(service.start())
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,10 +1,10 @@
-"""Writes of the plainest kind, read and answered where they arrive.
+"""Fast path of the server for short writes: one request, parsed and answered on arrival.
 
-The general way through the HTTP library makes a task, a stream and a response for each request.
-Most requests of a scheduler and of whoever creates pods need none of it: a short write that comes
-in one piece, on a connection where nothing else is under way. Only what is understood to the last
-byte is taken here; with the first request that is not, the connection goes the general way for
-good, so that no request is ever read by two parsers.
+The general path through the HTTP library makes a task, a stream and a response for each request.
+Most requests of schedulers and of clients that create pods do not need them: a short write that
+arrives in one piece, on a connection without other requests. Only fully understood requests are
+handled here; with the first other request the connection switches to the library for good, so that
+no request is read by two parsers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BODY_BYTES_MAX = 64 << 10
 
 
 class SimpleRequest(NamedTuple):
-    """A request that is understood whole. headers: names in lower case, as they came."""
+    """A fully parsed request. headers: names in lower case, in the order sent."""
 
     method: str
     target: str
@@ -35,9 +35,9 @@ class SimpleRequest(NamedTuple):
 
 
 def parse_simple_request(data: bytes) -> SimpleRequest | None:
-    """The one request that `data` is; None if it is anything else, a part, or more than one.
+    """The single request in `data`; None if it is anything else, incomplete, or more than one.
 
-    Also None for what asks for more than an answer: watches, upgrades, another framing.
+    Also None for requests that need more than a response: watches, upgrades, other framing.
     """
     if len(data) > _HEAD_BYTES_MAX + _BODY_BYTES_MAX:
         return None
@@ -63,23 +63,23 @@ def parse_simple_request(data: bytes) -> SimpleRequest | None:
 
 
 class SimpleRequestHandler(Protocol):
-    """Who answers plain requests."""
+    """Answers simple requests."""
 
     def try_fast_path(self, request: SimpleRequest, transport: asyncio.Transport) -> bool:
-        """Answer, now or later; False if nothing was done and the general way is to be taken.
+        """Answer, now or later; False if nothing was done and the general path must be taken.
 
-        When the answer takes time, reading is paused until it is there.
+        While the response is pending, reading is paused.
         """
         ...
 
 
 class FastPathConnection(asyncio.Protocol):
-    """A connection that goes the short way until a request comes that is not plain.
+    """A connection on the fast path until a request arrives that is not simple.
 
-    library: makes the HTTP library's end of a connection. It is made, and given the connection for
-    good, with the first request that goes the general way. open_ones: those that have not come to
-    that yet. One on which nothing plain has come for idle_s is closed. rests: told of a connection
-    that is there and has asked nothing yet.
+    library: makes the HTTP library's protocol; it is created, and gets the connection for good,
+    with the first request of the general path. open_ones: connections on the fast path. A
+    connection without requests for idle_s is closed. rests: called with a new connection that has
+    sent nothing yet.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class FastPathConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
+        """Set up the connection."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._connections.add(self)
@@ -111,19 +111,19 @@ class FastPathConnection(asyncio.Protocol):
         self._timer = loop.call_later(self._idle_s, self._close_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
         self._leave()
 
     def pause_writing(self) -> None:
-        """The client does not take what it is sent."""
+        """The client reads too slowly."""
         self._is_full = True
 
     def resume_writing(self) -> None:
-        """It has taken it."""
+        """The client reads again."""
         self._is_full = False
 
     def data_received(self, data: bytes) -> None:
-        """Take a plain request, or hand over to the library."""
+        """Handle a simple request, or hand over to the library."""
         transport = self.transport
         if transport is None:
             return
@@ -153,7 +153,7 @@ class FastPathConnection(asyncio.Protocol):
         if transport is None:
             return
         due = self._latest + self._idle_s
-        # One whose answer is not there yet does not read, and is not idle.
+        # A connection with a pending response has paused reading and is not idle.
         if loop.time() >= due and transport.is_reading():
             transport.close()
             self._leave()

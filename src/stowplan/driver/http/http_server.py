@@ -1,8 +1,8 @@
-"""The HTTP face of an embedded cluster: sockets, limits, compression, streams.
+"""HTTP server of an embedded cluster: sockets, limits, compression, streams.
 
-Bounds: a body over the limit is refused before it is read into memory, all bodies under way
-together have a bound too, a client that sends or takes too slowly is cut off, and a watcher that
-does not take its events is not waited for: the server drops it once it is too far behind.
+Bounds: a body over the limit is refused before it is read into memory, all bodies in progress
+together are bounded too, a client that sends or reads too slowly is disconnected, and a slow
+watcher is not waited for: the server drops it once it is too far behind.
 """
 
 from __future__ import annotations
@@ -41,22 +41,21 @@ _SHORT_BYTES = 1 << 15
 _HANDSHAKE_POLL_S = 0.02
 _UNSAVED = b"the write could not be saved\n"
 _LINE_BYTES_MAX = 1 << 15
-# Over TLS the tickets of a new session wait until something else is sent.
+# Over TLS the tickets of a new session are sent with the next data.
 _TICKETS_BYTES_MAX = 1 << 12
 _BODILESS = (204, 304)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-_HANDSHAKE = b"\x16"  # What a TLS connection begins with.
+_HANDSHAKE = b"\x16"  # First byte of a TLS connection.
 SERVER = "stowplan"
 _EVERY_VALUE = ("impersonate-group", "impersonate-extra-")
 
 
 class ServerLimits(msgspec.Struct, frozen=True):
-    """What one server takes. body_bytes_max: of one body; bodies_bytes_max: of all under way.
+    """Limits of one server. body_bytes_max: of one body; bodies_bytes_max: of all in progress.
 
-    body_s: for a whole body to arrive. send_s: for a client to take what it was sent. idle_s: for
-    the next request line and headers. stop_s: for requests under way when the server stops.
-    connections_max: fewer if the process may not open so many files; beyond it idle ones are
-    closed.
+    body_s: for a whole body to arrive. send_s: for a client to read a response. idle_s: for the
+    next request line and headers. stop_s: for requests in progress at shutdown. connections_max:
+    lower if the process may open fewer files; beyond it idle connections are closed.
     """
 
     body_bytes_max: int = 3 << 20
@@ -69,7 +68,8 @@ class ServerLimits(msgspec.Struct, frozen=True):
 
 
 class ServerTls(NamedTuple):
-    """Whether connections may be encrypted, and whether they may be plain. Both share the port."""
+    """TLS settings: whether connections may be encrypted, and whether they may be plain. Both share
+    the port."""
 
     context: ssl.SSLContext | None
     plain: bool
@@ -79,7 +79,7 @@ PLAIN_ONLY = ServerTls(None, plain=True)
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0: the system chooses one. Raises OSError."""
+    """A listening socket; port 0: chosen by the system. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
     listener.setblocking(False)
@@ -87,17 +87,17 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class _AlreadySent(web.StreamResponse):
-    """What a handler returns when the answer is on its way: the connection goes on."""
+    """Returned by a handler whose response is already sent; the connection stays open."""
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Nothing is left to do."""
+        """Nothing to do."""
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to do."""
+        """Nothing to do."""
 
     @property
     def keep_alive(self) -> bool:
-        """Only answers after which it does are sent at once."""
+        """True: only responses of connections that stay open are sent at once."""
         return True
 
 
@@ -105,7 +105,7 @@ _SENT = _AlreadySent()
 
 
 class HttpServer:
-    """Serves a pumped cluster on one address."""
+    """Serves a cluster on one address."""
 
     def __init__(self, server_loop: ServerLoop, bounds: ServerLimits | None = None) -> None:
         self.server_loop = server_loop
@@ -123,8 +123,8 @@ class HttpServer:
         self._date_text = ""
 
     async def start(self, listener: socket.socket, tls: ServerTls = PLAIN_ONLY) -> None:
-        """Let in whoever comes to `door`, which is closed by `stop`."""
-        # The library logs what clients do wrong; what we do wrong is told by the pump.
+        """Accept connections on a listening socket, which `stop` closes."""
+        # The library logs errors of clients; the server loop logs ours.
         quiet = logging.getLogger("stowplan.http.library")
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
@@ -144,7 +144,7 @@ class HttpServer:
         self.server_loop.start()
 
     async def stop(self) -> None:
-        """Let requests under way end, commit, close every connection."""
+        """Finish requests in progress, commit, close all connections."""
         if self._acceptor is not None:
             self._acceptor.cancel()
         if self._listener is not None:
@@ -165,7 +165,7 @@ class HttpServer:
 
     @property
     def n_connections(self) -> int:
-        """How many are open now."""
+        """Number of open connections."""
         general = len(self._server.connections) if self._server is not None else 0
         return general + len(self._fast_path_connections) + len(self._handshakes)
 
@@ -177,7 +177,7 @@ class HttpServer:
             try:
                 connection, _ = await loop.sock_accept(self._listener)
             except OSError as problem:
-                # A client that left already, or out of file numbers: others come.
+                # The client has disconnected, or no file descriptor is free: go on.
                 if problem.errno in (errno.EMFILE, errno.ENFILE):
                     self._idle.close_one()
                 await asyncio.sleep(0.05)
@@ -208,7 +208,7 @@ class HttpServer:
             else:
                 connection.close()
         except (OSError, TimeoutError):
-            # The client left, was too slow, or does not trust the certificate.
+            # The client disconnected, was too slow, or does not trust the certificate.
             connection.close()
         except asyncio.CancelledError:
             connection.close()
@@ -224,10 +224,10 @@ class HttpServer:
             self._idle.mark_idle,
         )
 
-    # The short way: see `direct`.
+    # The fast path: see `fast_path`.
 
     def try_fast_path(self, request: SimpleRequest, transport: asyncio.Transport) -> bool:
-        """See `direct.SimpleRequestHandler`."""
+        """See `fast_path.SimpleRequestHandler`."""
         busy = transport.get_write_buffer_size() > _TICKETS_BYTES_MAX or transport.is_closing()
         length = len(request.body)
         refused = (
@@ -260,13 +260,13 @@ class HttpServer:
     async def _send_when_saved(
         self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
     ) -> None:
-        """Send an answer when its write is saved, and wait until the client has taken it."""
+        """Send a response when its write is committed, and wait until the client has read it."""
         try:
             answer = await self.server_loop.finish_pending(begun, asked)
             assert isinstance(answer, HttpResponse)
             await self.server_loop.finish(answer)
         except StoreError:
-            # Whether the write is kept is not known; the client is to look.
+            # It is unknown whether the write is committed; the client must check.
             text = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
             transport.write(self._response_bytes(HttpResponse(500, text, _UNSAVED)))
             transport.close()
@@ -284,7 +284,7 @@ class HttpServer:
             transport.resume_reading()
 
     def _response_bytes(self, answer: HttpResponse) -> bytes:
-        """A whole answer as bytes."""
+        """A complete response as bytes."""
         fields = "".join(f"{name}: {_header_value(value)}\r\n" for name, value in answer.headers)
         head = (
             f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{fields}"
@@ -299,9 +299,9 @@ class HttpServer:
         try:
             return await self._served(raw)
         except OSError:
-            # The client has gone; the library knows what to do.
+            # The client has disconnected; the library handles that.
             raise
-        # Whatever it is, it is of this one request: it is told of, and others are served.
+        # Any exception concerns this request only: it is logged, and others are served.
         except Exception as fault:  # noqa: BLE001
             return _closing(
                 _plain(500, self.server_loop.logged_fault(f"{raw.method} {raw.path}", fault))
@@ -311,7 +311,7 @@ class HttpServer:
         try:
             body = await self._body(raw)
         except ApiError as refused:
-            # What is left of the body is not read, so the connection cannot go on.
+            # The rest of the body is not read, so the connection cannot be reused.
             return _closing(_refusal(refused))
         except web.RequestPayloadError:
             return _closing(_plain(400, "the body cannot be read"))
@@ -330,13 +330,13 @@ class HttpServer:
         except ApiError as refused:
             return _refusal(refused)
         except StoreError:
-            # Whether the write is kept is not known; the client is to look.
+            # It is unknown whether the write is committed; the client must check.
             return _closing(_plain(500, _UNSAVED.decode().strip()))
         finally:
             self._idle.mark_idle(transport, status)
 
     async def _body(self, raw: web.BaseRequest) -> bytes:
-        """The body. Raises ApiError 413 or 429 before more of it is read, TimeoutError."""
+        """Read the body. Raises ApiError 413 or 429 before more of it is read, TimeoutError."""
         if not raw.body_exists:
             return b""
         if (raw.content_length or 0) > self.bounds.body_bytes_max:
@@ -345,7 +345,7 @@ class HttpServer:
             await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             raw.writer.output_size = 0
         if raw.content.is_eof():
-            # It came with the headers, as short ones do: there is nothing to wait for.
+            # Short bodies arrive with the headers.
             body = raw.content.read_nowait()
             if len(body) > self.bounds.body_bytes_max:
                 raise self._too_large()
@@ -392,9 +392,9 @@ class HttpServer:
         return response
 
     def _try_send_at_once(self, raw: web.BaseRequest, answer: HttpResponse) -> bool:
-        """Send an ordinary short answer in one piece; False if it is not of that kind.
+        """Send an ordinary short response in one piece; False for any other.
 
-        This is what nearly all answers are, and it takes half the time of the general way.
+        Nearly all responses are of this kind, and it takes half the time of the general path.
         """
         transport = raw.transport
         if (
@@ -404,7 +404,7 @@ class HttpServer:
             or raw.method == "HEAD"
             or not raw.keep_alive
             or raw.version != HttpVersion11
-            # The client has not taken all that was sent before.
+            # The client has not read all earlier responses.
             or transport.get_write_buffer_size() > 0
         ):
             return False
@@ -412,7 +412,7 @@ class HttpServer:
         return True
 
     def _date(self) -> str:
-        """The Date header, made once a second."""
+        """The Date header, computed once a second."""
         second = int(self.server_loop.clock())
         if second != self._date_second:
             self._date_second = second
@@ -435,16 +435,16 @@ class HttpServer:
             if taken:
                 await self._sent(response.write_eof(), raw)
         finally:
-            # Also when the client has gone, which cancels this.
+            # Also when the client disconnects, which cancels this task.
             self.server_loop.close(stream.number)
         return response
 
     async def _sent(
         self, sending: Awaitable[object], raw: web.BaseRequest, length: int = 0
     ) -> bool:
-        """Wait until the client has taken what was sent; False if it took too long or has gone.
+        """Wait until the client has read the response; False if it took too long or disconnected.
 
-        The connection is of no use then, and what waits to be sent is dropped.
+        The connection is unusable then, and unsent data is dropped.
         """
         try:
             async with asyncio.timeout(self.bounds.send_s + length / _BYTES_PER_S_MIN):
@@ -457,7 +457,7 @@ class HttpServer:
 
 
 async def _first_byte(connection: socket.socket) -> bytes:
-    """The first byte that a client sends, left where it is; b"" if it sends none."""
+    """The first byte that a client sends, left in the socket buffer; b"" if none."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(connection, readable.set)
@@ -474,7 +474,7 @@ async def _full_response(response: web.Response, raw: web.BaseRequest) -> None:
 
 
 def _wire_request_of(raw: web.BaseRequest, body: bytes) -> HttpRequest:
-    """The request as the cluster reads it."""
+    """The request in the API server's form."""
     target = raw.raw_path
     if not target.startswith("/"):
         parts = urlsplit(target)
@@ -501,12 +501,12 @@ def _wire_request(
 
 
 def _header_value(value: str) -> str:
-    """A header's value that cannot begin another header."""
+    """A header value without line breaks, so that it cannot start another header."""
     return value.replace("\r", " ").replace("\n", " ")
 
 
 def _takes_gzip(raw: web.BaseRequest) -> bool:
-    """True if Accept-Encoding names gzip and does not give it the weight 0."""
+    """True if Accept-Encoding names gzip with a weight other than 0."""
     for each in raw.headers.get("Accept-Encoding", "").split(","):
         coding, *parameters = (part.strip() for part in each.split(";"))
         if coding == "gzip":
@@ -515,7 +515,7 @@ def _takes_gzip(raw: web.BaseRequest) -> bool:
 
 
 async def _compressed(body: bytes) -> bytes:
-    """The body, packed quickly rather than small; a long one without holding up the loop."""
+    """The body, compressed for speed rather than size; a long one without blocking the loop."""
     if len(body) < _THREAD_BYTES_MIN:
         return gzip.compress(body, 1, mtime=0)
     loop = asyncio.get_running_loop()
@@ -528,7 +528,8 @@ def _plain(status: int, text: str) -> web.Response:
 
 
 def _refusal(refused: ApiError) -> web.Response:
-    """A refusal that does not come from the cluster, as the Status object that it would send."""
+    """An error response of the server itself, as the Status object that the API server would
+    send."""
     headers = CIMultiDict(refused.headers)
     headers["Server"] = SERVER
     headers["Cache-Control"] = "no-cache, private"

@@ -1,7 +1,7 @@
-"""Connections on which no request is under way, and which is closed when there are too many.
+"""Idle connections, and which of them is closed when there are too many.
 
-Nobody needs a token to open a connection. So when no more can be opened, those that have never had
-an accepted request go first, the oldest of them before the others.
+Opening a connection needs no token. So when no more can be opened, those that have never had an
+accepted request are closed first, the oldest before the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IdleConnection = asyncio.BaseTransport | asyncio.Task[None]
 
 
 def connections_max(wanted: int) -> int:
-    """`wanted`, or fewer if the process may not open so many files; others need some too."""
+    """`wanted`, or fewer if the process may not open so many files; other parts need some too."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return wanted
@@ -34,14 +34,14 @@ class _IdleSince(NamedTuple):
 
 
 class IdleConnections:
-    """Which connections are idle, and since when."""
+    """The idle connections, and since when."""
 
     def __init__(self) -> None:
         self._resting: WeakKeyDictionary[IdleConnection, _IdleSince] = WeakKeyDictionary()
         self._accepted: WeakKeyDictionary[IdleConnection, bool] = WeakKeyDictionary()
 
     def mark_idle(self, connection: IdleConnection | None, status: int = 401) -> None:
-        """Nothing is under way from now on. status: what the last request was answered."""
+        """Mark as idle. status: of the last response."""
         if connection is None:
             return
         if status not in _REFUSED:
@@ -50,19 +50,19 @@ class IdleConnections:
         self._resting[connection] = _IdleSince(connection in self._accepted, since)
 
     def mark_busy(self, connection: IdleConnection | None) -> None:
-        """A request has come whole and is being answered."""
+        """Mark as busy: a complete request has arrived."""
         if connection is not None:
             self._resting.pop(connection, None)
 
     def close_one(self) -> bool:
-        """Close the one that is to go first; False if none is idle."""
+        """Close the first one by order; False if none is idle."""
         for connection in sorted(self._resting, key=self._resting.__getitem__):
             del self._resting[connection]
             if isinstance(connection, asyncio.Task):
                 if connection.cancel():
                     return True
             elif not connection.is_closing():
-                # Not `close`, which over TLS waits for the client.
+                # Not `close`, which waits for the client over TLS.
                 if isinstance(connection, asyncio.WriteTransport):
                     connection.abort()
                 return True

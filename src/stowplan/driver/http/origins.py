@@ -1,18 +1,19 @@
-"""Which requests a server on a loopback address answers: those of programs of this machine.
+"""Check of Host and Origin headers: a server on a loopback address answers local programs only.
 
-A page in a browser can reach such a server as well: by a form that it posts, and by a name of its
-own that it lets point to 127.0.0.1 (DNS rebinding). Its requests carry its name, as Origin or Host.
+A web page can reach such a server too: by a form, or by a name of its own that resolves to
+127.0.0.1 (DNS rebinding). Its requests carry its name in Origin or Host.
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from stowplan.driver.loopback import is_loopback
+
 
 def foreign_origin(headers: Mapping[str, str]) -> str:
-    """What names a place that is not this machine: `Host "evil.example"`; "" if nothing does."""
+    """The header that names another machine: `Host "evil.example"`; "" if none does."""
     host = headers.get("Host", "")
     if not is_local(host):
         return f'Host "{host[:200]}"'
@@ -28,12 +29,7 @@ def is_local(authority: str) -> bool:
         name = urlsplit(f"//{authority}").hostname or ""
     except ValueError:
         return False
-    if name.rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return name.rstrip(".") == "localhost" or is_loopback(name)
 
 
 def _authority(origin: str) -> str:

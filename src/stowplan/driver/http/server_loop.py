@@ -1,13 +1,12 @@
-"""Turns the crank of an embedded cluster: time, commits, and who waits for what.
+"""Event loop of an embedded cluster: time, commits, and waiting requests and watches.
 
-All state of the cluster is touched by one thread, that of the event loop; long bodies are read in
-another, one at a time. A commit runs in a third
-thread and takes along all that was written since the last one began, so that the more requests
-there are the more of them share the wait for the disk. An answer leaves when what it acknowledges
-is committed, and watchers see a change no earlier.
+One thread, that of the event loop, touches the state of the cluster; long bodies are decoded in
+another, one at a time. Commits run in a third thread and include all writes since the last one
+began, so that many requests share the wait for the disk. A response is sent after the commit of its
+write, and watchers see a change no earlier.
 
-A fault of ours is never kept quiet: one line says where it was. A request that met one gets 500, a
-turn of the crank is made again, and when it fails again and again the cluster is given up.
+Bugs are always logged: one line with the location. The request gets 500, a failed tick is repeated,
+and after several failures in a row the cluster is stopped.
 """
 
 from __future__ import annotations
@@ -34,16 +33,17 @@ from stowplan.apis.machinery.http_messages import (
     WatchResponse,
 )
 from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.logs import log_keys
 from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError
 
 TICK_INTERVAL_MIN_S = 0.002
-"""The least time between two looks at what is due. Requests in between share one."""
+"""Shortest interval between two ticks. Requests in between share one."""
 TICK_INTERVAL_MAX_S = 1.0
-"""The most."""
+"""Longest interval between two ticks."""
 CONSECUTIVE_FAILURES_MAX = 20
-"""Turns in a row that may fail before the cluster is given up."""
+"""Failed ticks in a row after which the cluster is stopped."""
 LOGGED_FAULTS_MAX = 100
-"""Different faults that are told of; each is told once."""
+"""Number of different bugs that are logged; each is logged once."""
 _FRAMES_SHOWN = 3
 _TEXT_MAX = 500
 
@@ -51,7 +51,7 @@ log = logging.getLogger("stowplan.cluster")
 
 
 class ServedCluster(Protocol):
-    """What is pumped: an ApiServer, or a Cluster around one."""
+    """The cluster that is served: an ApiServer, or a Cluster around one."""
 
     def begin(
         self, request: HttpRequest, now: float
@@ -64,31 +64,31 @@ class ServedCluster(Protocol):
         ...
 
     def woken(self) -> list[int]:
-        """Streams that may have something to read."""
+        """Streams that may have data."""
         ...
 
     def close(self, stream: int) -> None:
-        """The client of a stream has gone."""
+        """Close a stream whose client has disconnected."""
 
     def tick(self, now: float) -> float | None:
-        """Let time pass; when to be called again."""
+        """Advance time; returns when to be called again."""
         ...
 
     def unsaved(self) -> PersistBatch | None:
-        """The writes since this was last asked."""
+        """Writes since the last call."""
         ...
 
     def saved(self, number: int) -> None:
-        """A batch is saved."""
+        """A batch is committed."""
 
     @property
     def faults(self) -> ComponentErrors:
-        """What controllers and observers failed at."""
+        """Errors of controllers and observers."""
         ...
 
 
 class ServerLoop:
-    """One cluster on one event loop. failed: called once with the text if a commit fails."""
+    """One cluster on one event loop. failed: called once with the reason if a commit fails."""
 
     def __init__(
         self,
@@ -115,11 +115,11 @@ class ServerLoop:
         self._faults: set[str] = set()
 
     def start(self) -> None:
-        """Begin to let time pass. To be called on the event loop."""
+        """Start ticking. Called on the event loop."""
         self._run_due()
 
     async def ask(self, request: HttpRequest) -> HttpResponse | WatchResponse:
-        """The answer to a request, once it may be sent. Raises StoreError if it never may."""
+        """The response to a request, once it may be sent. Raises StoreError if it never may."""
         answer = await self.finish_pending(self.begin(request), request)
         if isinstance(answer, HttpResponse):
             await self.finish(answer)
@@ -129,16 +129,17 @@ class ServerLoop:
         return answer
 
     def begin(self, request: HttpRequest) -> HttpResponse | WatchResponse | PendingRequest:
-        """What `ask` does at once: the answer, which may not be sent before `finish`.
+        """Synchronous part of `ask`: a response that may not be sent before `finish`.
 
-        Of a request that takes long, what `worked` is to be awaited with.
+        For a long request, `finish_pending` must be awaited with it.
         """
         return self._run_step(partial(self.cluster.begin, request), request)
 
     async def finish_pending(
         self, answer: HttpResponse | WatchResponse | PendingRequest, request: HttpRequest
     ) -> HttpResponse | WatchResponse:
-        """The answer, once the long work of the request is done, one after the other, in a thread.
+        """The response to a long request; its work is done in a thread, one request after the
+        other.
 
         So leases are renewed meanwhile, and others wait for one long request at most.
         """
@@ -161,7 +162,7 @@ class ServerLoop:
     ) -> HttpResponse | WatchResponse | PendingRequest:
         try:
             answer = step(self.clock())
-        # Whatever it is, it is of this one request: it is told of, and others are answered.
+        # Any exception concerns this request only: it is logged, and others are answered.
         except Exception as fault:  # noqa: BLE001
             answer = _internal_error_response(
                 self.logged_fault(f"{request.method} {request.path}", fault)
@@ -170,23 +171,23 @@ class ServerLoop:
         return answer
 
     def is_due(self, answer: HttpResponse) -> bool:
-        """True for an answer that `finish` need not be awaited for."""
+        """True for a response that needs no `finish`."""
         return answer.commit <= self._committed and not answer.after
 
     async def finish(self, answer: HttpResponse) -> None:
-        """Wait until an answer may be sent. Raises StoreError if it never may."""
+        """Wait until a response may be sent. Raises StoreError if it never may."""
         if answer.commit > self._committed:
             await self._wait_committed(answer.commit)
         if answer.after:
             await asyncio.sleep(answer.after)
 
     async def read(self, stream: int) -> StreamChunk:
-        """The next bytes of a stream, waited for."""
+        """Wait for the next bytes of a stream."""
         event = self._streams[stream]
         while True:
             try:
                 chunk = self.cluster.read(stream, self.clock())
-            # Whatever it is, it is of this one stream: it is told of, and the stream ended.
+            # Any exception concerns this stream only: it is logged, and the stream ended.
             except Exception as fault:  # noqa: BLE001
                 self.logged_fault("a watch", fault)
                 return StreamChunk(b"", end=True)
@@ -196,12 +197,12 @@ class ServerLoop:
             await event.wait()
 
     def close(self, stream: int) -> None:
-        """The client of a stream has gone, or was sent away."""
+        """Close a stream."""
         if self._streams.pop(stream, None) is not None:
             self.cluster.close(stream)
 
     async def stop(self) -> None:
-        """End all streams, commit what there is, and turn no more."""
+        """End all streams, commit, and stop ticking."""
         self.stopping = True
         for event in self._streams.values():
             event.set()
@@ -215,17 +216,17 @@ class ServerLoop:
         self._reader.shutdown(cancel_futures=True)
 
     def logged_fault(self, doing: str, fault: Exception) -> str:
-        """Where a fault is; logged when it is met for the first time."""
+        """Location of a bug; logged when it occurs for the first time."""
         text = f"{_shortened(repr(fault))} in {_fault_location(fault)}"
         if text not in self._faults and len(self._faults) < LOGGED_FAULTS_MAX:
             self._faults.add(text)
-            log.error("%s: a fault of Stowplan: %s", doing, text)
+            log_keys(log, logging.ERROR, "Internal error", during=doing, err=text)
         return text
 
     # Time.
 
     def _schedule_soon(self) -> None:
-        """Look at what is due within a moment; many calls come to one look."""
+        """Schedule a tick shortly; many calls share one."""
         self._schedule_at(
             max(asyncio.get_running_loop().time(), self._last_run + TICK_INTERVAL_MIN_S)
         )
@@ -239,7 +240,7 @@ class ServerLoop:
         self._timer = asyncio.get_running_loop().call_at(due, self._run_due)
 
     def _run_due(self) -> None:
-        """What is due by now: time passes, writes go to the disk, streams are woken."""
+        """Do what is due: advance time, commit writes, wake streams."""
         loop = asyncio.get_running_loop()
         self._timer = None
         now = self.clock()
@@ -257,15 +258,15 @@ class ServerLoop:
         self._schedule_at(self._last_run + wait_s)
 
     def _tick_cluster(self, now: float) -> float | None:
-        """`tick`; a fault of it is told of, and the cluster given up when there is no end to it."""
+        """Call `tick`; log an error of it, and stop the cluster after too many."""
         try:
             after = self.cluster.tick(now)
-        # Whatever it is, it has to be told: nobody else would.
+        # Any exception must be logged here: no caller would.
         except Exception as fault:  # noqa: BLE001
-            text = self.logged_fault("letting time pass", fault)
+            text = self.logged_fault("tick", fault)
             self._consecutive_failures += 1
             if self._consecutive_failures == CONSECUTIVE_FAILURES_MAX:
-                self._failed(f"the cluster cannot go on: {text}")
+                self._failed(f"cluster stopped: {text}")
             return now + TICK_INTERVAL_MAX_S
         self._consecutive_failures = 0
         return after
@@ -285,7 +286,7 @@ class ServerLoop:
             self._commit = asyncio.get_running_loop().create_task(self._write(batch))
 
     async def _write(self, batch: PersistBatch) -> None:
-        """Commit `batch`, and after it what was written meanwhile."""
+        """Commit `batch`, and then the writes that arrived meanwhile."""
         loop = asyncio.get_running_loop()
         assert self._store is not None
         following: PersistBatch | None = batch
@@ -299,14 +300,14 @@ class ServerLoop:
                 following = self.cluster.unsaved()
         except StoreError as problem:
             self._fail_commits(problem)
-        # Whatever it is, nothing is saved any more: those who wait have to hear of it.
+        # After any exception nothing is saved any more: waiting requests must fail.
         except Exception as fault:  # noqa: BLE001
-            self._fail_commits(StoreError(f"cannot save: {fault!r}"))
+            self._fail_commits(StoreError(f"commit failed: {fault!r}"))
         else:
             self._commit = None
 
     def _fail_commits(self, problem: StoreError) -> None:
-        """Nothing can be acknowledged any more: tell those who wait, and whoever runs this."""
+        """Fail all waiting requests, and report the reason: nothing can be committed any more."""
         for _, future in self._waiting:
             if not future.done():
                 future.set_exception(problem)
@@ -317,7 +318,7 @@ class ServerLoop:
 
     async def _wait_committed(self, number: int) -> None:
         if self._store is None:
-            raise StoreError("nothing can be saved any more")
+            raise StoreError("the store has failed; nothing can be saved")
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((number, future))
         self._save()
@@ -334,18 +335,18 @@ class ServerLoop:
 
 
 def _shortened(text: str) -> str:
-    """What a client sent may be part of it."""
+    """Truncated, because it may contain data of a client."""
     return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."
 
 
 def _fault_location(fault: Exception) -> str:
-    """`work.py:12 (take) < life.py:180 (step)`: the innermost places first."""
+    """`work.py:12 (take) < life.py:180 (step)`: the innermost frames first."""
     frames = traceback.extract_tb(fault.__traceback__)[-_FRAMES_SHOWN:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in reversed(frames))
 
 
 def _internal_error_response(text: str) -> HttpResponse:
-    """500, as the original answers what made it panic."""
+    """500, as kube-apiserver answers after a panic."""
     error = internal_error(text)
     return HttpResponse(
         500, (("Content-Type", "application/json"),), msgspec.json.encode(error.status())

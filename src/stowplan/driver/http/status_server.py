@@ -1,22 +1,20 @@
-"""Serving: what a live scheduler shows of itself over HTTP. Everything is read only.
+"""Status server: health, metrics, configuration and status of a scheduler over HTTP, read only.
 
-    /healthz /livez   200 while the loop goes round
-    /readyz           200 when all objects have been listed
+    /healthz /livez   200 while the scheduling loop is alive
+    /readyz           200 when all informers have synced
     /metrics          for Prometheus
-    /configz          the configuration that holds
+    /configz          the effective configuration
     /statusz          what `stowplan status` shows
 
-On a loopback address everybody on the computer may read, but no page of a browser that comes by
-another name (403 for such a Host or Origin). Elsewhere it speaks TLS only, and all but
-the first three asks the API server who somebody is, and whether they may (TokenReview,
-SubjectAccessReview of `get` on that path).
+On a loopback address every local program may read, but no web page (403 for a foreign Host or
+Origin). Other addresses use TLS, and all but the first three paths need a token that the API server
+authenticates and authorizes (TokenReview, SubjectAccessReview of `get` on that path).
 
 Source: kube-scheduler v1.36, cmd/kube-scheduler/app/server.go.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import platform
 import ssl
@@ -41,6 +39,9 @@ from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import foreign_origin
 from stowplan.driver.live import status as standing
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
+from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
+from stowplan.objects.encoding.duration import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
@@ -50,20 +51,18 @@ log = logging.getLogger("stowplan.http")
 DEFAULT_LISTEN_ADDRESS = "127.0.0.1:10259"
 UNAUTHENTICATED_PATHS = ("/healthz", "/livez", "/readyz")
 REVIEW_CACHE_TTL_S = 10
-"""How long an answer of the API server about somebody is gone by."""
-SECOND = 1_000_000_000
+"""How long the API server's review of a token is cached."""
 REVIEW_CACHE_SIZE = 1000
 NO_LIMIT = -1.0
 
 
 class AddressError(ValueError):
-    """An address that cannot be listened at."""
+    """An address that cannot be listened on."""
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
-    """Where to listen. certificate, key: files, "" for a certificate of one's own making.
-    client_ca: a file; whoever connects has to have a certificate that it signs. "" asks for none.
-    """
+    """Where to listen. certificate, key: files, "" for a self-signed certificate. client_ca: file
+    of the CA that must have signed client certificates, "" to require none."""
 
     host: str
     port: int
@@ -73,46 +72,41 @@ class ListenAddress(msgspec.Struct, frozen=True):
 
     @property
     def is_secure(self) -> bool:
-        """True where TLS is spoken."""
+        """True for TLS."""
         return not self.is_loopback or bool(self.certificate or self.client_ca)
 
     @property
     def is_loopback(self) -> bool:
-        """True where only this computer can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        """True for a loopback address."""
+        return is_loopback(self.host)
 
 
 def parse_listen_address(text: str, certificate: str = "", key: str = "") -> ListenAddress | None:
-    """HOST:PORT, or PORT on loopback, as an address; None for "0" or "", which is none. Raises
+    """Parse HOST:PORT, or PORT on loopback; None for "0" or "", which disable the server. Raises
     AddressError."""
     if text in ("", "0"):
         return None
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or ("127.0.0.1" if ":" not in text else "0.0.0.0")
     if not port.isdecimal() or int(port) > 65535:
-        raise AddressError(f"listen: got {text!r}, wanted HOST:PORT")
+        raise AddressError(f"listen: Invalid value: {text!r}: expected HOST:PORT")
     if bool(certificate) != bool(key):
-        raise AddressError("TLS: got a certificate or a key alone, wanted both or none")
+        raise AddressError("--tls-cert-file and --tls-private-key-file must be set together")
     return ListenAddress(host, int(port), certificate, key)
 
 
 class StatusServer:
-    """Runs in the thread of the lease, as long as it is entered, which raises AddressError where
-    nobody can listen. port: where it listens."""
+    """Runs in the leader election thread while its context is entered, which raises AddressError
+    when it cannot listen. port: where it listens."""
 
-    def __init__(self, live: SchedulerServer, address: ListenAddress) -> None:
+    def __init__(self, server: SchedulerServer, address: ListenAddress) -> None:
         self.port = address.port
-        self._live = live
+        self._server = server
         self._address = address
         self._api: ApiClient | None = None
         self._runner: web.AppRunner | None = None
         self._known: dict[tuple[str, str], tuple[int, bool]] = {}
-        live.metrics_recorder.registry.register(SchedulerCollector(live))
+        server.metrics_recorder.registry.register(SchedulerCollector(server))
 
     async def __aenter__(self) -> StatusServer:
         try:
@@ -135,7 +129,7 @@ class StatusServer:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/configz", self._configz)
         app.router.add_get("/statusz", self._statusz)
-        # Nobody may hold the thread up for long.
+        # No client may block the thread for long.
         runner = web.AppRunner(app, access_log=None, keepalive_timeout=30, shutdown_timeout=1)
         self._runner = runner
         await runner.setup()
@@ -146,11 +140,12 @@ class StatusServer:
             await site.start()
         except (OSError, ssl.SSLError) as problem:
             raise AddressError(
-                f"listen: {address.host}:{address.port}: {problem.strerror or problem}"
+                f"unable to listen on {address.host}:{address.port}: {problem.strerror or problem}"
             ) from None
         self.port = int(runner.addresses[0][1])
         scheme = "https" if address.is_secure else "http"
-        log.info("serving %s://%s:%d", scheme, address.host, self.port)
+        url = f"{scheme}://{address.host}:{self.port}"
+        log_keys(log, logging.INFO, "Serving status", address=url)
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
@@ -158,7 +153,7 @@ class StatusServer:
             code = await self._refusal(request)
             if code:
                 return web.Response(status=code, text=f"{code}\n")
-        # With TLS, a page by another name meets a certificate that is not its own.
+        # With TLS, a web page under another name fails on the certificate.
         elif (
             request.path not in UNAUTHENTICATED_PATHS
             and not self._address.is_secure
@@ -172,7 +167,7 @@ class StatusServer:
         return answer
 
     async def _refusal(self, request: web.Request) -> int:
-        """401 or 403, 0 for whoever may read."""
+        """401 or 403, 0 when access is allowed."""
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return 401
@@ -188,9 +183,10 @@ class StatusServer:
         return 0 if known[1] else 403
 
     async def _ask(self, token: str, path: str) -> bool | None:
-        """Whether somebody may read a path; None for nobody that the API server knows."""
+        """Whether a token's user may read a path; None for a token that the API server does not
+        know."""
         if self._api is None:
-            self._api = ApiClient(self._live.options.client_config)
+            self._api = ApiClient(self._server.options.client_config)
         user = user_of_token_review(await self._api.send(token_review(token)))
         if user is None:
             return None
@@ -200,30 +196,30 @@ class StatusServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         if request.path == "/readyz":
-            missing = standing.unready_reasons(self._live)
+            missing = standing.unready_reasons(self._server)
             if missing:
                 return web.Response(status=503, text="\n".join(missing) + "\n")
-        elif not standing.is_alive(self._live):
-            return web.Response(status=500, text="the loop is stuck\n")
+        elif not standing.is_alive(self._server):
+            return web.Response(status=500, text="scheduling loop is stuck\n")
         return web.Response(text="ok")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        live = self._live
-        body = await live.call_between_handles(lambda: exposition_text(live))
+        server = self._server
+        body = await server.call_between_handles(lambda: exposition_text(server))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _configz(self, request: web.Request) -> web.Response:
-        return _json({"kubescheduler.config.k8s.io": effective_configuration(self._live)})
+        return _json({"kubescheduler.config.k8s.io": effective_configuration(self._server)})
 
     async def _statusz(self, request: web.Request) -> web.Response:
-        live = self._live
-        return _json(await live.call_between_handles(lambda: standing.status_summary(live)))
+        server = self._server
+        return _json(await server.call_between_handles(lambda: standing.status_summary(server)))
 
 
-def effective_configuration(live: SchedulerServer) -> dict[str, Any]:
-    """The configuration with what the command line and our own defaults have made of it. Requests
-    without a limit have a qps below 0, as configurations spell it."""
-    configuration, options = live.deciders.configuration, live.options
+def effective_configuration(server: SchedulerServer) -> dict[str, Any]:
+    """The configuration with command line options and Stowplan's defaults applied. No request limit
+    is a qps below 0, as in configuration files."""
+    configuration, options = server.deciders.configuration, server.options
     election_config = options.election_config
     election = msgspec.structs.replace(configuration.leader_election, leader_elect=False)
     if election_config is not None and not options.dry_run:
@@ -246,8 +242,8 @@ def _json(tree: Any) -> web.Response:
 
 
 def server_tls_context(address: ListenAddress) -> ssl.SSLContext:
-    """How TLS is spoken as a server, with a certificate of one's own making where none is given;
-    raises AddressError."""
+    """TLS settings of a server, with a self-signed certificate if none is given; raises
+    AddressError."""
     read = address.certificate
     try:
         context = _context(address)

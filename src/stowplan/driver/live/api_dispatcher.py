@@ -1,8 +1,8 @@
-"""Hands: effects carried out side by side, those about one pod in their order.
+"""API dispatcher: performs effects concurrently, those of one pod in order.
 
-A number of workers take effects as they come. What writes is not begun once its term is over; the
-client asks again before a request leaves. Events have workers of their own, so that they never keep
-a binding waiting, and are dropped where far too many wait.
+Workers take effects as they arrive. A write is not started when its leadership term has ended; the
+client checks again before the request is sent. Events have workers of their own, so that they never
+delay a binding, and are dropped if too many wait.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from typing import Any
 
 from stowplan.client.api_calls import ApiCalls, RetryPause
 from stowplan.client.responses import ApiResponse
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.rate_limiter import RateLimiter
+from stowplan.driver.logs import log_keys
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -25,20 +27,22 @@ log = logging.getLogger("stowplan.writes")
 
 BIND_WORKERS, EVENT_WORKERS = 64, 32
 PENDING_EVENTS_MAX = 50_000
+THROTTLED_MESSAGE = "API server throttled the client (429); retrying"
 
 OutcomeHandler = Callable[[Event], None]
 WriteGuard = Callable[[Effect], bool]
 
 
 class ApiDispatcher:
-    """may_write: whether an effect's term still is. tell: takes outcomes. n_dropped: effects that
-    were not begun, as their term was over or too many events waited."""
+    """may_write: whether the term of an effect still lasts. tell: receives outcomes. n_dropped:
+    number of effects that were not started, because their term had ended or too many events waited.
+    """
 
     def __init__(
         self,
         api: ApiClient,
         api_calls: ApiCalls,
-        tell: OutcomeHandler,
+        on_outcome: OutcomeHandler,
         may_write: WriteGuard,
         limiter: RateLimiter | None = None,
     ) -> None:
@@ -47,33 +51,33 @@ class ApiDispatcher:
         self._n_waiting_by_uid = 0
         self._api = api
         self._api_calls = api_calls
-        self._tell = tell
+        self._on_outcome = on_outcome
         self._may_write = may_write
         self._limiter = limiter or RateLimiter()
-        # Effects that wait for an earlier one about the same pod.
+        # Effects that wait for an earlier effect of the same pod.
         self._waiting_by_uid: dict[str, deque[Any]] = {}
         self._ready: deque[Any] = deque()
         self._records: deque[Any] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._idle_recorders: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
         self._settled.set()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the workers."""
         for _ in range(BIND_WORKERS):
-            self._tasks.append(asyncio.create_task(self._work(self._ready, self._idle)))
+            self._tasks.start(self._work(self._ready, self._idle))
         for _ in range(EVENT_WORKERS):
-            self._tasks.append(asyncio.create_task(self._work(self._records, self._idle_recorders)))
+            self._tasks.start(self._work(self._records, self._idle_recorders))
 
     @property
     def n_waiting(self) -> int:
-        """How many effects wait to be begun, events aside."""
+        """Number of effects that have not been started, without events."""
         return len(self._ready) + self._n_waiting_by_uid
 
     def take(self, effect: Effect) -> None:
-        """An effect to be performed at the API server."""
+        """Queue an effect that is performed at the API server."""
         self._settled.clear()
         if isinstance(effect, to_do.RecordEvent):
             if len(self._records) >= PENDING_EVENTS_MAX:
@@ -93,7 +97,7 @@ class ApiDispatcher:
         _wake(self._idle)
 
     async def wait_until_settled(self, timeout_s: float) -> bool:
-        """True when all that was taken has been performed within that time."""
+        """True when all queued effects are performed within the timeout."""
         try:
             await asyncio.wait_for(self._settled.wait(), timeout_s)
         except TimeoutError:
@@ -101,18 +105,12 @@ class ApiDispatcher:
         return True
 
     async def stop(self) -> None:
-        """Work no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        """Stop the workers."""
+        await self._tasks.stop()
 
     def failed(self) -> BaseException | None:
-        """The bug that has ended a worker, if one has."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                return task.exception()
-        return None
+        """The exception that has ended a worker, if any."""
+        return self._tasks.failed()
 
     async def _work(self, ready: deque[Any], idle: deque[asyncio.Future[None]]) -> None:
         loop = asyncio.get_running_loop()
@@ -155,17 +153,20 @@ class ApiDispatcher:
                 step = steps.send(answer)
             except StopIteration as end:
                 if end.value is not None:
-                    self._tell(end.value)
+                    self._on_outcome(end.value)
                 return
             answer = None
             if isinstance(step, RetryPause):
-                log.info("told to wait %.1f s", step.seconds)
+                duration = f"{step.seconds:.1f}s"
+                log_keys(log, logging.INFO, THROTTLED_MESSAGE, duration=duration)
                 await asyncio.sleep(step.seconds)
                 continue
             await self._limiter.turn()
             answer = await self._api.send(step)
             if not answer.is_done and log.isEnabledFor(logging.DEBUG):
-                log.debug("%s %s: %s", step.method, step.path, answer.status or answer.fault)
+                keys = {"method": step.method, "path": step.path}
+                err = answer.fault or str(answer.status)
+                log_keys(log, logging.DEBUG, "API request failed", **keys, err=err)
 
 
 def _wake(idle: deque[asyncio.Future[None]]) -> None:

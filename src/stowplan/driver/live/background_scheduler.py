@@ -1,5 +1,5 @@
-"""Companion: a scheduler in a thread of its own, for a program that does something else: the
-embedded cluster, a demonstration, a test."""
+"""A scheduler in a thread of its own, inside another program: the embedded cluster, the demo, a
+test."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def background_scheduler(
     plugin_files: Iterable[str] = (),
     compat: str = "",
 ) -> BackgroundScheduler:
-    """A scheduler for a whole cluster, not started yet: without configuration it is the cluster's
-    `default-scheduler`. It holds the lease that schedulers of such a name hold. Raises FileError,
+    """A scheduler for a whole cluster, not started yet; without configuration it is the cluster's
+    `default-scheduler`. It holds the lease of its schedulerName. Raises ConfigurationFileError,
     CredentialError, ConfigError and ContractError."""
     deciders, written = read_configuration_files(
         config_files, plugin_files, compat, DEFAULT_SCHEDULER
@@ -44,7 +44,8 @@ def background_scheduler(
 
 
 class BackgroundScheduler:
-    """Schedules from `start` until `stop`. fault: what has ended it, None while all is well."""
+    """Schedules from `start` until `stop`. fault: the exception that has ended it, None for
+    none."""
 
     def __init__(
         self,
@@ -53,34 +54,34 @@ class BackgroundScheduler:
         service: LeaseThreadService | None = None,
     ) -> None:
         """beside: see `SchedulerServer`. Raises ConfigError and ContractError."""
-        self.live = SchedulerServer(deciders, options, service)
+        self.server = SchedulerServer(deciders, options, service)
         self.fault: Exception | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start; returns at once."""
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """True until it has ended, by whatever."""
+        """True until it has ended for any reason."""
         return self._thread.is_alive()
 
     def stop(self, timeout_s: float = 15.0) -> None:
-        """Let what is under way come to its end, and end."""
+        """Finish pending work and stop."""
         if not self._thread.is_alive():
             return
-        while not self.live.stop() and not self._ended.wait(0.01):
+        while not self.server.stop() and not self._ended.wait(0.01):
             pass
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:
-            asyncio.run(self.live.run())
-        # Whoever has started it looks at `fault`; a thread has nobody else to tell.
+            asyncio.run(self.server.run())
+        # The starter checks `fault`; an exception cannot leave the thread.
         except Exception as fault:
             self.fault = fault
-            log.exception("the scheduler has failed")
+            log.exception("Scheduler failed")
         finally:
             self._ended.set()

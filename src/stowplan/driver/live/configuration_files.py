@@ -1,4 +1,5 @@
-"""Scheduling: which deciders a live scheduler runs with, and under which names and lease."""
+"""Configuration of a live scheduler: deciders, scheduler names and lease, from files and
+options."""
 
 from __future__ import annotations
 
@@ -18,25 +19,26 @@ from stowplan.batch import COMPATS
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
 from stowplan.config.session_configuration import BatchConfiguration
+from stowplan.driver.logs import log_keys
 from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 SCHEDULER_NAME = "stowplan"
 KUBE_SCHEDULER = "kube-scheduler"
-"""The lease of the scheduler that every cluster has."""
+"""Lease of kube-scheduler, which every cluster has."""
 log = logging.getLogger("stowplan.scheduler")
 
 QPS, BURST = 0.0, 100
 
 
 class ConfigurationFileError(ValueError):
-    """A file that cannot be read: says which, what was got and what was wanted."""
+    """A configuration file cannot be read."""
 
 
 class FileSettings(msgspec.Struct, frozen=True):
-    """What the files say themselves, where a default means something else here.
+    """Values set in the files, where a default has another meaning here.
 
-    elects: what they say of the election. qps, burst: of requests; qps 0 for no limit.
+    elects: set fields of leaderElection. qps, burst: request limits; qps 0 for no limit.
     """
 
     election: frozenset[str] = frozenset()
@@ -50,8 +52,8 @@ def read_configuration_files(
     compat: str = "",
     name: str = SCHEDULER_NAME,
 ) -> tuple[Deciders, FileSettings]:
-    """What the files come to; without any the default profile under a name of its own. Raises
-    FileError, ConfigError and ContractError."""
+    """Read the files; without any the default profile under the given name. Raises
+    ConfigurationFileError, ConfigError and ContractError."""
     texts = [ConfigText(_text(file), file) for file in config_files]
     plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
     found = deciders_of(texts, plugins, COMPATS[compat] if compat else None)
@@ -63,14 +65,10 @@ def read_configuration_files(
 
 
 def log_warnings(batch: BatchConfiguration) -> None:
-    """Log what the file of sessions names and has no effect, a line each."""
+    """Log each setting of the session configuration that has no effect."""
     for warning in batch.warnings:
-        log.warning("%s: %s", batch.source, warning)
-
-
-def default_deciders(name: str) -> Deciders:
-    """The default profile under another schedulerName."""
-    return _named(deciders_of(()), name)
+        keys = {"file": batch.source, "warning": str(warning)}
+        log_keys(log, logging.WARNING, "Setting has no effect", **keys)
 
 
 def _named(deciders: Deciders, name: str) -> Deciders:
@@ -85,16 +83,16 @@ def _text(file: str) -> str:
     try:
         return Path(file).read_text()
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
-        raise ConfigurationFileError(f"{file}: got {said}, wanted a configuration file") from None
+        what = (problem.strerror or str(problem)).lower()
+        raise ConfigurationFileError(f"unable to read configuration {file}: {what}") from None
     except UnicodeDecodeError:
         raise ConfigurationFileError(
-            f"{file}: got bytes, wanted a configuration file as text"
+            f"unable to read configuration {file}: not UTF-8 text"
         ) from None
 
 
 def _file_settings(texts: Iterable[ConfigText]) -> FileSettings:
-    """What the files name of what their model fills in."""
+    """Fields that the files set explicitly."""
     election: set[str] = set()
     qps, burst = QPS, BURST
     for text in texts:
@@ -119,7 +117,7 @@ def _section(tree: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def scheduler_names(deciders: Deciders) -> tuple[str, ...]:
-    """The scheduler names whose pods are decided."""
+    """The scheduler names that are served."""
     names = list(deciders.configuration.profiles)
     if deciders.batch is not None:
         names += deciders.batch.scheduler_names
@@ -127,17 +125,17 @@ def scheduler_names(deciders: Deciders) -> tuple[str, ...]:
 
 
 def lease_identity() -> str:
-    """A name that no other process has; it tells schedulers of this kind from others."""
+    """A unique lease identity, with a prefix that marks schedulers of this kind."""
     return f"{SCHEDULER_NAME}_{platform.node()}_{uuid.uuid4()}"
 
 
 def leader_election_config(
     deciders: Deciders, written: FileSettings, namespace: str = ""
 ) -> LeaderElectionConfig | None:
-    """The election that a configuration asks for, None where it asks for none.
+    """Leader election settings, None if it is disabled.
 
-    Without a resourceName the lease is named after the first schedulerName, that of
-    default-scheduler `kube-scheduler`, as everybody expects.
+    Without a resourceName the lease is named after the first schedulerName; for default-scheduler
+    it is `kube-scheduler`, by convention.
     """
     asked: LeaderElection = deciders.configuration.leader_election
     if not asked.leader_elect:
@@ -159,7 +157,7 @@ def leader_election_config(
 
 
 def lease_name(scheduler_name: str) -> str:
-    """The lease that whoever schedules under a name is expected to hold."""
+    """The lease that a scheduler of this name holds by convention."""
     return KUBE_SCHEDULER if scheduler_name == DEFAULT_SCHEDULER else scheduler_name
 
 

@@ -1,16 +1,16 @@
-"""Shadow: decides beside the cluster's own scheduler, writes nothing, and says where it differs.
+"""Decision comparer (dry run): compares Stowplan's decisions with those of the cluster's scheduler,
+and writes nothing.
 
-A pod is judged when the watch shows what became of it: by the rules of its profile, on the cluster
-as it was directly before. So each of the cluster's decisions is compared for itself, whichever of
-the two schedulers is the quicker; an earlier difference leads to no later ones. A node that is
-worth as much as the best is as good.
+A pod is evaluated when the watch shows its binding, by its profile, on the cluster as it was
+directly before. So each decision is compared on its own, whichever scheduler is faster; an earlier
+difference causes no later ones. A node with the same score as the best one counts as equally good.
 
-Bindings are sent side by side, so that they may be shown in another order than they were decided
-in. What is shown is therefore kept until nothing has come for a moment, and the bindings of pods of
-one priority are then taken in the order in which the pods had come.
+Bindings are sent concurrently, so the watch may show them in another order than they were decided
+in. Therefore watch events are buffered until none has arrived for a moment, and the bindings of
+pods of one priority are then compared in the order in which the pods arrived.
 
-What sessions or extenders have a say in cannot be judged after the event. Those pods are compared
-with what was decided here when they came.
+Decisions of sessions or extenders cannot be reproduced afterwards. Those pods are compared with
+what was decided here when they arrived.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ THEIRS_ONLY, OURS_ONLY, REFUSED = "theirs only", "ours only", "refused by both"
 DECISIONS_KEPT_MAX = 100_000
 FORBIDDEN = 403
 QUIET_NS, KEPT_NS = 500_000_000, 5_000_000_000
-"""What is shown is kept until nothing has come for so long, but no longer than that."""
+"""Watch events are buffered until none has arrived for this long, but no longer than that."""
 _DRY_RUN_REASON = "a dry run writes nothing"
 
 
 class ComparedDecision(msgspec.Struct, frozen=True):
-    """What was decided for a pod. node: "" where none would take it, then `why`; else `why` is
-    against the node that it has. n_best: so many nodes are as good, 0 for nobody has looked."""
+    """A decision about a pod. node: "" for unschedulable, then `why` is the reason; else `why` is
+    the reason against the actual node. n_best: number of equally good nodes, 0 if unknown."""
 
     key: str
     node: str
@@ -53,7 +53,7 @@ class ComparedDecision(msgspec.Struct, frozen=True):
 
 
 class DecisionDifference(msgspec.Struct, frozen=True):
-    """Where the two do not agree. ours, theirs: nodes, "" for none."""
+    """A pod for which the decisions differ. ours, theirs: nodes, "" for none."""
 
     pod: str
     ours: str
@@ -62,9 +62,9 @@ class DecisionDifference(msgspec.Struct, frozen=True):
 
 
 class ReferenceScheduler:
-    """The cluster as it is, with nothing that is decided here, and the rules of each profile.
+    """The cluster without Stowplan's own decisions, and the profiles that evaluate on it.
 
-    names: whose pods are compared.
+    names: scheduler names whose pods are compared.
     """
 
     def __init__(self, deciders: Deciders) -> None:
@@ -73,19 +73,20 @@ class ReferenceScheduler:
         self.names = frozenset(scheduler_names(deciders))
         extended = bool(configuration.extenders)
         self._frameworks = {} if extended else frameworks_for(configuration, deciders.registry)
-        # It decides nothing; it knows the cluster.
+        # Only its cache is used; it schedules nothing.
         self._scheduler = deciders.scheduler(options=SchedulerOptions(leads=False), engine="walk")
 
     def can_evaluate(self, pod: Pod) -> bool:
-        """True for a pod that can be judged after the event."""
+        """True for a pod whose decision can be reproduced afterwards."""
         return pod.spec.scheduler_name in self._frameworks
 
     def follow(self, events: Sequence[Event], now: int) -> None:
-        """Something has happened in the cluster."""
+        """Apply a watch event."""
         self._scheduler.handle(events, now, 0)
 
-    def opinion(self, pod: Pod) -> ComparedDecision:
-        """Where the pod belongs, were it decided now: where it is, if that is as good as any."""
+    def expected(self, pod: Pod) -> ComparedDecision:
+        """The node for the pod if it were scheduled now: its actual node, if that is as good as
+        any."""
         framework = self._frameworks[pod.spec.scheduler_name]
         attempt = filter_pod(pending_form(pod), self._scheduler.cache.snapshot(), framework)
         if attempt.failure is None and attempt.passed.shape[0] > 1 and framework.at("score"):
@@ -102,7 +103,7 @@ def _best(attempt: Attempt, pod: Pod) -> ComparedDecision:
     theirs, nominated = nodes.row(pod.node_name), nodes.row(pod.status.nominated_node_name)
     passed = attempt.passed.tolist()
     if theirs in passed and theirs == nominated:
-        # Whose room has been made is not compared with other nodes.
+        # A preemptor on its nominated node is not compared with other nodes.
         return ComparedDecision(pod.key, pod.node_name)
     if attempt.scores is None:
         return ComparedDecision(
@@ -122,33 +123,33 @@ def _best(attempt: Attempt, pod: Pod) -> ComparedDecision:
 
 
 class UncomparedPod(msgspec.Struct):
-    """A pod that the cluster's scheduler has not placed. number: in order of arrival. was_compared:
-    its refusal has been."""
+    """A pod that the cluster's scheduler has not bound. number: order of arrival. was_compared: its
+    refusal has been compared."""
 
     number: int
     was_compared: bool = False
 
 
 class DecisionComparer:
-    """counts: by what came of comparing. differences: the latest last."""
+    """counts: number of compared pods by result. differences: the latest last."""
 
-    def __init__(self, tell: Callable[[Event], None], judge: ReferenceScheduler) -> None:
+    def __init__(self, on_outcome: Callable[[Event], None], reference: ReferenceScheduler) -> None:
         self.counts: Counter[str] = Counter()
         self.differences: list[DecisionDifference] = []
         self.n_evictions = 0
         self.on_difference: Callable[[DecisionDifference], None] = _ignore
-        self._tell = tell
-        self._reference = judge
+        self._on_outcome = on_outcome
+        self._reference = reference
         self._waiting: dict[str, UncomparedPod] = {}
         self._n_arrived = 0
-        # What is kept, when it began and when the last came.
+        # Buffered events, and when the first and the last arrived.
         self._kept: list[Event] = []
         self._first = self._last = 0
         self._decisions: dict[str, ComparedDecision] = {}
 
     def take(self, effect: Effect) -> bool:
-        """Note what an effect says, and tell the machine what it has to hear; False for effects
-        that write nothing and are to be carried out."""
+        """Record a decision, and send the scheduler the outcome that it waits for; False for
+        effects that write nothing and must be performed."""
         match effect:
             case to_do.ReadPod():
                 return False
@@ -157,7 +158,7 @@ class DecisionComparer:
             case to_do.Bind():
                 key = f"{effect.namespace}/{effect.name}"
                 self._keep_decision(effect.uid, ComparedDecision(key, effect.node))
-                self._tell(happened.BindDone(effect.effect, effect.uid))
+                self._on_outcome(happened.BindDone(effect.effect, effect.uid))
             case to_do.PatchStatus():
                 if effect.reason:
                     key = f"{effect.namespace}/{effect.name}"
@@ -167,25 +168,27 @@ class DecisionComparer:
                 refused = happened.EvictFailed(
                     effect.effect, effect.uid, FORBIDDEN, _DRY_RUN_REASON
                 )
-                self._tell(refused)
+                self._on_outcome(refused)
             case to_do.Write():
                 version = effect.value.metadata.resource_version
-                self._tell(happened.WriteDone(effect.effect, effect.uid, version))
+                self._on_outcome(happened.WriteDone(effect.effect, effect.uid, version))
             case to_do.Prepare():
-                self._tell(happened.PrepareDone(effect.effect, effect.uid))
+                self._on_outcome(happened.PrepareDone(effect.effect, effect.uid))
             case to_do.CallExtender():
-                self._tell(happened.ExtenderFailed(effect.effect, effect.uid, _DRY_RUN_REASON))
+                self._on_outcome(
+                    happened.ExtenderFailed(effect.effect, effect.uid, _DRY_RUN_REASON)
+                )
             case _:
                 pass
         return True
 
-    def _keep_decision(self, uid: str, opinion: ComparedDecision) -> None:
-        self._decisions[uid] = opinion
+    def _keep_decision(self, uid: str, expected: ComparedDecision) -> None:
+        self._decisions[uid] = expected
         if len(self._decisions) > DECISIONS_KEPT_MAX:
             del self._decisions[next(iter(self._decisions))]
 
     def seen(self, events: Iterable[Event], now: int) -> None:
-        """What the cluster shows. now: as the machine counts it."""
+        """Handle watch events. now: as the scheduler counts it."""
         shown = [event for event in events if isinstance(event, _WATCH_EVENTS)]
         for event in shown:
             if isinstance(event, happened.PodAdded | happened.PodUpdated):
@@ -204,12 +207,12 @@ class DecisionComparer:
             self._waiting[pod.uid] = UncomparedPod(self._n_arrived)
 
     def serve_due(self, now: int) -> None:
-        """Compare what is kept, once nothing has come for a moment, or for too long."""
+        """Compare the buffered events when they have been quiet or kept long enough."""
         if self._kept and (now - self._last >= QUIET_NS or now - self._first >= KEPT_NS):
             self.compare_all(now)
 
     def compare_all(self, now: int) -> None:
-        """Compare what is kept."""
+        """Compare all buffered events."""
         before: list[Event] = []
         for event in self._in_order():
             match event:
@@ -225,7 +228,7 @@ class DecisionComparer:
         self._kept.clear()
 
     def _in_order(self) -> list[Event]:
-        """What is kept, the bindings in the order in which they will have been decided."""
+        """The buffered events, bindings in the probable order of their decisions."""
         gone = {event.pod.uid for event in self._kept if isinstance(event, happened.PodDeleted)}
         latest: dict[str, Pod] = {}
         slots: dict[int, list[int]] = {}
@@ -252,34 +255,34 @@ class DecisionComparer:
         ]
 
     def _is_decided(self, pod: Pod) -> bool:
-        """True when the cluster's scheduler has done something about a pod that was pending."""
+        """True when the cluster's scheduler has made a decision about a pending pod."""
         waiting = self._waiting.get(pod.uid)
         if waiting is None:
             return False
         return bool(pod.node_name) or (not waiting.was_compared and _is_marked_unschedulable(pod))
 
     def _compare_pod(self, pod: Pod) -> None:
-        opinion = self._decisions.get(pod.uid)
+        expected = self._decisions.get(pod.uid)
         judged = self._reference.can_evaluate(pod)
         if judged:
-            opinion = self._reference.opinion(pod)
+            expected = self._reference.expected(pod)
         if pod.node_name:
             del self._waiting[pod.uid]
             self._decisions.pop(pod.uid, None)
         elif judged:
             self._waiting[pod.uid].was_compared = True
-        if opinion is not None and (judged or pod.node_name):
-            self._compare(pod, opinion)
+        if expected is not None and (judged or pod.node_name):
+            self._compare(pod, expected)
 
-    def _compare(self, pod: Pod, opinion: ComparedDecision) -> None:
-        ours, theirs = opinion.node, pod.node_name
+    def _compare(self, pod: Pod, expected: ComparedDecision) -> None:
+        ours, theirs = expected.node, pod.node_name
         if ours == theirs:
-            same = AS_GOOD if opinion.n_best > 1 else SAME
+            same = AS_GOOD if expected.n_best > 1 else SAME
             self.counts[same if theirs else REFUSED] += 1
             return
         kind = OTHER if ours and theirs else THEIRS_ONLY if theirs else OURS_ONLY
         self.counts[kind] += 1
-        self._add_difference(DecisionDifference(opinion.key, ours, theirs, opinion.why))
+        self._add_difference(DecisionDifference(expected.key, ours, theirs, expected.why))
 
     def _add_difference(self, difference: DecisionDifference) -> None:
         self.differences.append(difference)
@@ -287,12 +290,12 @@ class DecisionComparer:
         self.on_difference(difference)
 
     def ours_only(self) -> list[ComparedDecision]:
-        """Pods that have a node here and none in the cluster, so far."""
-        return [opinion for opinion in self._decisions.values() if opinion.node]
+        """Pods that have a node here and none in the cluster so far."""
+        return [expected for expected in self._decisions.values() if expected.node]
 
 
 def _is_marked_unschedulable(pod: Pod) -> bool:
-    """True once it has been told that no node takes it, and none is being cleared for it."""
+    """True when it is marked unschedulable and no node is being cleared for it."""
     return not pod.status.nominated_node_name and any(
         one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
         for one in pod.status.conditions
@@ -310,8 +313,9 @@ _WATCH_EVENTS = (
     happened.ObjectUpdated,
     happened.ObjectDeleted,
 )
-"""What the watch shows. All else became of one's own decisions, and the judge makes none."""
+"""Watch events. All others result from own decisions, which the reference scheduler does not
+make."""
 
 
 def _ignore(difference: DecisionDifference) -> None:
-    """Nobody wants to know."""
+    """Callback that does nothing."""

@@ -1,12 +1,12 @@
-"""Decision log: what a live scheduler has decided, a line each, with keys.
+"""Decision log: one log line with keys for each decision of a live scheduler.
 
-Read from the effects of the machine, which logs nothing itself. A pod that stays unschedulable is
-logged again when its reason changes, numbers aside: `0/5 nodes are available` and `0/6 nodes are
-available` with the same reasons are one. Each kind of line has a rate limit; what it holds back is
-counted and logged.
+Read from the effects of the scheduler, which logs nothing itself. A pod that stays unschedulable is
+logged again when its reason changes; numbers are ignored: `0/5 nodes are available` and `0/6 nodes
+are available` with the same reasons are equal. Each message has a rate limit; dropped lines are
+counted and the count is logged.
 
-Messages are kube-scheduler's where it has them.
-Differs: the original logs an attempt each time, at verbosities from 2 on, and no score.
+Messages are kube-scheduler's where it has them. Differs: the original logs each attempt, at
+verbosity 2 and up, and no score.
 
 Source: kube-scheduler v1.36, schedule_one.go, framework/preemption.
 """
@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.driver.logs import log_keys
+from stowplan.driver.token_bucket import TokenBucket
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupStatus
 
 if TYPE_CHECKING:
@@ -33,9 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stowplan.decisions")
 
-SECOND = 1_000_000_000
 LINES_PER_S, BURST = 100, 1000
-"""Of each kind of line."""
+"""Rate limit of each message."""
 
 BOUND = "Successfully bound pod to node"
 UNSCHEDULABLE = "Unable to schedule pod; no fit; waiting"
@@ -54,68 +55,61 @@ _PLUGIN_NAME = re.compile(r"(?:plugin|priority|rule|policy|action) '([^']+)'")
 _PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
 
 
-class LogTokenBucket:
-    """A token bucket for lines of one kind."""
+class LogRateLimiter:
+    """Rate limit of one message; counts the lines that it drops."""
 
     def __init__(self) -> None:
         self._n_dropped = 0
-        self._tokens = float(BURST)
-        self._at = 0
+        self._tokens = TokenBucket(LINES_PER_S, BURST)
 
     def try_take(self, now: int) -> bool:
-        """True where another line may be logged; else it counts as dropped. now: nanoseconds of a
-        steady clock."""
-        if not self._has_token(now):
+        """True when a line may be logged; otherwise it is counted as dropped. now: nanoseconds of a
+        monotonic clock."""
+        if self._tokens.refill(now) < 1:
             self._n_dropped += 1
             return False
-        self._tokens -= 1
+        self._tokens.take(now)
         return True
 
     def dropped(self, now: int) -> int:
-        """How many lines were dropped, as soon as a line may say so; counted anew afterwards."""
-        if not self._n_dropped or not self._has_token(now):
+        """Number of dropped lines, once a line may report it; resets the count."""
+        if not self._n_dropped or self._tokens.refill(now) < 1:
             return 0
-        self._tokens -= 1
+        self._tokens.take(now)
         n_dropped, self._n_dropped = self._n_dropped, 0
         return n_dropped
 
-    def _has_token(self, now: int) -> bool:
-        if now > self._at:
-            more = (now - self._at) * LINES_PER_S / SECOND
-            self._tokens, self._at = min(float(BURST), self._tokens + more), now
-        return self._tokens >= 1
-
 
 class LoggedPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod without a node. pod: its namespace and name. reason: as it was logged last, numbers
-    left out."""
+    """An unscheduled pod. pod: namespace/name. reason: last logged, without numbers."""
 
     pod: str
     reason: str
 
 
 class LoggedPodGroup(msgspec.Struct, gc=False):
-    """A PodGroup. status, reasons: as they were logged last, the latter by event."""
+    """A PodGroup. status: last logged. reasons: last logged, by event."""
 
     status: tuple[Any, ...] = ()
     reasons: dict[str, str] = {}
 
 
 class DecisionLog:
-    """machine: whose effects these are. node_of: the node of a pod, by namespace/name, as the watch
+    """scheduler: whose effects are logged. node_of: node of a pod by namespace/name, as the watch
     shows it, "" for none."""
 
     def __init__(self, scheduler: Scheduler, node_of: Callable[[str], str]) -> None:
         self._scheduler = scheduler
         self._node_of = node_of
-        self._buckets: dict[str, LogTokenBucket] = {}
-        # By uid; _scores of bindings under way.
+        self._buckets: dict[str, LogRateLimiter] = {}
+        # By uid; `_scores` of bindings in progress.
         self._scores: dict[str, int] = {}
         self._logged_pods: dict[str, LoggedPod] = {}
         self._logged_groups: dict[str, LoggedPodGroup] = {}
 
     def handled(self, events: Iterable[Event], effects: list[Effect], now: int) -> None:
-        """A call of the machine. now: when it began, nanoseconds of a steady clock."""
+        """Log the effects of one `handle` call. now: its start, nanoseconds of a monotonic
+        clock."""
         if not log.isEnabledFor(logging.ERROR):
             return
         for event in events:
@@ -143,8 +137,8 @@ class DecisionLog:
                 log_keys(log, logging.WARNING, DROPPED, lines=message, count=n_dropped)
 
     def session(self, number: int, effects: Iterable[Effect], took_ns: int) -> None:
-        """A session has been held, in a call with these effects; info where it decided something,
-        else debug. Profiles may have decided pods in the same call."""
+        """Log a session; at info if it made a decision, else debug. Profiles may have scheduled
+        pods in the same call."""
         sessions = self._scheduler.sessions
         name = "" if sessions is None else sessions.decider.scheduler_name
         counts = {"bindings": 0, "preempted": 0, "podGroups": 0}
@@ -204,11 +198,11 @@ class DecisionLog:
             self._log(logging.INFO, UNSCHEDULABLE, now, pod=key, reason=effect.note)
 
     def _victim(self, effect: to_do.RecordEvent, key: str, effects: list[Effect], now: int) -> None:
-        """preemptor: the uid of one that is not known to wait; none where nobody in particular gets
-        the room."""
+        """preemptor: uid of a pod that is not known to be pending; "" if the room is for no
+        particular pod."""
         named = _PREEMPTED.match(effect.note)
         if named is not None:
-            # The watch may not show the victim any more.
+            # The watch may have removed the victim already.
             uid, node = named.groups()
         else:
             asked = (e for e in effects if isinstance(e, to_do.Evict) and e.uid == effect.uid)
@@ -249,13 +243,13 @@ class DecisionLog:
             return
         bucket = self._buckets.get(message)
         if bucket is None:
-            bucket = self._buckets[message] = LogTokenBucket()
+            bucket = self._buckets[message] = LogRateLimiter()
         if bucket.try_take(now):
             shown = {key: value for key, value in keys.items() if value not in (None, "")}
             log_keys(log, level, message, **shown)
 
 
 def _reason_of(status: PodGroupStatus) -> str:
-    """The message of the condition that says why a group does not run, "" for none."""
+    """Message of the Unschedulable condition of a group, "" for none."""
     found = [one for one in status.conditions if one.type == "Unschedulable"]
     return found[-1].message if found and found[-1].status == "True" else ""

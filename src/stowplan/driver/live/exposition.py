@@ -1,4 +1,4 @@
-"""Exposition: what a live scheduler has counted, and how things stand, in Prometheus' format.
+"""Exposition of the scheduler's metrics in the Prometheus text format.
 
 Source: kube-scheduler v1.36, scheduler/metrics; kube-batch v0.5, pkg/scheduler/metrics.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import generate_latest
 from prometheus_client.core import (
@@ -21,15 +21,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from stowplan._version import __version__
-from stowplan.driver.live import metrics_recorder
+from stowplan.driver.live import metrics_help
+from stowplan.driver.live.metrics_help import help_of
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.metrics import Histogram, Labels
-from stowplan.framework.runtime import timed_framework as profiles
 from stowplan.queue.scheduling_queue import SubQueue
-from stowplan.scheduler import timed_scheduler as machines
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
+
+Family = TypeVar("Family", bound=Metric)
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 POPPED = "PodPopped"
@@ -39,29 +40,13 @@ QUEUES = {
     SubQueue.UNSCHEDULABLE: "unschedulable",
     SubQueue.GATED: "unschedulable",
 }
-HELP = {
-    metrics_recorder.ATTEMPTS: "Attempts to schedule pods, by result.",
-    metrics_recorder.ATTEMPT_SECONDS: "Time of an attempt: to decide, and to bind.",
-    metrics_recorder.ALGORITHM_SECONDS: "Time to decide.",
-    metrics_recorder.SLI_SECONDS: "Time from a pod being ready to be tried to its being bound.",
-    metrics_recorder.POD_ATTEMPTS: "Attempts that a pod took until it was bound.",
-    metrics_recorder.AFTER_FLUSH: "Pods bound after nothing but time had brought them back.",
-    metrics_recorder.PREEMPTIONS: "How often room was looked for at the expense of others.",
-    metrics_recorder.VICTIMS: "Pods that had to go at once.",
-    profiles.EVALUATIONS: "How often a plugin was asked about a pod.",
-    profiles.PLUGIN_SECONDS: "Time of a plugin at an extension point, in one attempt of ten.",
-    profiles.POINT_SECONDS: "Time of all plugins of an extension point.",
-    machines.EVENT_SECONDS: "Time to take in what the watch shows.",
-    machines.PERMIT_SECONDS: "Time that pods have waited at Permit.",
-}
-"""What the series of `MetricsRecorder.counted` are; all others are of sessions."""
 
 
 class SchedulerCollector(Collector):
-    """What is looked up when somebody asks."""
+    """Collects the metrics that are looked up when the page is read."""
 
-    def __init__(self, live: SchedulerServer) -> None:
-        self._live = live
+    def __init__(self, server: SchedulerServer) -> None:
+        self._server = server
 
     def collect(self) -> Iterable[Metric]:
         yield self._pending()
@@ -73,24 +58,18 @@ class SchedulerCollector(Collector):
         yield self._requests()
         yield self._informed()
         yield from self._counted()
-        yield InfoMetricFamily("stowplan_build", "Who this is.", {"version": __version__})
+        yield _family(InfoMetricFamily, metrics_help.BUILD_INFO, value={"version": __version__})
 
     def _pending(self) -> Metric:
-        found = GaugeMetricFamily(
-            "scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",)
-        )
-        for queue, count in pending_pods(self._live).items():
+        found = _family(GaugeMetricFamily, metrics_help.PENDING_PODS, labels=("queue",))
+        for queue, count in pending_pods(self._server).items():
             found.add_metric((queue,), count)
         return found
 
     def _incoming(self) -> Metric:
-        found = CounterMetricFamily(
-            "scheduler_queue_incoming_pods",
-            "Pods that have come to a part of the queue, by what has brought them.",
-            labels=("queue", "event"),
-        )
+        found = _family(CounterMetricFamily, metrics_help.INCOMING_PODS, labels=("queue", "event"))
         totals: Counter[tuple[str, str]] = Counter()
-        for (place, cause), count in list(self._live.scheduler.queue.incoming.items()):
+        for (place, cause), count in list(self._server.scheduler.queue.incoming.items()):
             event = cause.label if isinstance(cause, ClusterEvent) else cause
             totals[QUEUES[place], event] += count
         for labels, count in totals.items():
@@ -98,14 +77,12 @@ class SchedulerCollector(Collector):
         return found
 
     def _unschedulable(self) -> Metric:
-        found = GaugeMetricFamily(
-            "scheduler_unschedulable_pods",
-            "Pods that wait, by each plugin that has refused them.",
-            labels=("plugin", "profile"),
+        found = _family(
+            GaugeMetricFamily, metrics_help.UNSCHEDULABLE_PODS, labels=("plugin", "profile")
         )
         counts = Counter(
             (plugin, entry.pod.spec.scheduler_name)
-            for entry in self._live.scheduler.queue
+            for entry in self._server.scheduler.queue
             for plugin in entry.refusers
         )
         for labels, count in counts.items():
@@ -113,12 +90,8 @@ class SchedulerCollector(Collector):
         return found
 
     def _in_flight(self) -> Metric:
-        found = GaugeMetricFamily(
-            "scheduler_inflight_events",
-            "Attempts under way, and what has happened meanwhile.",
-            labels=("event",),
-        )
-        log = self._live.scheduler.queue.in_flight.log()
+        found = _family(GaugeMetricFamily, metrics_help.INFLIGHT_EVENTS, labels=("event",))
+        log = self._server.scheduler.queue.in_flight.log()
         counts = {POPPED: 0}
         for one in log:
             event = POPPED if isinstance(one, str) else one.event.label
@@ -128,69 +101,61 @@ class SchedulerCollector(Collector):
         return found
 
     def _cached(self) -> Metric:
-        cache = self._live.scheduler.cache
-        found = GaugeMetricFamily(
-            "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", labels=("type",)
-        )
+        cache = self._server.scheduler.cache
+        found = _family(GaugeMetricFamily, metrics_help.CACHE_SIZE, labels=("type",))
         found.add_metric(("nodes",), cache.nodes.n_nodes)
         found.add_metric(("pods",), int(cache.nodes.pod_count.sum()))
         found.add_metric(("assumed_pods",), len(cache.assumed()))
         return found
 
     def _led(self) -> Metric:
-        found = GaugeMetricFamily(
-            "leader_election_master_status",
-            "1 for the holder of the lease, 0 for whoever stands by.",
-            labels=("name",),
-        )
-        election_config = self._live.options.election_config
+        found = _family(GaugeMetricFamily, metrics_help.MASTER_STATUS, labels=("name",))
+        election_config = self._server.options.election_config
         name = "" if election_config is None else election_config.name
-        found.add_metric((name,), float(self._live.leadership.leads))
+        found.add_metric((name,), float(self._server.leadership.leads))
         return found
 
     def _requests(self) -> Metric:
-        found = CounterMetricFamily(
-            "rest_client_requests",
-            "Requests to the API server, by method and status.",
-            labels=("code", "method", "host"),
+        found = _family(
+            CounterMetricFamily, metrics_help.REQUESTS, labels=("code", "method", "host")
         )
-        api = self._live.metrics_recorder.api
-        host = self._live.options.client_config.server.partition("//")[2]
+        api = self._server.metrics_recorder.api
+        host = self._server.options.client_config.server.partition("//")[2]
         for (method, code), count in dict(api.n_sent if api is not None else {}).items():
             found.add_metric((str(code) if code else "<error>", method, host), count)
         return found
 
     def _informed(self) -> Metric:
-        found = GaugeMetricFamily(
-            "stowplan_informer_objects", "Objects that are followed.", labels=("resource",)
-        )
-        informers = self._live.informers
+        found = _family(GaugeMetricFamily, metrics_help.INFORMER_OBJECTS, labels=("resource",))
+        informers = self._server.informers
         for informer in informers.informers if informers is not None else ():
             found.add_metric((informer.resource.title,), len(informer))
         return found
 
     def _counted(self) -> Iterator[Metric]:
-        metrics = self._live.metrics_recorder.counted
+        metrics = self._server.metrics_recorder.counted
         for name, series in _by_name(metrics.counters).items():
             names = _label_names(series)
-            counter = CounterMetricFamily(name.removesuffix("_total"), _help(name), labels=names)
+            counter = _family(CounterMetricFamily, name, labels=names)
             for labels, count in series:
                 counter.add_metric(_values(labels), count)
             yield counter
         for name, series in _by_name(metrics.gauges).items():
-            level = GaugeMetricFamily(name, _help(name), labels=_label_names(series))
+            level = _family(GaugeMetricFamily, name, labels=_label_names(series))
             for labels, value in series:
                 level.add_metric(_values(labels), value)
             yield level
         for name, series in _by_name(metrics.histograms).items():
-            spread = HistogramMetricFamily(name, _help(name), labels=_label_names(series))
+            spread = _family(HistogramMetricFamily, name, labels=_label_names(series))
             for labels, one in series:
                 spread.add_metric(_values(labels), _histogram_buckets(one), one.total)
             yield spread
 
 
-def _help(name: str) -> str:
-    return HELP.get(name, "Of sessions.")
+def _family(kind: type[Family], name: str, **fields: Any) -> Family:
+    """An empty family with its HELP text; the text format adds the suffix of its kind again."""
+    base = name.removesuffix("_total").removesuffix("_info")
+    return kind(base, help_of(name), **fields)
 
 
 def _by_name(found: dict[tuple[str, Labels], Any]) -> dict[str, list[tuple[Labels, Any]]]:
@@ -218,9 +183,9 @@ def _histogram_buckets(one: Histogram) -> list[tuple[str, float]]:
     return found
 
 
-def pending_pods(live: SchedulerServer) -> dict[str, int]:
-    """How many pods wait in each part of the queue, by the names of the original."""
-    queue = live.scheduler.queue
+def pending_pods(server: SchedulerServer) -> dict[str, int]:
+    """Number of pending pods in each part of the queue, by kube-scheduler's queue names."""
+    queue = server.scheduler.queue
     gated = sum(1 for entry in list(queue.unschedulable_pods) if is_gated(entry))
     return {
         "active": len(queue.active),
@@ -231,10 +196,10 @@ def pending_pods(live: SchedulerServer) -> dict[str, int]:
 
 
 def is_gated(entry: Any) -> bool:
-    """True for a pod that is kept out of the queue rather than refused."""
+    """True for a gated pod: a PreEnqueue plugin keeps it out of the active queue."""
     return bool(getattr(entry, "gated_by", ""))
 
 
-def exposition_text(live: SchedulerServer) -> bytes:
-    """All of it as text."""
-    return generate_latest(live.metrics_recorder.registry)
+def exposition_text(server: SchedulerServer) -> bytes:
+    """All metrics in the Prometheus text format."""
+    return generate_latest(server.metrics_recorder.registry)

@@ -1,4 +1,4 @@
-"""Following: informers run over HTTP, each in a task of its own."""
+"""Informers of all resources that scheduling reads, each in a task, over HTTP."""
 
 from __future__ import annotations
 
@@ -9,42 +9,44 @@ from collections.abc import Callable, Iterable
 import aiohttp
 import numpy as np
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import ApiResponse
 from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 
 log = logging.getLogger("stowplan.informers")
 
+WATCH_FAILED_MESSAGE = "List or watch failed; retrying"
 FALLBACK_MESSAGE = "Streaming list refused; falling back to paged lists"
 
 EventsHandler = Callable[[list[Event]], None]
 
 
 class Informers:
-    """The informers of all resources that somebody wants to know of."""
+    """Runs one informer per resource."""
 
     def __init__(
         self,
         api: ApiClient,
         resources: Iterable[ApiResource],
-        tell: EventsHandler,
+        on_events: EventsHandler,
         rng: np.random.Generator,
         *,
         streams: bool = True,
         whole: RawObjectCache | None = None,
     ) -> None:
-        """tell: called with what has happened, in order for each resource. whole: keeps pods and
-        nodes as the server spells them."""
+        """tell: called with events, in order for each resource. whole: keeps pods and nodes in the
+        server's encoding."""
         templates = PodTemplates()
         self.informers = [
             Informer(
@@ -59,16 +61,16 @@ class Informers:
         self._pods = next((one for one in self.informers if one.resource.kind is Pod), None)
         self.synced = asyncio.Event()
         self._api = api
-        self._tell = tell
-        self._tasks: list[asyncio.Task[None]] = []
+        self._on_events = on_events
+        self._tasks = BackgroundTasks()
 
     @property
     def is_synced(self) -> bool:
-        """True when all there was at the beginning has been told."""
+        """True when all initial lists are complete."""
         return all(informer.is_synced for informer in self.informers)
 
     def unsynced(self) -> list[str]:
-        """What has not been told yet, and why."""
+        """Resources whose initial list is incomplete, and why."""
         return [
             informer.resource.title + (f" ({informer.fault})" if informer.fault else "")
             for informer in self.informers
@@ -76,34 +78,28 @@ class Informers:
         ]
 
     def version(self, namespace: str, name: str, uid: str) -> str:
-        """The resource version of a pod as it was shown last, "" for one that is not there."""
+        """Resource version of a pod in the cache, "" if it is unknown."""
         pod = self.pod(f"{namespace}/{name}")
         return pod.metadata.resource_version if pod is not None and pod.metadata.uid == uid else ""
 
     def pod(self, key: str) -> Pod | None:
-        """A pod as it was shown last, by namespace/name."""
+        """A pod in the cache, by namespace/name."""
         found = None if self._pods is None else self._pods.find(key)
         return found if isinstance(found, Pod) else None
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start all informers."""
         for informer in self.informers:
             name = f"informer {informer.resource.title}"
-            self._tasks.append(asyncio.create_task(self._follow(informer), name=name))
+            self._tasks.start(self._follow(informer), name)
 
     async def stop(self) -> None:
-        """Follow no more."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        """Stop all informers."""
+        await self._tasks.stop()
 
     def failed(self) -> BaseException | None:
-        """The bug that has ended a task, if one has."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                return task.exception()
-        return None
+        """The exception that has ended a task, if any."""
+        return self._tasks.failed()
 
     async def _follow(self, informer: Informer) -> None:
         fault = refusal = ""
@@ -133,7 +129,7 @@ class Informers:
         clock = asyncio.get_running_loop().time
         try:
             async with (
-                asyncio.timeout(informer.idle_timeout_s) as patience,
+                asyncio.timeout(informer.idle_timeout_s) as idle_timeout,
                 self._api.stream(request) as stream,
             ):
                 if isinstance(stream, ApiResponse):
@@ -143,11 +139,11 @@ class Informers:
                 opened = True
                 while data := await stream.readany():
                     self._handle_events(informer, informer.feed(data, monotonic_ns()))
-                    patience.reschedule(clock() + informer.idle_timeout_s)
+                    idle_timeout.reschedule(clock() + informer.idle_timeout_s)
                     if informer.is_closed:
                         return
         except TimeoutError:
-            broken = f"nothing came for {informer.idle_timeout_s:g} s"
+            broken = f"no data for {informer.idle_timeout_s:g}s"
         except (aiohttp.ClientError, OSError) as problem:
             broken = str(problem) or type(problem).__name__
         if opened:
@@ -159,17 +155,18 @@ class Informers:
 
     def _handle_events(self, informer: Informer, events: list[Event]) -> None:
         if events:
-            self._tell(events)
+            self._on_events(events)
         while informer.unreadable:
-            log.warning("passed over: %s", informer.unreadable.popleft())
+            err = informer.unreadable.popleft()
+            log_keys(log, logging.WARNING, "Skipped undecodable object", err=err)
         if not self.synced.is_set() and self.is_synced:
             self.synced.set()
 
     def _log(self, informer: Informer, fault: str) -> None:
         title = informer.resource.title
         if fault and informer.is_served:
-            log.warning("%s: %s", title, fault)
+            log_keys(log, logging.WARNING, WATCH_FAILED_MESSAGE, resource=title, err=fault)
         elif fault:
-            log.info("%s: not served (%s)", title, fault)
+            log_keys(log, logging.INFO, "Resource is not served", resource=title, err=fault)
         else:
-            log.info("%s: followed again", title)
+            log_keys(log, logging.INFO, "Watch resumed", resource=title)

@@ -1,7 +1,7 @@
-"""Leadership: the election run in a thread of its own, with an event loop and a client of its own.
+"""Leader election in a thread of its own, with its own event loop and client.
 
-So neither a long decision nor a queue of requests keeps the lease from being renewed. Others read
-`term` and `deadline`, and `may_write` compares the clock with them.
+So neither a long decision nor a queue of requests delays the renewal of the lease. Other threads
+read `term` and `deadline`; `may_write` compares the clock with them.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, LeaderElector
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.logs import log_keys
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.leader")
 
@@ -30,8 +30,8 @@ LeadershipThreadService = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class LeaderElectionThread:
-    """elected: called with the term, in that thread. lost: called with the reason, once. beside:
-    what else is to run there, so that it is not kept waiting either; None for nothing."""
+    """elected: called with the term, in this thread. lost: called with the reason, once. beside: a
+    service to run in this thread, so that the main loop does not delay it; None for none."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class LeaderElectionThread:
         lost: LeaseLostHandler,
         service: LeadershipThreadService | None = None,
     ) -> None:
-        """terms: None to lead without asking anybody."""
+        """election_config: None to lead without election."""
         self.election = None if election_config is None else LeaderElector(election_config, rng)
         self._client_config = client_config
         self._elected = elected
@@ -62,16 +62,16 @@ class LeaderElectionThread:
 
     @property
     def term(self) -> int:
-        """Of leadership, 0 before the first."""
+        """Leadership term, 0 before the first."""
         return 1 if self.election is None else self.election.term
 
     @property
     def leader(self) -> str:
-        """Who leads, as far as is known."""
+        """Last known leader."""
         return "" if self.election is None else self.election.leader
 
     def may_write(self, term: int = 0) -> bool:
-        """True while nobody else can lead. term: 0 for any."""
+        """True while this process leads. term: 0 for any."""
         if self.election is None:
             return not self._stop.is_set()
         if term and term != self.election.term:
@@ -79,14 +79,14 @@ class LeaderElectionThread:
         return self.election.may_write(monotonic_ns())
 
     def start(self) -> None:
-        """Contend, and start what runs beside; raises what that raises."""
+        """Start the election and the service; raises the errors of the service."""
         self._thread.start()
         self._started.wait()
         if self._fault is not None:
             raise self._fault
 
     def stop(self, timeout_s: float = 10.0) -> None:
-        """Give the lease back, and end the thread."""
+        """Release the lease and end the thread."""
         self._stop.set()
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None and not loop.is_closed():
@@ -96,11 +96,11 @@ class LeaderElectionThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        # Whatever it is, nobody renews the lease any more: the process has to hear of it.
+        # After any exception the lease is not renewed any more: the process must stop.
         except Exception as fault:  # noqa: BLE001
             self._fault = fault
             if self._started.is_set():
-                self._lost(f"the thread of the lease has failed: {fault!r}")
+                self._lost(f"leader election thread failed: {fault!r}")
             else:
                 self._started.set()
 
@@ -161,7 +161,7 @@ class LeaderElectionThread:
         before, leader, fault = election.role, election.leader, election.fault
         sending = asyncio.ensure_future(api.send(step))
         while not sending.done():
-            # A renewal that hangs must not hide that the deadline is over.
+            # A hanging renewal must not hide that the deadline has passed.
             left_s = (election.deadline - monotonic_ns()) / SECOND
             limit_s = left_s if election.role is ElectionRole.LEADING else None
             done, _ = await asyncio.wait({sending}, timeout=limit_s)
@@ -171,15 +171,17 @@ class LeaderElectionThread:
                 return
         election.answered(sending.result(), monotonic_ns())
         if election.fault and election.fault != fault:
-            log.warning("lease %s: %s", election.election_config.name, election.fault)
+            keys = {"lease": self._name(election), "err": election.fault}
+            log_keys(log, logging.WARNING, "Unable to acquire or renew lease; retrying", **keys)
         if election.leader != leader and election.leader:
-            log.info("leader: %s", election.leader)
+            log_keys(log, logging.INFO, "New leader elected", identity=election.leader)
         if before is ElectionRole.WAITING and election.role is ElectionRole.LEADING:
-            log.info("leading, term %d", election.term)
+            keys = {"lease": self._name(election)}
+            log_keys(log, logging.INFO, "Successfully acquired lease", **keys, term=election.term)
             self._elected(election.term)
 
     async def _sleep(self, seconds: float) -> None:
-        """Wait, but no longer than until somebody wants the thread to end."""
+        """Sleep, but wake when `stop` is called."""
         assert self._wake is not None
         try:
             await asyncio.wait_for(self._wake.wait(), max(0.0, min(seconds, 1.0)))

@@ -1,10 +1,10 @@
-"""Measures: what a live scheduler counts, under the names and labels of kube-scheduler's metrics.
+"""Metrics recorder of a live scheduler, with the names and labels of kube-scheduler's metrics.
 
-Counted from what goes into and comes out of the machine, and by its parts (`framework.timed`,
-`scheduler.timed`); the rest is looked up when asked for. Numbers stay plain until somebody asks, as
-every pod is counted several times.
+Counts the events and effects of the scheduler; its parts count too (`timed_framework`,
+`timed_scheduler`); gauges are looked up on request. Numbers are kept plain until then, because each
+pod is counted several times.
 
-Differs: the pods that are decided in one call of the machine share its time.
+Differs: pods that are decided in one `handle` call share its duration.
 
 Source: kube-scheduler v1.36, scheduler/metrics, schedule_one.go; component-base, client-go's rest
 and leaderelection metrics.
@@ -26,13 +26,13 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 
 if TYPE_CHECKING:
     from stowplan.driver.client.api_client import ApiClient
     from stowplan.scheduler import Scheduler
 
-SECOND = 1e9
 ATTEMPTS_LABEL_MAX = 15
 ERROR = "SchedulerError"
 SAMPLED_S, SAMPLES = 1.0, 60
@@ -69,12 +69,13 @@ _BINDING_OUTCOMES: frozenset[type[Event]] = frozenset(
         happened.ExtenderFailed,
     )
 )
-"""After which a binding under way may have come to its end."""
+"""Events that may end a binding cycle."""
 
 
 class PendingBinding(msgspec.Struct, gc=False):
-    """A binding under way. since: when its pod was ready to be tried first, None for one of
-    sessions. took_s: to decide. begun: when that was done. Times in ns as the machine has them."""
+    """A binding in progress. since: first time that its pod was ready, None for sessions. took_s:
+    duration of the decision. begun: when the decision was made. Times in ns of the scheduler's
+    clock."""
 
     profile: str
     attempts: int
@@ -85,8 +86,8 @@ class PendingBinding(msgspec.Struct, gc=False):
 
 
 class MetricsRecorder:
-    """registry: of what Prometheus is shown. counted: what is counted, in plain numbers, some of it
-    by the parts of the machine."""
+    """registry: what Prometheus reads. counted: plain numbers, some of them counted by parts of the
+    scheduler."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -107,11 +108,11 @@ class MetricsRecorder:
             self.counted.count(name, by=0)
 
     def watch(self, scheduler: Scheduler) -> None:
-        """Count what this machine does."""
+        """Record the metrics of this scheduler."""
         self._scheduler = scheduler
 
     def rates(self) -> dict[str, float]:
-        """Bindings and refusals per second, over the last minute or so."""
+        """Bindings and rejections per second over the last minute."""
         self._sample(time.monotonic())
         at, bound, refused = self._samples[0]
         seconds = self._samples[-1][0] - at
@@ -129,7 +130,7 @@ class MetricsRecorder:
     def handled(
         self, events: Sequence[Event], effects: Sequence[Effect], now: int, took_ns: int
     ) -> None:
-        """A call of the machine. now: when it began."""
+        """Record one `handle` call. now: its start."""
         self.n_events += len(events)
         self._sample(time.monotonic())
         for event in events:
@@ -165,7 +166,7 @@ class MetricsRecorder:
             self._one[VICTIMS].add(count)
 
     def _start_binding(self, uid: str, took_s: float, now: int) -> None:
-        """A node was chosen, and the binding is sent."""
+        """A node was chosen and the binding sent."""
         self._one[ALGORITHM_SECONDS].add(took_s)
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
         if binding_cycle is not None:
@@ -180,7 +181,7 @@ class MetricsRecorder:
             )
 
     def _finish_binding(self, uid: str, is_done: bool, now: int) -> None:
-        """There is an answer about a pod. is_done: it says that the pod is bound."""
+        """A binding has an outcome. is_done: the pod is bound."""
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
         if binding_cycle is not None and binding_cycle.stage in (
             BindingStage.BINDING,

@@ -1,5 +1,5 @@
-"""Outside: the work that plugins do in the world, run with a time limit and stopped when nobody
-waits for it any more."""
+"""I/O of plugins (PreBind, Bind, PostBind) and extender calls, with a time limit and
+cancellation."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.driver.logs import log_keys
 from stowplan.framework import CycleState
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -21,7 +22,7 @@ log = logging.getLogger("stowplan.plugins")
 
 
 class PluginIOContext(msgspec.Struct, frozen=True):
-    """What a plugin's `perform` is told. point: preBind, bind or postBind."""
+    """Argument of a plugin's `perform`. point: preBind, bind or postBind."""
 
     pod: Pod
     node_name: str
@@ -30,14 +31,13 @@ class PluginIOContext(msgspec.Struct, frozen=True):
 
 
 class PluginIORunner:
-    """Whatever takes its time and is not a request to the API server: plugins at work, extenders
-    that are asked. Each ends in one outcome, or is cancelled."""
+    """Runs plugin I/O and extender calls. Each ends in one outcome event, or is cancelled."""
 
     def __init__(
-        self, tell: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
+        self, on_outcome: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
     ) -> None:
-        """work: what the plugin of a Prepare is to be told."""
-        self._tell = tell
+        """work: returns the context of a Prepare effect."""
+        self._on_outcome = on_outcome
         self._work = plugin_io
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -45,24 +45,24 @@ class PluginIORunner:
         return len(self._tasks)
 
     def prepare(self, effect: to_do.Prepare) -> None:
-        """Set a plugin to work."""
+        """Start the I/O of a plugin."""
         plugin_io = self._work(effect.effect)
         if plugin_io is not None:
             self.begin(effect.effect, self._perform(effect, plugin_io))
 
     def begin(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
-        """Run something that ends in an outcome."""
+        """Run a coroutine that returns an outcome event."""
         task = asyncio.create_task(self._run_until_done(effect, doing))
         self._tasks[effect] = task
 
     def cancel(self, effect: int) -> None:
-        """Nobody waits for it any more."""
+        """Cancel one: its outcome is not needed any more."""
         task = self._tasks.pop(effect, None)
         if task is not None:
             task.cancel()
 
     async def stop(self) -> None:
-        """Stop everything."""
+        """Cancel all."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -72,7 +72,7 @@ class PluginIORunner:
     async def _run_until_done(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
         outcome = await doing
         if self._tasks.pop(effect, None) is not None:
-            self._tell(outcome)
+            self._on_outcome(outcome)
 
     async def _perform(self, effect: to_do.Prepare, plugin_io: PluginIO) -> Event:
         context = PluginIOContext(
@@ -81,11 +81,12 @@ class PluginIORunner:
         try:
             await asyncio.wait_for(plugin_io.plugin.perform(context), effect.timeout_s)
         except TimeoutError:
-            reason = f"{effect.plugin}: not done within {effect.timeout_s:g} s"
+            reason = f"{effect.plugin}: timed out after {effect.timeout_s:g}s"
             return happened.PrepareFailed(effect.effect, effect.uid, reason)
-        # A stranger's code may raise anything; whatever it is fails the pod's attempt only.
+        # A third-party plugin may raise anything; that fails the pod's attempt only.
         except Exception as fault:  # noqa: BLE001
-            log.warning("%s for %s: %r", effect.plugin, plugin_io.pod.key, fault)
+            keys = {"plugin": effect.plugin, "pod": plugin_io.pod.key, "err": repr(fault)}
+            log_keys(log, logging.WARNING, "Plugin failed", **keys)
             reason = f"{effect.plugin}: {fault or type(fault).__name__}"
             return happened.PrepareFailed(effect.effect, effect.uid, reason)
         return happened.PrepareDone(effect.effect, effect.uid)

@@ -1,10 +1,10 @@
-"""Live: a scheduler of a real cluster. What the watch says goes into the machine, what the machine
-decides is carried out, what came of that goes into the machine.
+"""Scheduler server: the scheduler of a real cluster. Watch events go into the scheduler, its
+effects are performed, and their outcomes go into it again.
 
-All of it happens in one event loop; only the lease, and what people ask about the scheduler, have a
-thread of their own. One call of the machine is kept short, so that requests go on in between. A
-session is decided whole, however long that takes, so such a call is made in another thread: the
-loop goes on meanwhile, and leaves the machine alone.
+All of this runs in one event loop; only the lease and the status server have a thread of their own.
+A `handle` call is kept short, so that requests proceed in between. A session is decided as a whole,
+however long that takes, so it runs in another thread; the loop continues meanwhile and does not
+touch the scheduler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ import numpy as np
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.api_calls import ApiCalls
-from stowplan.client.backoff import SECOND
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
@@ -48,6 +47,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import object_tree
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -56,25 +56,25 @@ from stowplan.scheduler import SchedulerOptions
 log = logging.getLogger("stowplan.scheduler")
 
 EVENTS_MAX = 5000
-"""So many events go into one call of the machine at most."""
+"""Maximum number of events in one `handle` call."""
 QUEUE_HEADS_MIN, QUEUE_HEADS_MAX = 8, 2000
 HANDLE_TARGET_NS = 25_000_000
-"""How long one call of the machine is meant to take."""
+"""Target duration of one `handle` call."""
 HANDLE_INTERVAL_NS = 2_000_000
-"""How far apart calls are that begin because something has happened."""
+"""Minimum interval between `handle` calls that events trigger."""
 HANDLE_MAX_NS = 600 * SECOND
-"""With a call that takes longer the loop counts as stuck."""
+"""A longer `handle` call counts as a stuck loop."""
 PENDING_WRITES_MAX = 1000
-"""With so many writes waiting nothing more is decided: it would be out of date when its turn comes.
-"""
+"""With this many pending writes nothing more is decided: decisions would be outdated when their
+writes are sent."""
 DRAIN_S = 10.0
 _NOW = 0.002
 
 
 class SchedulerServerOptions(msgspec.Struct, frozen=True):
-    """terms: of the election, None to lead without one. qps, burst: of requests that write; qps 0:
-    as many as the server takes. dry_run: nothing is written. seed: draws among equal nodes begin
-    here; None takes the first. engine: see `scheduler_for`; "auto" loads the kernels beforehand."""
+    """election_config: None to lead without election. qps, burst: limits of write requests; qps 0:
+    no limit. dry_run: write nothing. seed: of random tie-breaks; None takes the first of equal
+    nodes. engine: see `scheduler_for`; "auto" loads the kernels at the start."""
 
     client_config: ClientConfig
     election_config: LeaderElectionConfig | None = None
@@ -93,8 +93,8 @@ LeaseThreadService = Callable[["SchedulerServer"], AbstractAsyncContextManager[o
 class SchedulerServer:
     """One scheduler process.
 
-    stopped_by: why it ended, "" for a wish. beat_at: when the loop last went round. when_lost:
-    called from another thread when the lease is lost, as this one may be busy.
+    stopped_by: error that stopped it, "" for none. beat_at: last iteration of the loop. when_lost:
+    called from another thread when the lease is lost, because this one may be busy.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class SchedulerServer:
         options: SchedulerServerOptions,
         service: LeaseThreadService | None = None,
     ) -> None:
-        """beside: what is served from the thread of the lease. Raises ConfigError, ContractError
-        and CredentialError."""
+        """beside: service that runs in the leader election thread. Raises ConfigError,
+        ContractError and CredentialError."""
         self.deciders = deciders
         self.options = options
         self.metrics_recorder = MetricsRecorder()
@@ -140,19 +140,21 @@ class SchedulerServer:
         self.informers: Informers | None = None
         self.api_dispatcher: ApiDispatcher | None = None
         self.comparer = (
-            DecisionComparer(self.tell, ReferenceScheduler(deciders)) if options.dry_run else None
+            DecisionComparer(self.add_event, ReferenceScheduler(deciders))
+            if options.dry_run
+            else None
         )
-        self.plugin_io = PluginIORunner(self.tell, self.scheduler.plugin_io)
+        self.plugin_io = PluginIORunner(self.add_event, self.scheduler.plugin_io)
         self._extender_client: ExtenderClient | None = None
         self._tasks: list[asyncio.Task[Any]] = []
-        # Held by whoever uses the machine while the loop goes on.
+        # Held while another thread uses the scheduler.
         self._handle_lock = asyncio.Lock()
 
-    # From anywhere.
+    # Called from any thread.
 
     def stop(self, why: str = "") -> bool:
-        """End, and give the lease back; from any thread. why: what went wrong, "" for a wish. False
-        where nothing runs that could end."""
+        """Stop, and release the lease; from any thread. why: error, "" for none. False if it is not
+        running."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return False
@@ -166,8 +168,7 @@ class SchedulerServer:
             self._awake.set()
 
     async def call_between_handles(self, look: Callable[[], T], timeout_s: float = 10.0) -> T:
-        """What somebody, in this thread or another, wants to look at, looked at between calls of
-        the machine. Raises TimeoutError."""
+        """Call a function between two `handle` calls, from any thread. Raises TimeoutError."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return look()
@@ -183,34 +184,33 @@ class SchedulerServer:
         self._add_event_threadsafe(happened.LeaderElected(term))
 
     def _lost(self, why: str) -> None:
-        log_keys(log, logging.ERROR, "Leaderelection lost", err=why)
+        log_keys(log, logging.ERROR, "Leader election lost", err=why)
         self.on_lease_lost()
-        self.stop(f"leaderelection lost: {why}")
+        self.stop(f"leader election lost: {why}")
 
     def _add_event_threadsafe(self, event: Event) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self.tell, event)
+            loop.call_soon_threadsafe(self.add_event, event)
 
     # The loop.
 
-    def tell(self, event: Event) -> None:
-        """Something happened; from this event loop only."""
+    def add_event(self, event: Event) -> None:
+        """Queue an event; from this event loop only."""
         self._inbox.append(event)
         self._awake.set()
 
-    def _tell_all(self, events: list[Event]) -> None:
+    def _add_events(self, events: list[Event]) -> None:
         self._inbox.extend(events)
         self._awake.set()
 
     @property
     def is_synced(self) -> bool:
-        """True when all there was at the beginning has been taken in."""
+        """True when the initial lists have been handled."""
         return self.informers is not None and self.informers.synced.is_set()
 
     async def run(self) -> int:
-        """Schedule until somebody says stop; the exit code of the process. Raises
-        CredentialError."""
+        """Schedule until stopped; returns the exit code. Raises CredentialError."""
         self._loop = asyncio.get_running_loop()
         gc.disable()
         api = ApiClient(self.options.client_config, guard=self.leadership.may_write)
@@ -229,21 +229,26 @@ class SchedulerServer:
         self.informers = Informers(
             api,
             resources_of(kinds, with_ended=self.deciders.batch is not None),
-            self._tell_all,
+            self._add_events,
             self._rng,
             streams=options.streams,
             whole=whole,
         )
         self._extender_client = ExtenderClient(
-            extenders, object_tree if whole is None else whole.spelt
+            extenders, object_tree if whole is None else whole.full_tree
         )
         api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
         limiter = RateLimiter(options.qps, options.burst)
-        self.api_dispatcher = ApiDispatcher(api, api_calls, self.tell, self._may_perform, limiter)
-        names = ", ".join(sorted(self.machine_names()))
-        log.info("schedulerName %s at %s", names, options.client_config.server)
+        self.api_dispatcher = ApiDispatcher(
+            api, api_calls, self.add_event, self._may_perform, limiter
+        )
+        names, server = (
+            ", ".join(sorted(self.scheduler_names())),
+            options.client_config.server,
+        )
+        log_keys(log, logging.INFO, "Starting scheduler", schedulerName=names, server=server)
         self.api_dispatcher.start()
-        # What may fail for good fails here, before anything is begun.
+        # Permanent errors occur here, before anything is started.
         await asyncio.to_thread(self.leadership.start)
         self.informers.start()
         warming = None
@@ -259,8 +264,8 @@ class SchedulerServer:
             await self._end()
         return 1 if self.stop_reason else 0
 
-    def machine_names(self) -> Iterable[str]:
-        """The scheduler names whose pods are decided here."""
+    def scheduler_names(self) -> Iterable[str]:
+        """The scheduler names that are served."""
         yield from self.deciders.configuration.profiles
         if self.deciders.batch is not None:
             yield from self.deciders.batch.scheduler_names
@@ -269,7 +274,8 @@ class SchedulerServer:
         return self.leadership.may_write(effect.term)
 
     async def _follow_until_synced(self) -> None:
-        """Take in all there is before anything is decided. Nothing that is read is garbage."""
+        """Handle the initial lists before anything is decided. Their objects live long, so GC is
+        off meanwhile."""
         assert self.informers is not None
         begun = monotonic_ns()
         elected: list[Event] = []
@@ -291,13 +297,12 @@ class SchedulerServer:
         counts = ", ".join(
             f"{len(one)} {one.resource.title}" for one in self.informers.informers if len(one)
         )
-        log.info(
-            "synced in %.1f s: %s", (monotonic_ns() - begun) / SECOND, counts or "nothing there"
-        )
+        duration = f"{(monotonic_ns() - begun) / SECOND:.1f}s"
+        log_keys(log, logging.INFO, "Informers synced", duration=duration, objects=counts)
         self._inbox.extendleft([*reversed(elected), happened.Synced()])
 
     async def _wait_for_kernels(self, warming: asyncio.Future[None]) -> None:
-        """Wait for that, unless somebody wants an end."""
+        """Wait for the kernels, unless stopped."""
         while not warming.done() and not self._stopping.is_set():
             self.heartbeat_at = monotonic_ns()
             await asyncio.wait({warming}, timeout=0.2)
@@ -321,14 +326,14 @@ class SchedulerServer:
                 self.comparer.serve_due(monotonic_ns())
             self._check_tasks()
             if held_back or self._inbox or self._is_due():
-                # Requests get their turn; where they do not keep up, more of it.
+                # Let requests proceed, longer if they lag behind.
                 await asyncio.sleep(_NOW if held_back else 0)
             else:
                 await self._sleep_until_woken(self._sleep_s())
                 await self._batch_events()
 
     async def _batch_events(self) -> None:
-        """Where the machine has just been called let some more come: a call has its price."""
+        """After a recent `handle` call wait for more events: each call has a cost."""
         rest = self._called_at + HANDLE_INTERVAL_NS - monotonic_ns()
         if self._inbox and rest > 0:
             await asyncio.sleep(rest / SECOND)
@@ -343,7 +348,7 @@ class SchedulerServer:
         self.heartbeat_at = monotonic_ns()
         if self._inbox or self._stopping.is_set():
             return
-        # Without a task of its own, as this is done for every handful of events.
+        # Without a task, because this runs for every few events.
         alarm = asyncio.get_running_loop().call_later(seconds, self._awake.set)
         try:
             await self._awake.wait()
@@ -362,7 +367,7 @@ class SchedulerServer:
         return [inbox.popleft() for _ in range(EVENTS_MAX)]
 
     def _may_run_session(self) -> bool:
-        """True when a call may hold a session."""
+        """True when a `handle` call may run a session."""
         sessions = self.scheduler.sessions
         return sessions is not None and sessions.due <= monotonic_ns()
 
@@ -379,7 +384,7 @@ class SchedulerServer:
         self._handled(events, effects, begun, took)
 
     async def _handle_in_thread(self, events: list[Event], heads: int) -> None:
-        """The same in another thread, while requests, watches and looks at the clock go on."""
+        """The same in another thread, while requests, watches and timers proceed."""
         async with self._handle_lock:
             begun, held = self._begin_handle(), self._n_sessions()
             call = asyncio.create_task(
@@ -394,7 +399,7 @@ class SchedulerServer:
             if self._n_sessions() != held:
                 if self.comparer is None:
                     self.decision_log.session(held + 1, effects, took)
-                # The machine does not see how long it takes.
+                # The scheduler does not measure its own duration.
                 self._handle([happened.SessionEnded()], 0)
 
     def _n_sessions(self) -> int:
@@ -402,7 +407,7 @@ class SchedulerServer:
         return 0 if sessions is None else sessions.number
 
     def _begin_handle(self) -> int:
-        """What time it is when the machine is called."""
+        """The time of a `handle` call."""
         begun = monotonic_ns()
         self.heartbeat_at = self._called_at = begun
         if self._wakeup_at is not None and begun >= self._wakeup_at:
@@ -419,7 +424,7 @@ class SchedulerServer:
             self._perform_effect(effect)
 
     def _node_of(self, key: str) -> str:
-        """The node of a pod, by namespace/name, as the watch shows it; "" for none."""
+        """Node of a pod, by namespace/name, as the watch shows it; "" for none."""
         informers = self.informers
         pod = None if informers is None else informers.pod(key)
         return "" if pod is None else pod.node_name
@@ -429,7 +434,7 @@ class SchedulerServer:
     def _perform_effect(self, effect: Effect) -> None:
         match effect:
             case to_do.Wake():
-                # The machine asks once for the next time; a later one takes its place.
+                # The scheduler sets one wake-up time; a new one replaces it.
                 self._wakeup_at = effect.at
             case to_do.Report():
                 level = logging.ERROR if effect.is_fault else logging.INFO
@@ -449,10 +454,10 @@ class SchedulerServer:
                 assert self.api_dispatcher is not None
                 self.api_dispatcher.take(effect)
 
-    # The end.
+    # Shutdown.
 
     def _check_tasks(self) -> None:
-        """A bug in a task must not go unnoticed."""
+        """Raise the exception of a failed task."""
         assert self.informers is not None
         assert self.api_dispatcher is not None
         for part in (self.informers, self.api_dispatcher):
@@ -461,13 +466,11 @@ class SchedulerServer:
                 raise fault
 
     async def _drain(self) -> None:
-        """Let what has been begun come to its end, and what follows from that be told."""
+        """Finish pending work, and handle its outcomes."""
         if self.stop_reason or self.api_dispatcher is None or not self.leadership.leads:
             return
-        log.info(
-            "stopping: %d writes under way",
-            self.api_dispatcher.n_waiting + self.api_dispatcher.n_busy,
-        )
+        pending = self.api_dispatcher.n_waiting + self.api_dispatcher.n_busy
+        log_keys(log, logging.INFO, "Stopping; waiting for pending writes", writes=pending)
         ends = monotonic_ns() + round(DRAIN_S * SECOND)
         while monotonic_ns() < ends:
             is_settled = await self.api_dispatcher.wait_until_settled(0.1)
@@ -487,4 +490,4 @@ class SchedulerServer:
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """Callback that does nothing."""

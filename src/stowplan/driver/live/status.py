@@ -1,4 +1,4 @@
-"""Standing: how a live scheduler is doing, as trees for people and programs."""
+"""Status of a live scheduler, as trees for `stowplan status` and the status server."""
 
 from __future__ import annotations
 
@@ -9,55 +9,55 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stowplan._version import __version__
-from stowplan.client.backoff import SECOND
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.tree import Tree
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
 
-Tree = dict[str, Any]
 
 HUNG_AFTER_S = 60.0
-"""A loop that has not gone round for so long is taken for stuck."""
+"""A loop without an iteration for this long counts as stuck."""
 
 
-def is_alive(live: SchedulerServer) -> bool:
-    """True while the loop goes round."""
-    return monotonic_ns() - live.heartbeat_at < HUNG_AFTER_S * SECOND
+def is_alive(server: SchedulerServer) -> bool:
+    """True while the scheduling loop iterates."""
+    return monotonic_ns() - server.heartbeat_at < HUNG_AFTER_S * SECOND
 
 
-def unready_reasons(live: SchedulerServer) -> list[str]:
-    """What is missing before pods can be decided here, should it be this one's turn."""
-    missing = [] if is_alive(live) else ["the loop is stuck"]
-    informers = live.informers
+def unready_reasons(server: SchedulerServer) -> list[str]:
+    """Why the scheduler is not ready to schedule (leadership aside)."""
+    missing = [] if is_alive(server) else ["scheduling loop is stuck"]
+    informers = server.informers
     if informers is None:
-        return [*missing, "nothing is followed yet"]
-    return missing + [f"not listed yet: {what}" for what in informers.unsynced()]
+        return [*missing, "informers have not started"]
+    return missing + [f"informer not synced: {what}" for what in informers.unsynced()]
 
 
-def status_summary(live: SchedulerServer) -> Tree:
-    """What `stowplan status` shows."""
-    election_config = live.options.election_config
-    api_dispatcher = live.api_dispatcher
-    informers = live.informers
-    metrics_recorder = live.metrics_recorder
+def status_summary(server: SchedulerServer) -> Tree:
+    """The tree that `stowplan status` shows."""
+    election_config = server.options.election_config
+    api_dispatcher = server.api_dispatcher
+    informers = server.informers
+    metrics_recorder = server.metrics_recorder
     tree: Tree = {
         "version": __version__,
-        "server": live.options.client_config.server,
-        "schedulerNames": list(live.machine_names()),
+        "server": server.options.client_config.server,
+        "schedulerNames": list(server.scheduler_names()),
         "leader": {
-            "leads": live.leadership.leads,
-            "term": live.leadership.term,
-            "holder": live.leadership.leader,
+            "leads": server.leadership.leads,
+            "term": server.leadership.term,
+            "holder": server.leadership.leader,
             "lease": ""
             if election_config is None
             else f"{election_config.namespace}/{election_config.name}",
         },
-        "synced": live.is_synced,
-        "pending": pending_pods(live),
-        "nodes": live.scheduler.cache.nodes.n_nodes,
-        "assumed": len(live.scheduler.cache.assumed()),
+        "synced": server.is_synced,
+        "pending": pending_pods(server),
+        "nodes": server.scheduler.cache.nodes.n_nodes,
+        "assumed": len(server.scheduler.cache.assumed()),
         "counts": {
             "events": metrics_recorder.n_events,
             "bound": metrics_recorder.n_bound,
@@ -71,11 +71,11 @@ def status_summary(live: SchedulerServer) -> Tree:
         },
         "followed": [] if informers is None else [_informer(one) for one in informers.informers],
     }
-    sessions = live.scheduler.sessions
+    sessions = server.scheduler.sessions
     if sessions is not None:
         tree["sessions"] = {"held": sessions.number, "waiting": sessions.decider.n_waiting}
-    if live.comparer is not None:
-        tree["shadow"] = dict(live.comparer.counts)
+    if server.comparer is not None:
+        tree["shadow"] = dict(server.comparer.counts)
     return tree
 
 
@@ -93,11 +93,10 @@ def _informer(informer: Any) -> Tree:
     return tree
 
 
-def write_state_dump(live: SchedulerServer) -> Path:
-    """Write all that is known of pods and nodes into a file that only its owner may read; raises
-    OSError."""
-    scheduler = live.scheduler
-    tree = status_summary(live)
+def write_state_dump(server: SchedulerServer) -> Path:
+    """Write a dump of pods and nodes to a file that only its owner can read; raises OSError."""
+    scheduler = server.scheduler
+    tree = status_summary(server)
     tree["at"] = request_time().micros
     tree["queue"] = [_entry(scheduler, entry) for entry in list(scheduler.queue)]
     tree["cache"] = {

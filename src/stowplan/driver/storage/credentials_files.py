@@ -1,7 +1,7 @@
-"""What a cluster's clients are known by: tokens, and the certificate that the server shows.
+"""Credential files of a cluster: client tokens, and the serving certificate.
 
-Both are made at the first start, and kept where the cluster's data is kept, so that a kubeconfig
-that was copied elsewhere goes on working.
+Both are created at the first start and kept in the data directory, so that a copied kubeconfig
+stays valid.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ TokenUsers = tuple[tuple[str, User], ...]
 
 
 class CredentialFilesError(Exception):
-    """Tokens or certificate cannot be read or written; the text says which and why."""
+    """Tokens or certificate cannot be read or written."""
 
 
 class ServingCertificate(NamedTuple):
-    """For the server and for its clients. certificate: PEM."""
+    """Certificate for the server and its clients. certificate: PEM."""
 
     context: ssl.SSLContext
     certificate: str
 
 
 def load_tokens(directory: Path | None, extra: Path | None = None) -> TokenUsers:
-    """The administrator's and the scheduler's token, then those of the file `extra`.
+    """Tokens of the administrator and the scheduler, then those of the file `extra`.
 
-    directory: where they are kept; None: they are made anew each time. Raises CredentialsError.
+    directory: where they are kept; None: new ones each time. Raises CredentialFilesError.
     """
     kept = _stored_tokens(directory) if directory else _new_tokens()
     return (*kept, *(read_tokens(extra) if extra else ()))
@@ -61,35 +61,35 @@ def _stored_tokens(directory: Path) -> TokenUsers:
         try:
             write_secret(path, "\n".join(lines) + "\n")
         except OSError as problem:
-            raise CredentialFilesError(f"{path}: cannot be written: {problem.strerror}") from None
+            raise CredentialFilesError(f"unable to write {path}: {problem.strerror}") from None
         return made
     known = read_tokens(path)
     for user in (ADMIN, SCHEDULER):
         if all(other.name != user.name for _, other in known):
             raise CredentialFilesError(
-                f"{path}: has no token of {user.name}; delete it for new ones"
+                f"{path}: no token of {user.name}; delete the file to create new tokens"
             )
     return known
 
 
 def read_tokens(path: Path) -> TokenUsers:
-    """The tokens of a file of the form that kube-apiserver takes. Raises CredentialsError.
+    """Tokens of a file in kube-apiserver's form. Raises CredentialFilesError.
 
-    The text of an error never contains a token, nor anything else of the line.
+    The text of an error never contains a token, or anything else of the line.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as problem:
-        why = getattr(problem, "strerror", None) or "it is no CSV text"
-        raise CredentialFilesError(f"{path}: cannot be read: {why}") from None
+        why = getattr(problem, "strerror", None) or "not CSV text"
+        raise CredentialFilesError(f"unable to read {path}: {why}") from None
     known = []
     for number, row in enumerate(rows, start=1):
         if not row or row[0].startswith("#"):
             continue
         token, name, uid, groups = (*row[:4], "", "", "", "")[:4]
         if len(row) < 3 or not token.strip() or not name.strip():
-            text = f"{path}: line {number}: got {len(row)} columns, wanted {_WANTED}"
+            text = f"{path}: line {number}: {len(row)} columns: expected {_WANTED}"
             raise CredentialFilesError(text)
         listed = tuple(group.strip() for group in groups.split(",") if group.strip())
         known.append((token.strip(), User(name.strip(), uid.strip(), listed)))
@@ -97,7 +97,7 @@ def read_tokens(path: Path) -> TokenUsers:
 
 
 def serving_certificate(directory: Path | None, host: str, now: float) -> ServingCertificate:
-    """A certificate for `host` and for this machine as it calls itself. Raises CredentialsError."""
+    """A certificate for `host` and for this machine's names. Raises CredentialFilesError."""
     if directory is None:
         with tempfile.TemporaryDirectory() as temporary:
             return _serving_certificate(Path(temporary), host, now)
@@ -118,10 +118,10 @@ def _serving_certificate(directory: Path, host: str, now: float) -> ServingCerti
         text = path.read_text(encoding="ascii")
     except (OSError, ValueError) as problem:
         # ssl.SSLError is an OSError.
-        raise CredentialFilesError(f"{path}: no usable key and certificate: {problem}") from None
+        raise CredentialFilesError(f"{path}: invalid key or certificate: {problem}") from None
     return ServingCertificate(context, text[text.index("-----BEGIN CERTIFICATE") :])
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    """Without the addresses that mean every address: nobody connects to those."""
+    """Names and addresses without the unspecified addresses, to which no client connects."""
     return [name for name in names if name not in ("0.0.0.0", "::", "")]

@@ -1,4 +1,4 @@
-"""The file that tells kubectl and other clients where a cluster is and who they are."""
+"""Kubeconfig files of a local cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def kubeconfig_tree(server: str, certificate: str, user: str, token: str) -> dict[str, Any]:
-    """The content for one user. certificate: PEM; "" for a server without TLS."""
+    """Content for one user. certificate: PEM; "" for a server without TLS."""
     cluster: dict[str, Any] = {"server": server}
     if certificate:
         packed = base64.b64encode(certificate.encode()).decode()
@@ -29,16 +29,16 @@ def kubeconfig_tree(server: str, certificate: str, user: str, token: str) -> dic
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, whole or not at all. Raises OSError."""
+    """Write a file that only its owner can read, atomically. Raises OSError."""
     os.close(write_locked_secret(path, text))
 
 
 def write_locked_secret(path: Path, text: str) -> int:
-    """As `write_secret`; the open file, which shows by its lock that its writer lives, until it is
+    """As `write_secret`; returns the open file, whose lock shows that its writer runs, until it is
     closed (`is_writer_alive`)."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A draft of a process that was killed in between and had this number.
+    # A temporary file of a killed process with the same pid.
     draft.unlink(missing_ok=True)
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -54,7 +54,7 @@ def write_locked_secret(path: Path, text: str) -> int:
 
 @contextlib.contextmanager
 def locked_directory(directory: Path) -> Iterator[None]:
-    """Keep other processes that ask for it out of a directory, which is made. Raises OSError."""
+    """Lock a directory, which is created, against other processes. Raises OSError."""
     directory.mkdir(parents=True, exist_ok=True)
     number = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -77,7 +77,7 @@ def is_writer_alive(path: Path) -> bool:
 
 
 def is_same_file(path: Path, number: int) -> bool:
-    """True if what stands at a path is the file that was opened as `number`."""
+    """True if a path refers to the open file `number`."""
     try:
         found = path.stat()
     except OSError:
@@ -87,12 +87,12 @@ def is_same_file(path: Path, number: int) -> bool:
 
 
 def as_text(content: dict[str, Any]) -> str:
-    """As JSON, which is YAML too."""
+    """As JSON, which is also YAML."""
     return json.dumps(content, indent=2) + "\n"
 
 
 def is_kubeconfig_of_stowplan(text: str) -> bool:
-    """True for the text of a file that was written here, whatever cluster it leads to."""
+    """True for the text of a kubeconfig that Stowplan wrote, for whatever cluster."""
     try:
         content = json.loads(text)
     except ValueError:

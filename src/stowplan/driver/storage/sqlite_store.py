@@ -1,13 +1,13 @@
-"""A cluster's objects in one SQLite file: what was committed is there after a kill -9.
+"""SQLite store of a cluster's objects: what was committed survives a kill -9.
 
 The file is in write-ahead mode and each commit waits for the disk (`synchronous=FULL`), so that a
-power failure loses nothing acknowledged either, as far as the disk tells the truth; many requests
-share a commit, which pays for it. Beside the file stands the last version committed. It is written
-after the commit and shows, at the next start, whether the end of the journal has gone missing,
-which SQLite by itself would pass over in silence. Every row carries a checksum. Files that are
-removed or exchanged while the store is open are noticed at the next commit.
+power failure loses no acknowledged write either, as far as the disk is honest; many requests share
+the cost of a commit. A note beside the file holds the last committed version. It is written after
+the commit and shows, at the next start, whether the end of the journal is missing, which SQLite
+itself would ignore silently. Every row has a checksum. Files that are removed or replaced while the
+store is open are noticed at the next commit.
 
-Nothing that looks damaged is ever repaired or reset here: `StoreError` says what was found.
+Damaged files are never repaired or reset here: `StoreError` says what was found.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+from stowplan.driver.logs import log_keys
 
 FILE = "cluster.sqlite"
 COMMITTED = "committed"
@@ -46,7 +48,7 @@ _BUNDLES = (512, 128, 32, 8, 4, 2, 1)
 
 Record = tuple[str, int, bytes | None]
 Mark = tuple[int, int]
-"""What tells a file from another of the same name: device and number."""
+"""Identity of a file: device and inode."""
 Row = tuple[str, int, bytes, int]
 T = TypeVar("T")
 
@@ -56,9 +58,9 @@ class StoreError(Exception):
 
 
 class SqliteStore:
-    """The open store of a directory, held by this process alone until `close`.
+    """The open store of a directory, locked by this process until `close`.
 
-    Only one thread may use it at a time; it may be another than the one that opened it.
+    Only one thread at a time may use it, not necessarily the one that opened it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -71,7 +73,7 @@ class SqliteStore:
             path, note = directory / FILE, directory / COMMITTED
             if not note.exists() and path.exists() and path.stat().st_size > 0:
                 _checked(path, 0)
-                # It is made first: without it nobody can tell what has been acknowledged.
+                # Created first: without it the acknowledged version is unknown.
                 raise _damaged(path, f"{COMMITTED} beside it is missing")
             self._committed = _opened(note)
             self.version = _checked(path, _acknowledged_version(self._committed, path))
@@ -81,9 +83,9 @@ class SqliteStore:
             raise
 
     def records(self) -> Iterator[Record]:
-        """Everything stored, then a last record for the version alone. Raises StoreError."""
+        """All stored objects, then a last record for the version alone. Raises StoreError."""
         path = self.directory / FILE
-        # While nothing has been written, nothing is: a file that turns out damaged stays as it is.
+        # Nothing is written before all is read, so that a damaged file stays as it is.
         file = self._file or _read_only(path)
         try:
             for key, version, value, checksum in file.execute("SELECT * FROM objects"):
@@ -98,11 +100,11 @@ class SqliteStore:
         yield "", self.version, None
 
     def damaged(self, what: str) -> StoreError:
-        """The refusal of a file in which somebody has found something wrong."""
+        """The error for a file in which a caller has found damage."""
         return _damaged(self.directory / FILE, what)
 
     def save(self, records: Iterable[Record]) -> None:
-        """Commit changes, in order and all at once; returns when they are on the disk."""
+        """Commit changes, in order and atomically; returns when they are on disk."""
         latest: dict[str, tuple[int, bytes | None]] = {}
         version = self.version
         for key, at, value in records:
@@ -146,18 +148,18 @@ class SqliteStore:
             self._marks = _marks_of(self.directory, FILE, f"{FILE}-wal", COMMITTED)
 
     def _check_place(self) -> None:
-        """Raises StoreError if what is written would not be there at the next start."""
+        """Raises StoreError if the files were replaced, so that a commit would be lost."""
         for name, mark in self._marks.items():
             path = self.directory / name
             if _mark_of(path) != mark:
                 raise StoreError(
-                    f"{path}: removed or exchanged while the cluster ran, after version "
-                    f"{self.version}; nothing can be saved any more. Put back a copy of the whole "
-                    "directory, or name another with --data"
+                    f"{path}: removed or replaced while the cluster ran, after version "
+                    f"{self.version}; nothing can be saved any more. Restore a copy of the whole "
+                    "directory, or use another --data"
                 )
 
     def close(self) -> None:
-        """Fold the journal into the file and let go of the directory."""
+        """Checkpoint the journal into the file and unlock the directory."""
         try:
             if self._file is not None:
                 with contextlib.closing(self._file) as file:
@@ -175,10 +177,10 @@ class SqliteStore:
 
 
 def _row_batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The rows in few pieces of few different lengths.
+    """The rows in few batches of few different lengths.
 
-    A statement takes a piece at once: between two statements this thread has to wait until the one
-    of the event loop gives way to it, and a statement of a length met before is prepared already.
+    A statement handles one batch: between two statements this thread must wait for the event loop's
+    thread to release the GIL, and SQLite caches a statement per length.
     """
     at = 0
     for length in _BUNDLES:
@@ -188,20 +190,20 @@ def _row_batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def _locked(directory: Path) -> int:
-    """The lock file, ours until it is closed. Raises StoreError if another process has it."""
+    """The lock file, held until it is closed. Raises StoreError if another process holds it."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_mode(directory)
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise StoreError(f"{directory}: cannot keep data here: {problem.strerror}") from None
+        raise StoreError(f"unable to use data directory {directory}: {problem.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as problem:
         holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
         os.close(lock)
         if problem.errno not in (errno.EACCES, errno.EAGAIN):
-            raise StoreError(f"{directory}: cannot be locked: {problem.strerror}") from None
+            raise StoreError(f"unable to lock {directory}: {problem.strerror}") from None
         raise StoreError(
             f"{directory}: in use by another process (number {holder}); "
             "a data directory serves one cluster at a time"
@@ -212,21 +214,22 @@ def _locked(directory: Path) -> int:
 
 
 def _check_mode(directory: Path) -> None:
-    """Raises StoreError for a directory in which every user may exchange files, as sshd refuses
-    such homes; warns of one in which a group may. Readable ones are no harm: the files are not.
-    Raises OSError."""
+    """Raises StoreError for a directory in which every user may replace files, as sshd refuses such
+    homes; warns of one in which the group may. Readable ones are no harm: the files are not. Raises
+    OSError."""
     mode = stat.S_IMODE(directory.stat().st_mode)
     if mode & stat.S_IWOTH:
         raise StoreError(
             f"{directory}: permissions {mode:04o} are too open: every user of this machine may "
-            "exchange the data and the tokens in it; `chmod 700` it"
+            "replace the data and the tokens in it; `chmod 700` it"
         )
     if mode & stat.S_IWGRP:
-        log.warning(
-            "Data directory can be written by its group, which may exchange data and tokens: "
-            "path=%s mode=%04o",
-            directory,
-            mode,
+        log_keys(
+            log,
+            logging.WARNING,
+            "Data directory is group-writable; its group can replace data and tokens",
+            path=str(directory),
+            mode=f"{mode:04o}",
         )
 
 
@@ -234,19 +237,19 @@ def _opened(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
-        raise StoreError(f"{path}: cannot be opened: {problem.strerror}") from None
+        raise StoreError(f"unable to open {path}: {problem.strerror}") from None
 
 
 def _acknowledged_version(note: int, path: Path) -> int:
-    """The version that was acknowledged last. Raises StoreError."""
+    """The last acknowledged version. Raises StoreError."""
     found = os.pread(note, _NOTE_BYTES + 1, 0)
     if not found and (not path.exists() or path.stat().st_size == 0):
-        # Before there is a file, so that what is younger than the file is never without it.
+        # Written before the file exists, so that the file is never without it.
         os.pwrite(note, _note(0), 0)
         return 0
     if len(found) != _NOTE_BYTES:
         more = "more" if len(found) > _NOTE_BYTES else f"{len(found)}"
-        text = f"{COMMITTED} beside it: got {more} bytes, wanted {_NOTE_BYTES}"
+        text = f"{COMMITTED} beside it has {more} bytes: expected {_NOTE_BYTES}"
         raise _damaged(path, text)
     version = int.from_bytes(found[:8], "big")
     if found != _note(version):
@@ -255,9 +258,9 @@ def _acknowledged_version(note: int, path: Path) -> int:
 
 
 def _note(version: int) -> bytes:
-    """What stands in the note of the last version: the version and its checksum."""
-    told = version.to_bytes(8, "big")
-    return told + zlib.crc32(told).to_bytes(4, "big")
+    """Content of the note: the last version and its checksum."""
+    encoded = version.to_bytes(8, "big")
+    return encoded + zlib.crc32(encoded).to_bytes(4, "big")
 
 
 def _mark_of(path: Path) -> Mark | None:
@@ -269,13 +272,13 @@ def _mark_of(path: Path) -> Mark | None:
 
 
 def _marks_of(directory: Path, *names: str) -> dict[str, Mark]:
-    """Those of these files that are there now."""
+    """Identities of the files that exist now."""
     found = {name: _mark_of(directory / name) for name in names}
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    """A connection that leaves the file and its journal as they are."""
+    """A connection that does not change the file or its journal."""
     where = f"{path.absolute().as_uri()}?mode=ro"
     return sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
 
@@ -293,13 +296,13 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 
 def _checked(path: Path, acknowledged: int) -> int:
-    """The version that a file holds, once it is known to be whole and ours; a new file is made.
+    """The version of a file that was found intact and ours; creates a new file.
 
-    acknowledged: the version that must be there at least. Raises StoreError.
+    acknowledged: the lowest version it must have. Raises StoreError.
     """
     if acknowledged and not path.exists():
-        raise _damaged(path, "it is gone, but writes were acknowledged here before")
-    # SQLite would make the file readable for everybody; it may hold secrets.
+        raise _damaged(path, "it is missing, but writes were acknowledged here before")
+    # SQLite would create the file world-readable; it may hold secrets.
     os.close(_opened(path))
     if path.stat().st_size == 0:
         if acknowledged:
@@ -332,39 +335,39 @@ def _create_file(path: Path) -> None:
             f"PRAGMA user_version={_FORMAT}; COMMIT;"
         )
     except sqlite3.Error as problem:
-        raise StoreError(f"{path}: cannot be written: {problem}") from None
+        raise StoreError(f"unable to write {path}: {problem}") from None
     finally:
         file.close()
 
 
 def _checked_version(file: sqlite3.Connection, path: Path) -> int:
-    """The version that the file says it holds. Raises StoreError, sqlite3.DatabaseError."""
+    """The version that the file states. Raises StoreError, sqlite3.DatabaseError."""
     if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
         raise _damaged(path, "it has no tables")
     application = file.execute("PRAGMA application_id").fetchone()[0]
     written = file.execute("PRAGMA user_version").fetchone()[0]
     if application != _APPLICATION:
-        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; name another directory")
+        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; use another directory")
     if written != _FORMAT:
-        raise StoreError(f"{path}: got format {written}, wanted {_FORMAT}; use the version of it")
+        raise StoreError(f"{path}: unsupported format {written}: expected {_FORMAT}")
     found = [row[0] for row in file.execute("PRAGMA integrity_check(3)")]
     if found != ["ok"]:
         raise _damaged(path, "; ".join(" ".join(text.split()) for text in found))
     facts = file.execute("SELECT name, value, checksum FROM facts").fetchall()
     if len(facts) != 1 or facts[0][0] != "version":
-        raise _damaged(path, "it does not say which version it holds")
+        raise _damaged(path, "its version is missing")
     _, version, checksum = facts[0]
     if not isinstance(version, int):
-        raise _damaged(path, f"it says that it holds version {version!r}")
+        raise _damaged(path, f"its version is invalid: {version!r}")
     if _fact(version)[1] != checksum:
-        raise _damaged(path, "the checksum of the version that it says it holds is wrong")
+        raise _damaged(path, "the checksum of its version is wrong")
     return version
 
 
 def _damaged(path: Path, what: str) -> StoreError:
     return StoreError(
-        f"{path}: damaged: {what}. It is left as it is: put back a copy of the whole directory, "
-        "or name another with --data"
+        f"{path}: damaged: {what}. The file was not changed: restore a copy of the whole "
+        "directory, or use another --data"
     )
 
 
@@ -373,5 +376,5 @@ def _checksum(key: str, version: int, value: bytes) -> int:
 
 
 def _fact(version: int) -> tuple[int, int]:
-    """What the file says of its version: that and a checksum."""
+    """Row of the version: its value and a checksum."""
     return version, _checksum("version", version, b"")

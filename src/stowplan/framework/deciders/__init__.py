@@ -1,2 +1,1 @@
-"""Protocols of what decides: the pod decider, the session decider, kernel terms, extender
-reviews."""
+"""Protocols of the deciders: pod decider, session decider, kernel terms, extender reviews."""

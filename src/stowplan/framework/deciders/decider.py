@@ -1,6 +1,6 @@
-"""Decider: what turns a pending pod and a snapshot into a decision.
+"""Decider: makes a decision from a pending pod and a snapshot.
 
-The machine is given one and does not know which rules it follows.
+The scheduler is given one and does not depend on its rules.
 """
 
 from __future__ import annotations
@@ -23,16 +23,15 @@ from stowplan.objects.pod import Pod
 
 
 class Decision(msgspec.Struct):
-    """The outcome of one attempt.
+    """Outcome of one attempt.
 
-    node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
-    of the PodScheduled condition. reasons: refusal reason -> number of nodes; near_misses:
-    those of the nodes that evictions could help, if there are such. plugins: those
-    that refused something, empty for a placed pod. nominated_node: the node that preemption
-    chose, "" clears an earlier nomination, None leaves it. victims: what preemption evicts
-    there; preempted_by: the plugin that chose them. pending: plugins that answered Pending.
-    state: what the plugins of the attempt left, for those that come after. score: the weighted
-    total of the node, None where nodes were not scored.
+    node_name: "" when the pod was rejected. refusal: None when it was placed. message: text of the
+    PodScheduled condition. reasons: reason -> number of nodes; near_misses: the part of them that
+    evictions could resolve. plugins: those that rejected a node or the pod, empty for a placed pod.
+    nominated_node: the node that preemption chose, "" clears an earlier nomination, None leaves it.
+    victims: pods that preemption evicts there; preempted_by: the plugin that chose them. pending:
+    plugins that returned Pending. state: the CycleState of the attempt, for later extension points.
+    score: weighted total of the node, None where nodes were not scored.
     """
 
     node_name: str = ""
@@ -50,14 +49,14 @@ class Decision(msgspec.Struct):
 
     @property
     def reason(self) -> str:
-        """The condition's reason: Unschedulable or SchedulerError; "" when placed."""
+        """Reason of the condition: Unschedulable or SchedulerError; "" when placed."""
         if self.refusal is None:
             return ""
         return "Unschedulable" if self.refusal.is_rejected else "SchedulerError"
 
 
 class Decider(Protocol):
-    """Chooses nodes for pods."""
+    """Chooses a node for a pod."""
 
     def decide(
         self,
@@ -66,86 +65,89 @@ class Decider(Protocol):
         framework: Framework,
         rng: TieBreakSource,
     ) -> Decision:
-        """A node for `pod`, or why there is none; nothing is changed. dice: breaks ties."""
+        """Choose a node for `pod`, or report why none fits; changes nothing.
+
+        rng: breaks ties.
+        """
 
     def decide_with_extenders(
         self, pod: Pod, framework: Framework, rng: TieBreakSource, extenders: Sequence[HTTPExtender]
     ) -> Consultation:
-        """The attempt of a pod about which these extenders are asked, in this order."""
+        """Start an attempt in which these extenders are called, in this order."""
 
     def engine(self) -> KernelPlacer | None:
-        """What places many pods at once; None where each is decided for itself."""
+        """The kernel placer for runs of pods; None where each pod is decided alone."""
 
     def forget_idle(self) -> None:
-        """Called now and then: what nobody has asked for since the call before the last one may be
-        forgotten."""
+        """Drop cached answers that were not used since the call before last; called
+        periodically."""
 
 
 class Consultation(Protocol):
-    """The attempt of a pod about which extenders are asked, from its start to its decision."""
+    """An attempt with extender calls, from its start to its decision."""
 
     def try_decide(self, snapshot: Snapshot) -> Decision | None:
-        """Decide the pod on the cluster as it is now, by the answers so far; None while there are
-        questions that have none. Nothing is changed."""
+        """Decide on the current snapshot with the responses so far; None while requests are
+        pending. Changes nothing."""
 
     @property
     def pending_requests(self) -> Sequence[ExtenderRequest]:
-        """What is to be asked now, all at the same time, before `try_decide` is called again."""
+        """Requests to send in parallel before the next call of `try_decide`."""
 
     def answer(self, question: ExtenderRequest, reply: ExtenderResponse) -> None:
-        """What came of one of the questions."""
+        """Record the response to a request."""
 
 
 class PodClass(Protocol):
-    """Pods of which rules read the same. state: what their plugins have left in an attempt."""
+    """Pods that all plugins treat alike. state: CycleState that an attempt left."""
 
     framework: Framework
     state: CycleState
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
-        """The plugins that have refused it last, where what it lacks is room on the rows that it
-        may go to, and nothing else; None where it is not so."""
+        """Plugins that rejected the class last, if only resources on eligible rows are missing;
+        otherwise None."""
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
-        """The refusal that the next attempt would end in as well; None where it has to be made."""
+        """The rejection that the next attempt would repeat; None where the attempt must be made."""
 
 
 class KernelPlacer(Protocol):
-    """Places runs of pods, each counted before the next is chosen."""
+    """Places runs of pods, each counted before the next is placed."""
 
     def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
-        """The class of a pod; None for one that must be decided for itself."""
+        """The class of a pod; None for a pod that must be decided alone."""
 
     def run(
         self, pods: Sequence[Pod], classes: Sequence[Any], draws: NDArray[np.uint64]
     ) -> KernelRun:
-        """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
-        ties, or (0,) for the first row."""
+        """A run of pods with their classes, to be placed in this order.
+
+        draws: uint64 (n_pods,), tie-breaks; or (0,): the first row wins.
+        """
 
     def fit_check(self, classes: Sequence[Any], snapshot: Snapshot) -> FitCheck | None:
-        """What these classes need, to be compared with what there is; None where that does not
-        decide."""
+        """Compares the requests of classes with free resources; None where that does not decide."""
 
 
 class FitCheck(Protocol):
-    """What classes need."""
+    """Whether pods of some classes may fit, by their requests."""
 
     def hold(self, snapshot: Snapshot) -> bool:
-        """True while nothing has changed for them but pods, and amounts of nodes."""
+        """True while nothing relevant changed but pods and allocatable amounts."""
 
     def may_fit(self, rows: Sequence[int] | None) -> NDArray[np.bool_]:
-        """bool (n_classes,): which of them may be placed on one of these rows; None: on any."""
+        """bool (n_classes,): classes that may fit on one of these rows; None: on any row."""
 
 
 class KernelRun(Protocol):
-    """Pods that are being placed. scores: int64 (n_pods,), of those placed the total score of their
-    node."""
+    """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod."""
 
     scores: NDArray[np.int64]
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
-        """Choose rows for the pods from `start` on, and enter them in the table as assumed bound.
+        """Choose rows for the pods from `start` on and add them to the table as assumed pods.
 
-        Returns the rows of those placed. Where they are fewer than the pods left, the next pod
-        fits nowhere, or has to be decided for itself. The snapshot must have no nominations.
+        Returns the rows of the placed pods. Fewer rows than pods: the next pod fits nowhere, or
+        must be decided alone. The snapshot must have no nominations.
         """

@@ -1,7 +1,7 @@
-"""Review: what extenders make of the nodes on which a preemption would help.
+"""Extender review: the extenders' answer about preemption candidates.
 
-The plugin that preempts offers its candidates and answers Wait; it is called again when the
-extenders have been asked, and then finds their answer.
+The preempting plugin offers its candidates and returns Wait; it is called again when the extenders
+have answered.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stowplan.framework.status import Status
 
 
 class PreemptionCandidate(msgspec.Struct, frozen=True):
-    """A node where eviction helps. victims: the most important first."""
+    """A node where eviction helps. victims: most important first."""
 
     node_name: str
     victims: tuple[PodInfo, ...]
@@ -22,9 +22,9 @@ class PreemptionCandidate(msgspec.Struct, frozen=True):
 
 
 class ExtenderReview:
-    """offered: the candidates, in the order of the snapshot; none while none were found.
+    """offered: candidates in the order of the snapshot; empty while none were found.
 
-    answer: what is left of them, or the failure; None while the extenders have not been asked.
+    answer: the remaining candidates, or the failure; None while the extenders have not answered.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,12 @@ class ExtenderReview:
 
     @staticmethod
     def of(state: CycleState) -> ExtenderReview | None:
-        """That of an attempt; None where no extender has a say in preemption."""
+        """The review of an attempt; None where no extender supports preemption."""
         review: ExtenderReview | None = state.find(_KEY)
         return review
 
     def enter(self, state: CycleState) -> None:
-        """Have it found by the plugins of an attempt."""
+        """Store it in the state of an attempt."""
         state.write(_KEY, self)
 
 

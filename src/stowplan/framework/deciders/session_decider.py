@@ -1,8 +1,8 @@
-"""SessionDecider: what decides many pods in one round. The machine is given one.
+"""SessionDecider: decides many pods in one session.
 
-It is shown the whole cluster as it changes, keeps what it needs of it, and is asked from time to
-time to hold a session. What a session decides it counts as done at once: bound pods take their
-room, evicted ones are on their way out. The machine says what became of that.
+It receives all watch events, keeps its own state, and is called periodically to run a session. Its
+decisions take effect in its state at once: bound pods use resources, evicted pods are terminating.
+The scheduler reports the outcome of each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stowplan.objects.podgroup import PodGroupStatus
 class NodeAssignment(msgspec.Struct, frozen=True, gc=False):
     """A pod and the node that a session chose for it.
 
-    gang: equal for pods that start together or not at all, "" for one of which no other depends.
+    gang: equal for pods that start all or none, "" for a pod on which no other depends.
     """
 
     pod: Pod
@@ -35,8 +35,11 @@ class NodeAssignment(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionVictim(msgspec.Struct, frozen=True, gc=False):
-    """A pod that has to go. why: the action. preemptor: the pod that gets its room, None where
-    nobody in particular does. group: what the preemptor belongs to, in words."""
+    """A pod to evict.
+
+    why: name of the action. preemptor: pod that gets its resources, None where there is no
+    particular one. group: description of the preemptor's group.
+    """
 
     pod: Pod
     why: str
@@ -45,9 +48,9 @@ class SessionVictim(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodGroupReport(msgspec.Struct, frozen=True):
-    """What is to be told of a pod group.
+    """Status and events of a pod group to write.
 
-    status: to be written, None where it says so already. notes: (type, reason, message) of events.
+    status: None when it is unchanged. notes: (type, reason, message) of events.
     """
 
     uid: str
@@ -66,10 +69,10 @@ class PodReport(msgspec.Struct, frozen=True, gc=False):
 
 
 class SessionResult(msgspec.Struct, frozen=True):
-    """What a session decided.
+    """Decisions of a session.
 
-    promises: pods that wait for room that is being freed, with the node where that is. fault: what
-    broke it off; then it decided nothing.
+    promises: pods that wait for resources being freed, with their nodes. fault: error that ended
+    it; then there are no decisions.
     """
 
     binds: Sequence[NodeAssignment] = ()
@@ -81,102 +84,104 @@ class SessionResult(msgspec.Struct, frozen=True):
 
 
 class BindFailureResult(msgspec.Struct, frozen=True):
-    """What a failed binding leads to. victims: members that go as the group is given up."""
+    """Consequence of a failed binding. victims: members to evict because the group is given up."""
 
     groups: Sequence[PodGroupReport] = ()
     victims: Sequence[SessionVictim] = ()
 
 
 class SessionDecider(Protocol):
-    """Decides the pods that name its schedulers, all at once."""
+    """Decides the pods of its scheduler names, all at once."""
 
     @property
     def scheduler_name(self) -> str:
-        """The first of the names, which its events have."""
+        """First scheduler name; the reporter of its events."""
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """Whose pods it decides."""
+        """Scheduler names whose pods it decides."""
 
     @property
     def period_s(self) -> float:
-        """How long after a session has ended the next one opens, in seconds."""
+        """Seconds from the end of one session to the start of the next."""
 
     @property
     def framework(self) -> Framework:
-        """Whose plugins take part between the choice of a node and the binding."""
+        """Framework whose plugins run between the choice of a node and the binding."""
 
     @property
     def metrics(self) -> Metrics:
-        """What it has counted and measured so far."""
+        """Its metrics so far."""
 
     def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
-        """Take part in a machine: what its plugins share, and the cluster as it is now."""
+        """Connect to a scheduler: the profiles' shared handle state and the current cluster."""
 
-    # What the watch shows.
+    # Watch events.
 
     def pod_updated(self, pod: Pod) -> None:
-        """A pod is there, or is as it is now; finished ones too."""
+        """A pod was added or updated, finished pods included."""
 
     def pod_deleted(self, uid: str) -> None:
-        """A pod is not there any more."""
+        """A pod was deleted."""
 
     def node_updated(self, node: Node) -> None:
-        """A node is there, or is as it is now."""
+        """A node was added or updated."""
 
     def node_deleted(self, name: str) -> None:
-        """A node is not there any more; its pods may be."""
+        """A node was deleted; its pods may remain."""
 
     def object_updated(self, value: Object) -> None:
-        """Something that is neither pod nor node is there, or is as it is now."""
+        """An object that is neither pod nor node was added or updated."""
 
     def object_deleted(self, value: Object) -> None:
-        """It is not there any more."""
+        """Such an object was deleted."""
 
     # Sessions.
 
     def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
-        """Hold a session. name: of this session, never used twice. nominated: pods of others that
-        wait for room on nodes."""
+        """Run a session.
+
+        name: unique name of the session. nominated: other deciders' pods nominated to nodes.
+        """
 
     def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """What plugins have found out about a pod on the node that was chosen for it; the reason
-        where the node does not suit it after all."""
+        """CycleState of a pod for the node chosen for it; the reason where the node no longer suits
+        it."""
 
-    # What became of it.
+    # Outcomes.
 
     def assumed(self, pod: Pod, node: str) -> None:
-        """A pod, of its own or of others, takes its room on a node before the watch shows it."""
+        """A pod, of this or another decider, was assumed on a node."""
 
     def forgotten(self, uid: str) -> None:
-        """It does not any more."""
+        """A pod is no longer assumed."""
 
     def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> BindFailureResult:
-        """A pod has not been bound: it waits again. counts: False where nobody refused it."""
+        """A pod was not bound and waits again. counts: False when the API did not refuse it."""
 
     def failures(self, uid: str) -> int:
-        """How often a pod could not be bound, in a row."""
+        """Number of consecutive failed bindings of a pod."""
 
     def unwritten(self, namespace: str, name: str) -> None:
-        """The status of a group could not be written: it is to be tried again."""
+        """Writing a group's status failed; it must be retried."""
 
     def staying(self, uid: str) -> None:
-        """A pod that was to be evicted is there still, and is not leaving."""
+        """A pod to be evicted still exists and is not terminating."""
 
     def reload(self, text: str, source: str) -> str:
-        """Go by another configuration from now on; "", or why it is refused."""
+        """Use another configuration from now on; "", or why it is refused."""
 
-    # Looking.
+    # Reads.
 
     @property
     def n_waiting(self) -> int:
-        """How many of its pods wait for a node."""
+        """Number of its pods that wait for a node."""
 
     def waiting(self) -> Iterator[str]:
-        """The uids of its pods that wait for a node."""
+        """Uids of its pods that wait for a node."""
 
     def known(self) -> Iterator[str]:
-        """The uids of all pods that it has been shown."""
+        """Uids of all pods that it knows."""
 
     def validate(self) -> None:
-        """Compare what is kept by delta with a rebuild; raises InvariantBroken."""
+        """Compare incrementally kept state with a rebuild; raises InvariantBroken."""

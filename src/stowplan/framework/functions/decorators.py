@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, PriorityReduceFunction
 from stowplan.framework.plugin import SCORE_MAX
@@ -39,9 +40,6 @@ from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.status import OK, Status, unresolvable, unschedulable
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 ScoreFunction = TypeVar("ScoreFunction", bound=Callable[..., int | Ints])
 FilterFunction = TypeVar("FilterFunction", bound=Callable[..., bool | Status | Bools])
 
@@ -53,20 +51,20 @@ _REDUCE = ("scores", "pod", "nodes", "rows", _META)
 
 
 def plugin_of(value: Any) -> Any:
-    """The plugin class behind a decorated function; anything else as it is."""
+    """The plugin class behind a decorated function; any other value unchanged."""
     return getattr(value, _PLUGIN, value)
 
 
 def is_rule(value: object) -> bool:
-    """True for a function that a decorator has made a rule."""
+    """True for a function decorated as a plugin."""
     return hasattr(value, _PLUGIN)
 
 
 def score(name: str, *, weight: int = 1) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Make a function a plugin that prefers nodes: 0 to 100 each, times `weight`.
+    """Make a function a plugin that scores nodes: 0 to 100, times `weight`.
 
-    Over `node` it answers a whole number, over `nodes` int64 (n_nodes,). Raises ContractError for
-    a function that asks for what is not on offer.
+    A function of `node` returns an integer, a function of `nodes` int64 (n_nodes,). Raises
+    ContractError for unknown parameters.
     """
     _check_name("score", name)
 
@@ -84,11 +82,11 @@ def score(name: str, *, weight: int = 1) -> Callable[[ScoreFunction], ScoreFunct
 def filter(
     name: str, *, reason: str = "", evicting_helps: bool = True
 ) -> Callable[[FilterFunction], FilterFunction]:
-    """Make a function a plugin that refuses nodes: where it says False.
+    """Make a function a plugin that filters nodes: those for which it returns False are rejected.
 
-    Over `node` it answers a bool, or a Status of its own; over `nodes` bool (n_nodes,). reason:
-    what users read of refused nodes. evicting_helps: False where no eviction of pods can change
-    the answer, so that preemption need not look. Raises ContractError as `score` does.
+    A function of `node` returns a bool or a Status, a function of `nodes` bool (n_nodes,). reason:
+    message of a rejection. evicting_helps: False where evicting pods cannot change the answer, so
+    that preemption skips the node. Raises ContractError as `score` does.
     """
     _check_name("filter", name)
 
@@ -110,21 +108,21 @@ def priority(
     metadata: Callable[[Pod], Any] | None = None,
     reduce: Callable[..., Ints] | None = None,
 ) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Make a function a priority as schedulers had them before plugins: 0 to 10 each.
+    """Make a function a priority of Kubernetes 1.13: scores 0 to 10.
 
-    Over `node` it is a map, whose scores `reduce` may bring into range in the end; it takes
-    `scores` (int64 (n_rows,)) and whatever it names of pod, nodes, rows and meta. Over `nodes` it
-    is a whole-list function. metadata: computed once per pod, and handed to the function and to
-    `reduce` as `meta`. Its scores count ten times, so that 10 is as much as 100 of a plugin. Raises
-    ContractError as `score` does.
+    A function of `node` is a map; `reduce` may scale its scores: it takes `scores` (int64
+    (n_rows,)) and any of pod, nodes, rows and meta. A function of `nodes` scores all nodes.
+    metadata: computed once per pod and passed to the function and to `reduce` as `meta`. Scores are
+    multiplied by ten, so that 10 weighs as much as 100 of a plugin. Raises ContractError as `score`
+    does.
     """
     _check_name("priority", name)
 
     def decorate(function: ScoreFunction) -> ScoreFunction:
         made = _FunctionPluginBuilder("priority", name, function, weight, metadata is not None)
-        mended = None if reduce is None else made.reducer(reduce)
+        reducer = None if reduce is None else made.reducer(reduce)
         one, many = (made.call, None) if made.is_of_one else (None, made.call)
-        config = Priority(name, weight, many, one, mended, metadata)
+        config = Priority(name, weight, many, one, reducer, metadata)
         more = {} if metadata is None else {"pre_score": _pre_score}
         made.give(_MapPriority if made.is_of_one else _ListPriority, priority=config, **more)
         return function
@@ -133,14 +131,15 @@ def priority(
 
 
 def _check_name(kind: str, name: Any) -> None:
-    """Raises ContractError at once: what is left out before the function is lost without a word."""
+    """Raise ContractError when the decorator is used without a name: `@score` instead of
+    `@score(...)` would be ignored silently."""
     if not isinstance(name, str) or not name:
         got = f"a {type(name).__name__}" if name else "no name"
-        raise ContractError(f'@{kind}: got {got}, wanted the rule\'s name: @{kind}("my-rule")')
+        raise ContractError(f'@{kind}: Invalid value: {got}: expected a name: @{kind}("my-rule")')
 
 
 class _FunctionPluginBuilder:
-    """A function on its way to a plugin. call: the function with all that is on offer, in order."""
+    """Builds a plugin class from a function. call: the function with all parameters by position."""
 
     def __init__(
         self, kind: str, name: str, function: Any, weight: Any, has_meta: bool = False
@@ -151,22 +150,22 @@ class _FunctionPluginBuilder:
         self.where = f"rule {name!r}"
         if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
             what = "an async function" if inspect.isfunction(function) else repr(function)
-            raise ContractError(f"{self.where}: got {what}, wanted a plain function")
+            raise ContractError(f"{self.where}: Invalid value: {what}: expected a plain function")
         if is_rule(function):
-            raise ContractError(f"{self.where}: {function.__name__}() is a rule already")
+            raise ContractError(f"{self.where}: {function.__name__}() is decorated already")
         if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
             raise ContractError(
-                f"{self.where}: weight is {weight!r}, wanted a whole number above 0"
+                f"{self.where}: weight is {weight!r}; expected a whole number above 0"
             )
         names = parameters_of(function)
         self.is_of_one = "node" in names
         if self.is_of_one == ("nodes" in names):
             got = f"{function.__name__}({', '.join(names)})"
             raise ContractError(
-                f"{self.where}: got {got}, wanted either `node`, to be asked about one node, or "
+                f"{self.where}: Invalid value: {got}: expected `node`, for one node, or "
                 "`nodes`, about all of them as arrays"
             )
-        # Priorities have a fixed call, with metadata or without.
+        # Priorities are called with a fixed parameter list, with or without metadata.
         offered = _ONE if self.is_of_one else _ALL
         self.call = self._fitted(
             function,
@@ -175,29 +174,30 @@ class _FunctionPluginBuilder:
         )
 
     def reducer(self, reduce: Callable[..., Ints]) -> PriorityReduceFunction:
-        """`reduce` with everything that it may be handed."""
+        """`reduce` with all parameters by position."""
         if not self.is_of_one:
             got = "a reduce for a function of all nodes"
-            raise ContractError(f"{self.where}: got {got}, wanted one of one `node`")
+            raise ContractError(f"{self.where}: Invalid value: {got}: expected one of one `node`")
         return self._fitted(reduce, _REDUCE, "")
 
     def _fitted(self, function: Call, offered: tuple[str, ...], missing: str) -> Call:
-        """`function` as one of all that is offered, by place. missing: what is not there yet."""
+        """`function` with all parameters by position. missing: parameters that are not
+        available."""
         title = getattr(function, "__name__", repr(function))
         for name in parameters_of(function):
             if name == missing:
                 wanted = f"metadata=... beside {self.name!r} for it"
-                raise ContractError(f"{self.where}: {title}() asks for {name!r}, wanted {wanted}")
+                raise ContractError(f"{self.where}: {title}() takes {name!r}; expected {wanted}")
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
-                    f"{self.where}: {title}() asks for {name!r}; on offer are "
+                    f"{self.where}: {title}() has an unknown parameter {name!r}; available: "
                     f"{', '.join(offered)}{' (' + hint + ')' if hint else ''}"
                 )
         return narrow_parameters(function, offered, tuple(parameters_of(function)))
 
     def give(self, base: type[_FunctionPlugin], **attributes: Any) -> None:
-        """Put the plugin class behind the function."""
+        """Attach the plugin class to the function."""
         function = self.function
         body = {
             "name": self.name,
@@ -216,7 +216,8 @@ class _FunctionPluginBuilder:
 
 
 class _FunctionPlugin:
-    """What every rule has. _title: the function's name; _takes_rows: whether it asks for `rows`."""
+    """Base of all function plugins. _title: the function's name; _takes_rows: it has a parameter
+    `rows`."""
 
     name: ClassVar[str]
     weight: ClassVar[int]
@@ -225,14 +226,14 @@ class _FunctionPlugin:
 
     def _broken(self, pod: Pod, got: str, wanted: str) -> ContractError:
         return ContractError(
-            f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}, wanted {wanted}"
+            f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}; expected {wanted}"
             f"{definition_location(self)}"
         )
 
     def _column(
         self, call: Call, kind: type[Any], pod: Pod, nodes: NodeTable, rows: Rows, *more: Any
     ) -> NDArray[Any]:
-        """`kind` (n_rows,): what the function says of `rows`; it is not asked about none."""
+        """`kind` (n_rows,): the function's result for `rows`; it is not called without rows."""
         n_rows = len(range(rows.start, rows.stop)) if isinstance(rows, slice) else len(rows)
         if n_rows == 0:
             return np.zeros(0, dtype=kind)
@@ -249,7 +250,7 @@ class _FunctionPlugin:
 
 
 class _ArrayScore(_FunctionPlugin):
-    """A score over arrays; one node is a row of them."""
+    """A score over arrays; a single node is one row."""
 
     _ask: ClassVar[Call]
 
@@ -261,7 +262,7 @@ class _ArrayScore(_FunctionPlugin):
 
 
 class _NodeFilter(_FunctionPlugin):
-    """A filter over one node."""
+    """A filter of one node."""
 
     _ask: ClassVar[Call]
     REJECTED: ClassVar[Status]
@@ -277,7 +278,7 @@ class _NodeFilter(_FunctionPlugin):
 
 
 class _ArrayFilter(_FunctionPlugin):
-    """A filter over arrays; one node is a table of its own."""
+    """A filter over arrays; a single node is a table of one row."""
 
     _ask: ClassVar[Call]
     REJECTED: ClassVar[Status]
@@ -322,7 +323,8 @@ class _PriorityPlugin(_FunctionPlugin):
         return scaled
 
     def _meta(self, pod: Pod, state: CycleState) -> Any:
-        """The pod's metadata: from PreScore, or computed now where a profile leaves that out."""
+        """The pod's metadata: from PreScore, or computed now where the profile does not run
+        PreScore."""
         if self.priority.metadata is None:
             return None
         found = state.find(self.name)
@@ -355,7 +357,7 @@ class _MapPriority(_PriorityPlugin):
 
 
 class _ListPriority(_PriorityPlugin):
-    """A priority that scores all nodes."""
+    """A priority that scores all nodes at once."""
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         whole_list, meta = self.priority.whole_list, self._meta(pod, state)

@@ -1,8 +1,8 @@
-"""Priorities: the older way to prefer nodes, 0 to 10 each, by one function or by map and reduce.
+"""Priorities of Kubernetes 1.13: scores 0 to 10, by one function or by map and reduce.
 
-A priority is either one function that scores all nodes, or a map that scores one node at a time,
-with an optional reduce that sees all those scores at the end. What is worth computing once per pod
-is its metadata, which every function is handed.
+A priority is either one function that scores all nodes, or a map that scores one node, with an
+optional reduce over all those scores. Metadata is computed once per pod and passed to every
+function.
 
 Source: kube-scheduler v1.13, algorithm/types.go and algorithm/priorities/reduce.go.
 """
@@ -14,22 +14,20 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.problems import ContractError
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 PRIORITY_MAX = 10
-"""The highest score that a priority may give a node in the end; the lowest is 0."""
+"""Highest final score of a node; the lowest is 0."""
 
 PriorityMetadataProducer = Callable[[Pod], Any]
-"""What is computed once per pod."""
+"""Computed once per pod."""
 
 PriorityMapFunction = Callable[[Pod, NodeInfo, Any], int]
-"""(pod, node, metadata) -> score of the node, any whole number where a reduce follows."""
+"""(pod, node, metadata) -> score of the node; any integer where a reduce follows."""
 
 PriorityReduceFunction = Callable[[Ints, Pod, NodeTable, Rows, Any], Ints]
 """(scores, pod, nodes, rows, metadata) -> int64 (n_rows,): the final scores of `rows`."""
@@ -39,7 +37,7 @@ PriorityFunction = Callable[[Pod, NodeTable, Rows, Any], Ints]
 
 
 class Priority(msgspec.Struct, frozen=True):
-    """A configured priority. weight: what its scores are multiplied with in a node's total."""
+    """A configured priority. weight: factor of its scores in a node's total."""
 
     name: str
     weight: int = 1
@@ -49,22 +47,24 @@ class Priority(msgspec.Struct, frozen=True):
     metadata: PriorityMetadataProducer | None = None
 
     def __post_init__(self) -> None:
-        """Raises ContractError for a priority that cannot be asked."""
+        """Raises ContractError for an invalid priority."""
         if not self.name:
-            raise ContractError("a priority: name is '', wanted a non-empty string")
+            raise ContractError("a priority: name is ''; expected a non-empty string")
         if (self.whole_list is None) == (self.map is None):
             got = "neither" if self.map is None else "both"
             wanted = "either a whole-list function or a map"
-            raise ContractError(f"priority {self.name!r}: got {got}, wanted {wanted}")
+            raise ContractError(f"priority {self.name!r}: Invalid value: {got}: expected {wanted}")
         if self.reduce is not None and self.map is None:
-            raise ContractError(f"priority {self.name!r}: got a reduce, wanted a map before it")
+            raise ContractError(
+                f"priority {self.name!r}: Invalid value: a reduce without a map: expected both"
+            )
 
 
 def normalize_reduce(most: int = PRIORITY_MAX, *, reverse: bool = False) -> PriorityReduceFunction:
-    """A reduce that makes the highest score `most` and the others shares of it, truncated.
+    """A reduce that scales scores so that the highest becomes `most`, truncated.
 
-    reverse: the highest score becomes 0 and a score of 0 `most`. Where no score is above 0 they
-    stay as they are; reversed all become `most`.
+    reverse: the highest becomes 0 and a score of 0 `most`. Where no score is above 0 they are
+    unchanged; reversed all become `most`.
     """
 
     def reduce(scores: Ints, *_: Any) -> Ints:
@@ -74,7 +74,7 @@ def normalize_reduce(most: int = PRIORITY_MAX, *, reverse: bool = False) -> Prio
 
 
 def normalize_scores(scores: Ints, most: int, *, reverse: bool = False) -> Ints:
-    """int64 (n,): the scores as shares of the highest, out of `most`; see `normalize_reduce`."""
+    """int64 (n,): the scores scaled to `most`; see `normalize_reduce`."""
     highest = int(scores.max(initial=0))
     if highest == 0:
         return np.full(scores.shape, most, dtype=np.int64) if reverse else scores

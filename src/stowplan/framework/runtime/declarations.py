@@ -6,6 +6,7 @@ import inspect
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
+from types import FunctionType
 from typing import Any
 
 import msgspec
@@ -117,12 +118,21 @@ def misspelt_fields(plugin: type[Any]) -> Iterator[tuple[str, str]]:
     missing = [name for name in (*FIELDS, *OTHER_NAMES) if not hasattr(plugin, name)]
     for owner in plugin.__mro__[:-1]:
         for name, value in vars(owner).items():
-            if name.startswith("_") or name in known or _is_behaviour(value):
+            if isinstance(value, FunctionType) or name.startswith("_") or name in known:
                 continue
-            for field in missing:
-                if edit_distance(name, field) <= (1 if len(field) <= SHORT_NAME else EDITS_MAX):
-                    yield name, field
-                    break
+            near = next((field for field in missing if _is_near(name, field)), "")
+            if near and not _is_behaviour(value):
+                yield name, near
+
+
+def _is_near(name: str, field: str) -> bool:
+    edits = 1 if len(field) <= SHORT_NAME else EDITS_MAX
+    # An edit changes the length by one and the letters by two: most names differ in more.
+    return (
+        abs(len(name) - len(field)) <= edits
+        and len(set(name).symmetric_difference(field)) <= 2 * edits
+        and edit_distance(name, field) <= edits
+    )
 
 
 def _is_behaviour(value: object) -> bool:

@@ -1,7 +1,7 @@
-"""The runtime: walks the plugins of one profile through the extension points of one attempt.
+"""The framework of a profile: calls its plugins at the extension points of an attempt.
 
-Source: kube-scheduler v1.36, framework/runtime. What each answer causes is written down with the
-protocols in `plugin`; this module is where it happens.
+Source: kube-scheduler v1.36, framework/runtime. The protocols in `plugin` document what each result
+causes; this module implements it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.extension_points import EXTENSION_POINTS
@@ -38,17 +38,16 @@ from stowplan.framework.runtime.nominated_pods import (
     can_filter_by_amounts,
     refusals_with_nominated_pods,
 )
+from stowplan.framework.runtime.outcomes import PreFilterOutcome, checked_status, no_nodes_left
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, SKIP, Code, Status, error
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 
 class Handle:
-    """What a plugin may hold on to: the gates, what all profiles share, and its framework."""
+    """Passed to plugin constructors: feature gates, shared state, and the profile's framework."""
 
     def __init__(self, gates: FeatureGates, shared: HandleState | None = None) -> None:
         self.gates = gates
@@ -57,28 +56,17 @@ class Handle:
 
     @property
     def framework(self) -> Framework:
-        """The runtime of the profile; not yet there while plugins are being constructed."""
+        """The profile's framework; not available while plugins are constructed."""
         if self._framework is None:
             raise ContractError("handle.framework is not there yet in a plugin's constructor")
         return self._framework
 
 
-class PreFilterOutcome(msgspec.Struct, frozen=True):
-    """What all PreFilters together answered.
-
-    restrict: the nodes left, None for all. restricted_by: the plugins that restricted them.
-    """
-
-    status: Status
-    restrict: frozenset[str] | None = None
-    restricted_by: tuple[str, ...] = ()
-
-
 class Scores(msgspec.Struct, frozen=True):
     """Scores of the nodes that passed.
 
-    rows: int64 (n_rows,). raw, final: plugin -> int64 (n_rows,), before and after
-    normalising and weighting. total: int64 (n_rows,), the sum of the finals.
+    rows: int64 (n_rows,). raw, final: plugin -> int64 (n_rows,), before and after normalization and
+    weighting. total: int64 (n_rows,), sum of the final scores.
     """
 
     rows: Ints
@@ -101,10 +89,10 @@ class Framework:
         *,
         columns: bool = True,
     ) -> None:
-        """Raises ContractError when a plugin cannot be constructed or the profile is unsound.
+        """Raises ContractError when a plugin cannot be constructed or the profile is invalid.
 
-        shared: with the other profiles of the scheduler. columns: False walks every plugin node
-        by node: slower, the same answers.
+        shared: with the other profiles of the scheduler. columns: False calls every plugin node by
+        node: slower, with the same results.
         """
         self.profile = profile
         self.gates = gates
@@ -133,7 +121,7 @@ class Framework:
         if len(self.at("queueSort")) != 1:
             have = [m.name for m in self.at("queueSort")]
             raise ContractError(
-                f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one"
+                f"profile {profile.scheduler_name!r}: queueSort is {have}; expected one"
             )
         self._check_points()
         self._pre_bind_with_progress = tuple(
@@ -142,7 +130,8 @@ class Framework:
             if m.does_io or m.calls["pre_bind_pre_flight"] or m.calls["pre_bind_progress"]
         )
         between = (*self.at("reserve"), *self.at("permit"), *self.at("preBind"))
-        # Whom to find among the skipped, for a pod that goes straight from its choice to Bind.
+        # Looked up in the skipped plugins, for a pod that has nothing to do between the choice of a
+        # node and Bind.
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
@@ -157,11 +146,11 @@ class Framework:
                 if member.calls[EXTENSION_POINTS[point]] is None:
                     raise ContractError(
                         f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} is "
-                        f"enabled for {point} and has no {EXTENSION_POINTS[point]}(); wanted one"
+                        f"enabled for {point} and has no {EXTENSION_POINTS[point]}(); expected one"
                     )
 
     def at(self, point: str) -> tuple[RegisteredPlugin, ...]:
-        """The plugins at an extension point (configuration name), in the order of their calls."""
+        """Plugins at an extension point (configuration name), in call order."""
         return self._at.get(point, ())
 
     # Queue.
@@ -171,11 +160,11 @@ class Framework:
         return bool(self.at("queueSort")[0].call("less", first, second))
 
     def sort_key(self) -> Callable[[QueuedPod], Any] | None:
-        """The queue sort as a key, where the plugin gives one."""
+        """Sort key of the queue sort plugin, if it has one."""
         return self.at("queueSort")[0].calls["sort_key"]
 
     def run_pre_enqueue(self, pod: Pod) -> Status:
-        """The first answer that keeps the pod out of the queue, else OK."""
+        """The first status that keeps the pod out of the queue, else OK."""
         for member in self.at("preEnqueue"):
             status: Status = member.call("pre_enqueue", pod)
             if not status.is_success:
@@ -185,7 +174,7 @@ class Framework:
     # Filtering.
 
     def run_pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> PreFilterOutcome:
-        """Ask every PreFilter; plugins that skip are noted in `state.skip_filter`."""
+        """Run all PreFilters; plugins that skip are added to `state.skip_filter`."""
         refusal = OK
         restrict: frozenset[str] | None = None
         restricting: list[str] = []
@@ -195,7 +184,7 @@ class Framework:
                 restricting.append(member.name)
                 restrict = answer.node_names if restrict is None else restrict & answer.node_names
                 if not restrict:
-                    return _no_nodes_left(restricting)
+                    return no_nodes_left(restricting)
             elif answer.is_skip:
                 state.skip_filter.add(member.name)
             elif answer.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
@@ -210,7 +199,7 @@ class Framework:
     def run_filters(
         self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
     ) -> NodeToStatus:
-        """The first refusal of every row (default: all), nominated pods taken into account."""
+        """The first rejection of every row (default: all), with nominated pods counted."""
         nodes = snapshot.nodes
         everything = np.arange(nodes.n_nodes) if rows is None else rows
         members = self._filters(state)
@@ -220,7 +209,7 @@ class Framework:
         for index, member in enumerate(members):
             alive = verdicts.by[places] == PASSED
             n_alive = np.count_nonzero(alive)
-            # Fewer rows are worth an index only when most of them are out, or when each is a call.
+            # Fewer rows are worth an index only when most are rejected, or when each is a call.
             by_node = member.calls["filter_column"] is None
             if n_alive * 2 < alive.shape[0] or (by_node and n_alive < alive.shape[0]):
                 places = places[alive]
@@ -236,13 +225,13 @@ class Framework:
     def filters_separately(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> dict[str, PluginVerdicts]:
-        """Every filter's own answer for `rows`, whatever the others say."""
+        """The status of every filter for `rows`, not only the first rejection."""
         return {m.name: m.verdicts(pod, nodes, rows, state) for m in self._filters(state)}
 
     def scores_separately(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> dict[str, Ints]:
-        """Every scorer's own raw scores of `rows`, before normalising and weighing."""
+        """The raw scores of every score plugin for `rows`, before normalization and weighting."""
         return {
             m.name: m.scores(pod, nodes, rows, state)
             for m in self.at("score")
@@ -250,7 +239,7 @@ class Framework:
         }
 
     def filter_node(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """The first refusal of one node by the scalar walk, else OK."""
+        """The first rejection of one node by the scalar filters, else OK."""
         for member in self._filters(state):
             status: Status = member.call("filter", pod, node, state)
             if not status.is_success:
@@ -260,10 +249,10 @@ class Framework:
     def filter_with_nominated(
         self, pod: Pod, node: NodeInfo, snapshot: Snapshot, state: CycleState
     ) -> Status:
-        """One node, first with the pods nominated to it as if they were there, then without.
+        """Filter one node, first with its nominated pods added, then without.
 
-        Both must pass: with them their room is kept free, and without them the pod must not
-        depend on pods that may yet go elsewhere.
+        Both must pass: with them, so that their resources stay reserved; without them, so that the
+        pod does not depend on pods that may be placed elsewhere.
         """
         nominated_pods = snapshot.nominations.counted(node.name, pod)
         status = self._filter_with_pods(pod, node, nominated_pods, state) if nominated_pods else OK
@@ -272,7 +261,7 @@ class Framework:
     def _filter_with_pods(
         self, pod: Pod, node: NodeInfo, nominated_pods: Sequence[PodInfo], state: CycleState
     ) -> Status:
-        """The first refusal of one node with other pods there as well, else OK."""
+        """The first rejection of one node with other pods added, else OK."""
         node_with_pods, its_state = node.copy(), state.clone()
         for info in nominated_pods:
             node_with_pods.add_pod(info)
@@ -282,17 +271,17 @@ class Framework:
         return self.filter_node(pod, node_with_pods, its_state)
 
     def run_add_pod(self, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
-        """Tell the PreFilters of `pod` that a pod has been added to `node`."""
+        """Run the AddPod extensions of `pod` for a pod added to `node`."""
         return self._run_pre_filter_extensions("add_pod", pod, info, node, state)
 
     def run_remove_pod(self, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
-        """Tell the PreFilters of `pod` that a pod has been removed from `node`."""
+        """Run the RemovePod extensions of `pod` for a pod removed from `node`."""
         return self._run_pre_filter_extensions("remove_pod", pod, info, node, state)
 
     def run_post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Ask the PostFilters until one helps, or waits; what they say is joined."""
+        """Run the PostFilters until one succeeds or waits; their messages are joined."""
         reasons: list[str] = []
         refused_by = ""
         nominated: str | None = None
@@ -315,7 +304,7 @@ class Framework:
     # Scoring.
 
     def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:
-        """Ask every PreScore; plugins that skip are noted in `state.skip_score`."""
+        """Run all PreScores; plugins that skip are added to `state.skip_score`."""
         asked = _as_rows(rows, snapshot.nodes)
         for member in self.at("preScore"):
             status: Status = member.call("pre_score", pod, snapshot, asked, state)
@@ -327,7 +316,7 @@ class Framework:
         return OK
 
     def run_scores(self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState) -> Scores:
-        """Score, normalise, weigh and add up; raises ContractError for a score out of range."""
+        """Score, normalize, weight and sum; raises ContractError for a score out of range."""
         asked = _as_rows(rows, nodes)
         raw: dict[str, Ints] = {}
         final: dict[str, Ints] = {}
@@ -345,18 +334,19 @@ class Framework:
             total += final[member.name]
         return Scores(rows, raw, final, total)
 
-    # After the choice.
+    # After a node was chosen.
 
     def goes_straight(self, state: CycleState) -> bool:
-        """True when no plugin has anything to do with the pod between its choice and Bind."""
+        """True when no plugin has work for the pod between the choice of a node and Bind."""
         return self._idle_when_skipped is not None and self._idle_when_skipped <= state.skip_filter
 
     def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """The first refusal to reserve, else OK. The caller unreserves after a refusal."""
+        """The first Reserve status that is not Success, else OK. The caller unreserves after a
+        failure."""
         for member in self.at("reserve"):
             if member.is_idle(state):
                 continue
-            status = _checked_status(
+            status = checked_status(
                 "Reserve", member, member.call("reserve", pod, node_name, state)
             )
             if status is not OK:
@@ -364,10 +354,10 @@ class Framework:
         return OK
 
     def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Let every plugin give back, in reverse order.
+        """Run all Unreserves in reverse order.
 
-        One that breaks its contract does not keep the others from it; raises ContractError for
-        the first that did, after all have been called.
+        A plugin that breaks its contract does not stop the others; raises ContractError for the
+        first one afterwards.
         """
         fault: ContractError | None = None
         for member in reversed(self.at("reserve")):
@@ -383,7 +373,7 @@ class Framework:
     def run_permit(
         self, pod: Pod, node_name: str, state: CycleState
     ) -> Status | dict[str, PermitWait]:
-        """A refusal, OK, or the plugins that want to wait and for how long at most."""
+        """A rejection, OK, or the plugins that wait with their timeouts."""
         members = self.at("permit")
         if not members:
             return OK
@@ -402,10 +392,10 @@ class Framework:
         return waiting or OK
 
     def run_pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """OK when some PreBind plugin has work to do for the pod, Skip when none has, or an error.
+        """OK when a PreBind plugin has work for the pod, Skip when none has, or an error.
 
-        Plugins that skip are noted in `state.skip_pre_bind`. One that cannot be asked has work
-        when it performs some outside, or may wait for something.
+        Plugins that skip are added to `state.skip_pre_bind`. A plugin without this method has work
+        when it does I/O or may wait.
         """
         answer = SKIP
         for member in self._pre_bind_with_progress:
@@ -432,13 +422,13 @@ class Framework:
     def run_pre_bind_of(
         self, member: RegisteredPlugin, pod: Pod, node_name: str, state: CycleState
     ) -> Status | PreBindWait:
-        """What one PreBind plugin answers, OK where it skips."""
+        """The status of one PreBind plugin, OK when it skips."""
         if member.is_idle(state) or member.name in state.skip_pre_bind:
             return OK
         answer: Status | PreBindWait = member.call("pre_bind", pod, node_name, state)
         if isinstance(answer, PreBindWait):
             return answer
-        return _checked_status("PreBind", member, answer)
+        return checked_status("PreBind", member, answer)
 
     def run_pre_bind_progress(
         self,
@@ -448,14 +438,14 @@ class Framework:
         snapshot: Snapshot,
         state: CycleState,
     ) -> Status:
-        """OK when what a PreBind plugin waits for is done, Wait while it is not, or a refusal."""
+        """OK when a PreBind plugin's wait is over, Wait while it is not, or a failure."""
         if member.calls["pre_bind_progress"] is None:
             return OK
         status: Status = member.call("pre_bind_progress", pod, node_name, snapshot, state)
-        return status if status.code == Code.WAIT else _checked_status("PreBind", member, status)
+        return status if status.code == Code.WAIT else checked_status("PreBind", member, status)
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """The answer of the first binder that does not skip; Skip when all do."""
+        """The status of the first Bind plugin that does not skip; Skip when all skip."""
         status = SKIP
         for member in self.at("bind"):
             answer: Status = member.call("bind", pod, node_name, state)
@@ -470,27 +460,27 @@ class Framework:
         return status
 
     def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Tell every plugin that the pod was bound."""
+        """Run all PostBinds."""
         for member in self.at("postBind"):
             member.call("post_bind", pod, node_name, state)
 
-    # Inside.
+    # Internals.
 
     def _filters(self, state: CycleState) -> list[RegisteredPlugin]:
         return [m for m in self.at("filter") if m.name not in state.skip_filter]
 
     def filters_by_row(self, state: CycleState) -> list[RegisteredPlugin] | None:
-        """The filters in force for a pod, in order; None where one may look beyond the row it is
-        asked about, or cannot be asked about many rows."""
-        told = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
-        if not self._columns or any(m.name not in state.skip_filter for m in told):
+        """The active filters of a pod, in order; None when one of them may depend on other rows, or
+        has no column form."""
+        extended = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
+        if not self._columns or any(m.name not in state.skip_filter for m in extended):
             return None
         members = self._filters(state)
         return members if all(m.row_local for m in members) else None
 
     def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
-        """Equal for two pods for which the verdict on a row is always the same, nominated pods
-        counted in; None where a verdict may depend on more than the row."""
+        """Cache key: equal for pods that get the same verdict on every row, with nominated pods
+        counted; None when a verdict may depend on more than the row."""
         members = self.filters_by_row(state)
         if members is None:
             return None
@@ -504,7 +494,7 @@ class Framework:
             raise ContractError(
                 f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} scores "
                 f"{scores[place]} on node {nodes.names[int(rows[place])]!r} for pod {pod.key!r}; "
-                f"wanted 0..{SCORE_MAX}{member.place('normalize_score', 'score_column', 'score')}"
+                f"expected 0..{SCORE_MAX}{member.place('normalize_score', 'score_column', 'score')}"
             )
 
     def _count_nominated(
@@ -515,14 +505,14 @@ class Framework:
         verdicts: NodeToStatus,
         asked: Ints | None,
     ) -> None:
-        """Where pods are nominated, the verdict is the one that counts them in as well."""
+        """Replace verdicts of nodes with nominated pods by those that count them."""
         nodes, nominations = snapshot.nodes, snapshot.nominations
         if nominations.is_empty:
             return
         own = nodes.row(nominations.node_of(pod.uid))
         members = self.filters_by_row(state)
 
-        def judge(rows: list[int]) -> Mapping[int, Status]:
+        def filter_rows(rows: list[int]) -> Mapping[int, Status]:
             found: dict[int, Status] = {}
             if len(rows) >= MANY_ROWS and members is not None and can_filter_by_amounts(members):
                 found = refusals_with_nominated_pods(pod, snapshot, rows, own, members, state)
@@ -540,7 +530,7 @@ class Framework:
 
         key = self.row_key(pod, state)
         kept = NominatedVerdicts() if key is None else NominatedVerdicts.of(nodes, key)
-        places, which = kept.follow(snapshot, judge, own)
+        places, which = kept.follow(snapshot, filter_rows, own)
         if asked is not None:
             place_of = np.full(nodes.n_nodes, -1)
             place_of[asked] = np.arange(asked.shape[0])
@@ -564,29 +554,11 @@ class Framework:
         return OK
 
 
-def _checked_status(point: str, member: RegisteredPlugin, status: Status) -> Status:
-    """OK, a refusal with its plugin, or an error that says where it comes from."""
-    if status is OK or status.is_success:
-        return OK
-    if status.is_rejected:
-        return status.by(member.name)
-    return error(f'running {point} plugin "{member.name}": {status.message}').by(member.name)
-
-
 PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 
-def _no_nodes_left(restricting: list[str]) -> PreFilterOutcome:
-    names = sorted(restricting)
-    text = f"node(s) didn't satisfy plugin {names[0]}"
-    if len(names) > 1:
-        text = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
-    status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
-    return PreFilterOutcome(status, frozenset(), tuple(restricting))
-
-
 def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
-    """The slice of all rows where `rows` are all of them ascending, so that columns are views."""
+    """A slice of all rows when `rows` are all rows ascending, so that columns are views."""
     if rows.shape[0] == nodes.n_nodes:
         return nodes.all_rows
     return rows
@@ -598,10 +570,13 @@ def build_frameworks(
     gates: FeatureGates,
     made: Callable[..., Framework] = Framework,
 ) -> dict[str, Framework]:
-    """A framework per scheduler name; raises ContractError unless all sort the queue alike."""
+    """Build a framework per scheduler name; raises ContractError unless all have the same queue
+    sort."""
     shared = HandleState()
     built = {name: made(profile, registry, gates, shared) for name, profile in profiles.items()}
     sorts = {f.at("queueSort")[0].name for f in built.values()}
     if len(sorts) > 1:
-        raise ContractError(f"profiles sort the queue by {sorted(sorts)}; wanted one and the same")
+        raise ContractError(
+            f"profiles sort the queue by {sorted(sorts)}; expected one and the same"
+        )
     return built

@@ -1,6 +1,6 @@
-"""All refusals of a node as one, for profiles that ask every filter.
+"""Joins the rejections of a node, for profiles that run all filters.
 
-Source: Kubernetes v1.13, scheduler/core podFitsOnNode with alwaysCheckAllPredicates.
+Source: kube-scheduler v1.13, scheduler/core podFitsOnNode with alwaysCheckAllPredicates.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from stowplan.framework.status import Code, Status
 
 
 def join_refusals(verdicts: NodeToStatus, apart: Mapping[str, PluginVerdicts]) -> None:
-    """Replace the first refusal of each row with all of them in one.
+    """Replace the first rejection of each row by all of them in one status.
 
-    apart: what every filter says of the same rows, in the order of their calls. An error ends a
-    node's list, and counts. Differs: where pods are nominated to a node only the first refusal is
-    named.
+    apart: the verdicts of every filter for the same rows, in call order. An error ends a node's
+    list. Differs: where pods are nominated to a node only the first rejection is reported.
     """
     places = np.flatnonzero(verdicts.by != PASSED)
     if places.size == 0:
@@ -37,9 +36,9 @@ def join_refusals(verdicts: NodeToStatus, apart: Mapping[str, PluginVerdicts]) -
 
 
 def join_statuses(refusals: Iterable[Status]) -> Status:
-    """One status of several: the first error, or all reasons; unresolvable where one of them is.
+    """One status from several: the first error, or all reasons; unresolvable if one of them is.
 
-    It is given by the first of those who refuse; there must be one.
+    Its plugin is that of the first; the list must not be empty.
     """
     found: list[Status] = []
     for refusal in map(as_refusal, refusals):

@@ -1,8 +1,7 @@
-"""Verdicts that count nominated pods in, kept per class of pods until their row is touched.
+"""Verdicts with nominated pods counted, cached per class of pods until their row changes.
 
-Many pods that preempt wait for their nodes at a time, and each of these nodes has to be judged
-with them as well as without. For filters that read one row each, what was found for one pod holds
-for all that mean the same to them.
+Many preemptors wait for their nodes at a time, and each of these nodes is filtered with them as
+well as without. For row-local filters the result of one pod holds for all pods of its class.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
@@ -24,38 +24,36 @@ from stowplan.framework.snapshot import Nominations, Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 CELLS_MAX = 4_000_000
-"""Rows times classes of pods that are kept; the class that came up least recently goes first."""
+"""Cached verdicts, in rows times classes; the least recently used class is evicted first."""
 
 MANY_ROWS = 4
-"""From so many rows on, judging them at a time costs less than one by one."""
+"""From this number of rows on, filtering them together is cheaper than one by one."""
 
 PRIORITIES_MAX = 16
-"""Priorities for which nominated pods are counted per table."""
+"""Number of priorities per table for which nominated pods are counted."""
 
 _EXTRA = "nominated verdicts"
 _NOMINATED_PODS = "nominated pods"
 
 RowFilter = Callable[[list[int]], Mapping[int, Status]]
-"""Why some of these rows do not pass with the pods nominated to them, by row."""
+"""Rejection by row, with nominated pods counted."""
 
 
 class NominatedVerdicts:
-    """The refusals of one class. statuses: those that came up, in that order."""
+    """The rejections of one class of pods. statuses: distinct ones, in order of first use."""
 
     def __init__(self) -> None:
         self.statuses: dict[Status, int] = {}
-        # Of each row the number of its status, counted from 1; 0 where it passes.
+        # Per row the index of its status plus 1; 0 where it passes.
         self._numbers: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._touched = TouchedRows()
-        # A row whose verdict is not that of the whole class.
+        # Rows whose verdict is not that of the whole class.
         self._special = -1
 
     @classmethod
     def of(cls, table: NodeTable, key: Hashable) -> NominatedVerdicts:
-        """The verdicts of a class of pods, made with the first question."""
+        """The verdicts of a class of pods, created on first use."""
         classes = table.extras.get(_EXTRA)
         if not isinstance(classes, OrderedDict):
             classes = table.extras[_EXTRA] = OrderedDict()
@@ -67,22 +65,22 @@ class NominatedVerdicts:
             classes.popitem(last=False)
         return kept
 
-    def follow(self, snapshot: Snapshot, judge: RowFilter, own: int) -> tuple[Ints, Ints]:
-        """(rows, which), both int64: the rows that do not pass, and the index in `statuses` of why.
+    def follow(self, snapshot: Snapshot, filter_rows: RowFilter, own: int) -> tuple[Ints, Ints]:
+        """(rows, which), both int64: the rows that do not pass, and the index of their status.
 
-        judge: is asked about rows that were touched, and about `own`: the row that the pod is
-        nominated to itself, -1 for none, where it does not count itself.
+        filter_rows: is called for changed rows, and for `own`: the row that the pod itself is
+        nominated to, -1 for none, where it does not count itself.
         """
         asked = self._asked(snapshot, {own, self._special})
         self._numbers[asked] = 0
-        for row, status in judge(asked).items():
+        for row, status in filter_rows(asked).items():
             self._numbers[row] = self.statuses.setdefault(status, len(self.statuses)) + 1
         self._special = own
         rows = np.flatnonzero(self._numbers)
         return rows, self._numbers[rows].astype(np.int64) - 1
 
     def _asked(self, snapshot: Snapshot, too: set[int]) -> list[int]:
-        """The rows to be judged, ascending. too: rows to be judged anyway."""
+        """The rows to filter, ascending. too: rows to add."""
         touched, nodes = self._touched.take(snapshot), snapshot.nodes
         n_nodes, have = nodes.n_nodes, self._numbers.shape[0]
         if n_nodes != have:
@@ -95,13 +93,13 @@ class NominatedVerdicts:
         return [row for row in sorted(too.union(touched)) if 0 <= row < n_nodes]
 
 
-# Many rows at a time.
+# Many rows at once.
 
 
 class NominatedPodsByRow:
-    """The nominated pods that a pod of one priority must count as placed, per row of one table.
+    """Nominated pods that a pod of one priority counts as placed, per row of one table.
 
-    pod_count: int64 (n_nodes,), how many there are; never written into.
+    pod_count: int64 (n_nodes,), their number; read-only.
     """
 
     def __init__(self, priority: int) -> None:
@@ -115,21 +113,21 @@ class NominatedPodsByRow:
 
     @classmethod
     def of(cls, snapshot: Snapshot, priority: int) -> NominatedPodsByRow:
-        """Those of now, for pods of a priority."""
+        """The current ones, for pods of a priority."""
         kept = snapshot.nodes.extras.get(_NOMINATED_PODS)
         if not isinstance(kept, OrderedDict):
             kept = snapshot.nodes.extras[_NOMINATED_PODS] = OrderedDict()
-        crowds: NominatedPodsByRow | None = kept.get(priority)
-        if crowds is None:
-            crowds = kept[priority] = cls(priority)
+        nominated_pods: NominatedPodsByRow | None = kept.get(priority)
+        if nominated_pods is None:
+            nominated_pods = kept[priority] = cls(priority)
         kept.move_to_end(priority)
         if len(kept) > PRIORITIES_MAX:
             kept.popitem(last=False)
-        crowds._follow(snapshot)
-        return crowds
+        nominated_pods._follow(snapshot)
+        return nominated_pods
 
     def requested(self, resource: str) -> Ints:
-        """int64 (n_nodes,): what they request of a resource together, base units."""
+        """int64 (n_nodes,): their total request of a resource, base units."""
         kept = self._requested.get(resource)
         if kept is None:
             kept = np.zeros_like(self.pod_count)
@@ -141,7 +139,7 @@ class NominatedPodsByRow:
     def _follow(self, snapshot: Snapshot) -> None:
         nodes, nominations = snapshot.nodes, snapshot.nominations
         names = None
-        # With another shape, rows may be those of other nodes.
+        # With another shape, rows may be of other nodes.
         if nominations is self._nominations and nodes.shape == self._shape:
             names = nominations.since(self._generation)
         if names is None:
@@ -171,11 +169,11 @@ def _sum(infos: Sequence[PodInfo], resource: str) -> int:
 
 
 class NodesWithNominatedPods:
-    """A node table as if nominated pods were there, for filters that go by amounts only."""
+    """A node table with nominated pods added, for filters that read amounts only."""
 
-    def __init__(self, nodes: NodeTable, crowds: NominatedPodsByRow) -> None:
+    def __init__(self, nodes: NodeTable, nominated_pods: NominatedPodsByRow) -> None:
         self._nodes = nodes
-        self._crowds = crowds
+        self._nominated_pods = nominated_pods
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._nodes, name)
@@ -183,15 +181,15 @@ class NodesWithNominatedPods:
     @property
     def pod_count(self) -> Ints:
         """int64 (n_nodes,)."""
-        return self._nodes.pod_count + self._crowds.pod_count
+        return self._nodes.pod_count + self._nominated_pods.pod_count
 
     def requested(self, resource: str) -> Ints:
         """int64 (n_nodes,)."""
-        return self._nodes.requested(resource) + self._crowds.requested(resource)
+        return self._nodes.requested(resource) + self._nominated_pods.requested(resource)
 
 
 def can_filter_by_amounts(members: Sequence[RegisteredPlugin]) -> bool:
-    """True where `refusals_with_nominated_pods` can be asked."""
+    """True when `refusals_with_nominated_pods` may be called."""
     return all(member.node_only or _filters_by_amounts(member) for member in members)
 
 
@@ -209,20 +207,20 @@ def refusals_with_nominated_pods(
     members: Sequence[RegisteredPlugin],
     state: CycleState,
 ) -> dict[int, Status]:
-    """Row -> why it does not pass with its crowd, where it does not.
+    """Row -> rejection with its nominated pods counted, where it does not pass.
 
     own: a row that is left out. members: see `can_filter_by_amounts`.
     """
-    crowds, nodes = NominatedPodsByRow.of(snapshot, pod.priority), snapshot.nodes
+    nominated_pods, nodes = NominatedPodsByRow.of(snapshot, pod.priority), snapshot.nodes
     rows = np.array(asked, dtype=np.int64)
-    rows = rows[(crowds.pod_count[rows] > 0) & (rows != own)]
+    rows = rows[(nominated_pods.pod_count[rows] > 0) & (rows != own)]
     verdicts = NodeToStatus(rows, [m.name for m in members])
-    crowded, places = NodesWithNominatedPods(nodes, crowds), np.arange(rows.shape[0])
+    node_table, places = NodesWithNominatedPods(nodes, nominated_pods), np.arange(rows.shape[0])
     for index, member in enumerate(members):
         if member.node_only:
             answers = member.verdicts(pod, nodes, rows, state)
         else:
-            answers = _by_amounts(member, pod, crowded, rows, state)
+            answers = _by_amounts(member, pod, node_table, rows, state)
         verdicts.record(index, answers, places)
     return {row: status for status, some in verdicts.refusals() for row in some.tolist()}
 
@@ -230,15 +228,17 @@ def refusals_with_nominated_pods(
 def _by_amounts(
     member: RegisteredPlugin,
     pod: Pod,
-    crowded: NodesWithNominatedPods,
+    node_table: NodesWithNominatedPods,
     rows: Ints,
     state: CycleState,
 ) -> PluginVerdicts:
-    """The member's answers, which are not kept: the crowd is not in the journal."""
-    codes: NDArray[Any] = member.call("filter_column", pod, crowded, rows, state)
+    """The plugin's verdicts, which are not cached: nominated pods are not in the journal."""
+    codes: NDArray[Any] = member.call("filter_column", pod, node_table, rows, state)
 
     def explain(code: int) -> Status:
-        status: Status = member.rejected or member.call("filter_status", code, pod, crowded, state)
+        status: Status = member.rejected or member.call(
+            "filter_status", code, pod, node_table, state
+        )
         return status
 
     return PluginVerdicts((~codes).astype(np.int64) if codes.dtype == np.bool_ else codes, explain)

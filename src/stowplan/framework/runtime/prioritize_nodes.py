@@ -1,6 +1,6 @@
-"""PrioritizeNodes: configured priorities, and what extenders say, as one total per node.
+"""PrioritizeNodes: total score per node from configured priorities and extenders.
 
-Source: Kubernetes v1.13, scheduler/core PrioritizeNodes.
+Source: kube-scheduler v1.13, scheduler/core PrioritizeNodes.
 """
 
 from __future__ import annotations
@@ -11,24 +11,23 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, PriorityMetadataProducer
-from stowplan.framework.plugin_calls import source_location
+from stowplan.framework.plugin_calls import failure_location
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 
 class PrioritiesFailed(RuntimeError):
-    """Functions of priorities that failed: every distinct text, not only the first."""
+    """Priority functions failed; the message has every distinct error."""
 
     def __init__(self, errors: Iterable[str]) -> None:
         self.errors = tuple(dict.fromkeys(errors))
@@ -37,27 +36,26 @@ class PrioritiesFailed(RuntimeError):
 
 
 class ExtenderError(RuntimeError):
-    """An extender that could not be asked; its scores are left out."""
+    """An extender failed; its scores are left out."""
 
 
 class PrioritizingExtender(Protocol):
-    """A program outside that scores nodes. weight: what its scores are multiplied with."""
+    """An extender that scores nodes. weight: factor of its scores."""
 
     weight: int
 
     def is_interested(self, pod: Pod) -> bool:
-        """False for a pod that it is not to be asked about."""
+        """False for a pod that the extender is not called for."""
 
     def prioritize(self, pod: Pod, node_names: Sequence[str]) -> Mapping[str, int]:
-        """Node name -> score; a node left out gets 0. Raises ExtenderFailed."""
+        """Node name -> score; a node left out gets 0. Raises ExtenderError."""
 
 
 class Prioritized(msgspec.Struct, frozen=True):
-    """What came out for `rows`.
+    """Result for `rows`.
 
-    node_names: of each row. mapped: priority -> int64 (n_rows,), the scores of a map before its
-    reduce. scores: priority -> int64 (n_rows,), the final ones. totals: int64 (n_rows,): the
-    weighted sums.
+    node_names: of each row. mapped: priority -> int64 (n_rows,), scores of a map before its reduce.
+    scores: priority -> int64 (n_rows,), final scores. totals: int64 (n_rows,): weighted sums.
     """
 
     rows: Ints
@@ -84,10 +82,10 @@ def prioritize_nodes(
 ) -> Prioritized:
     """Score `rows` (default: all) by every priority, weigh and add up.
 
-    metadata: computed once for the pod and handed to every function; a priority that brings its
-    own gets that. With neither priorities nor extenders every node scores 1. What extenders fail
-    with is ignored. Raises PrioritiesFailed with all that functions failed with: exceptions, arrays
-    of a wrong shape or type, scores that are not 0 to 10 in the end.
+    metadata: computed once for the pod and passed to every function, except to priorities with a
+    metadata function of their own. With neither priorities nor extenders every node scores 1.
+    Errors of extenders are ignored. Raises PrioritiesFailed with all errors of functions:
+    exceptions, arrays of a wrong shape or type, final scores outside 0 to 10.
     """
     numbers = np.arange(nodes.n_nodes) if rows is None else rows
     names = tuple(nodes.names[row] for row in numbers.tolist())
@@ -116,7 +114,7 @@ def prioritize_nodes(
 
 
 class _PrioritizeRequest:
-    """One pod's question to all priorities. errors: what has failed so far."""
+    """Evaluation of all priorities for one pod. errors: failures so far."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class _PrioritizeRequest:
         self._known: dict[PriorityMetadataProducer, Any] = {}
 
     def first(self, priority: Priority) -> Ints:
-        """int64 (n_rows,): the scores of the whole list, or of the map; raises ContractError."""
+        """int64 (n_rows,): scores of a whole-list function or of a map; raises ContractError."""
         metadata = self._metadata(priority)
         if priority.whole_list is not None:
             call = partial(priority.whole_list, self.pod, self.nodes, self.rows, metadata)
@@ -154,7 +152,7 @@ class _PrioritizeRequest:
         return scores
 
     def last(self, priority: Priority, scores: Ints) -> Ints:
-        """int64 (n_rows,): the final scores, in range; raises ContractError."""
+        """int64 (n_rows,): final scores, in range; raises ContractError."""
         if priority.reduce is not None:
             metadata = self._metadata(priority)
             given = (scores.copy(), self.pod, self.nodes, self.rows, metadata)
@@ -165,7 +163,7 @@ class _PrioritizeRequest:
             node = self.nodes.names[int(self.numbers[place])]
             raise ContractError(
                 f"priority {priority.name!r}: score of pod {self.pod.key!r} on node {node!r} is "
-                f"{scores[place]}, wanted 0..{PRIORITY_MAX}"
+                f"{scores[place]}; expected 0..{PRIORITY_MAX}"
             )
         return scores
 
@@ -187,7 +185,7 @@ class _PrioritizeRequest:
         score = _call_function(priority, "map", about, call)
         if isinstance(score, bool) or not isinstance(score, int | np.integer):
             raise ContractError(
-                f"priority {priority.name!r}: map {about} gave {score!r}, wanted a whole number"
+                f"priority {priority.name!r}: map {about} gave {score!r}; expected a whole number"
             )
         return int(score)
 
@@ -203,19 +201,19 @@ class _PrioritizeRequest:
             return answer
         wanted = f"an array int64 {shape}"
         raise ContractError(
-            f"priority {priority.name!r}: {function} {about} gave {got}, wanted {wanted}"
+            f"priority {priority.name!r}: {function} {about} gave {got}; expected {wanted}"
         )
 
 
 def _call_function(priority: Priority, function: str, about: str, call: Callable[[], T]) -> T:
-    """What a function gives; raises ContractError for whatever it raises."""
+    """The result of a function; raises ContractError for any exception."""
     try:
         return call()
-    # Whatever a stranger's function raises, the user reads whose it is.
+    # Third-party functions may raise anything; the error names the priority.
     except Exception as failure:
         raise ContractError(
             f"priority {priority.name!r}: {function} {about} raised "
-            f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         ) from failure
 
 
@@ -228,10 +226,10 @@ def _extender_scores(extender: PrioritizingExtender, pod: Pod, names: tuple[str,
 
 
 def priorities_of(framework: Framework, snapshot: Snapshot) -> list[Priority]:
-    """The score plugins of a profile as priorities, asked node by node on one snapshot.
+    """The score plugins of a profile as priorities that score one node each, on one snapshot.
 
-    Their metadata is the state that PreFilter and PreScore leave; what these fail with, the
-    priorities fail with. A plugin that declares `whole_list` is one function.
+    Their metadata is the CycleState of PreFilter and PreScore, whose errors become errors of the
+    priorities. A plugin that declares `whole_list` is one function.
     """
     everything = np.arange(snapshot.nodes.n_nodes)
 

@@ -1,4 +1,4 @@
-"""A plugin of a profile as the runtime calls it: column walk or scalar walk, answers checked."""
+"""A plugin of a profile as the framework calls it: by column or by node, results checked."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.extension_points import METHOD_PARAMETERS
@@ -26,10 +27,8 @@ from stowplan.framework.status import OK, Status
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
-Ints = NDArray[np.int64]
-
 CACHED_NODES_MIN = 64
-"""On fewer nodes keeping columns costs more than evaluating them."""
+"""With fewer nodes, caching columns costs more than evaluating them."""
 
 
 class RegisteredPlugin:
@@ -101,13 +100,13 @@ class RegisteredPlugin:
         self.succeeded = OK.by(name)
 
     def call(self, method: str, *values: Any) -> Any:
-        """Call a method that the plugin is known to have."""
+        """Call a method that the plugin has."""
         function = self.calls[method]
         assert function is not None, (self.name, method)
         return function(*values)
 
     def place(self, *methods: str) -> str:
-        """ " (packed.py:14)": where the first of these methods is written, "" for our own."""
+        """ " (packed.py:14)": location of the first of these methods, "" for an in-tree plugin."""
         return "" if self.in_tree else definition_location(self.plugin, *methods)
 
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
@@ -116,19 +115,19 @@ class RegisteredPlugin:
         return call is None or bool(call(pod, snapshot))
 
     def is_idle(self, state: CycleState) -> bool:
-        """True when the plugin has nothing to do with the pod after its node was chosen."""
+        """True when the plugin has no work for the pod after its node was chosen."""
         return self.rests_when_skipped and self.name in state.skip_filter
 
     def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
-        """What Filter says of `rows`."""
+        """Result of Filter for `rows`."""
         if self.calls["filter_column"] is None:
             return self._verdicts_one_by_one(pod, nodes, rows, state)
         answer = self._column("filter_column", pod, nodes, rows, state)
         if answer.dtype != np.bool_:
             if self.calls["filter_status"] is None:
                 raise ContractError(
-                    f"plugin {self.name!r}: filter_column gives int64 codes and the class has no"
-                    " filter_status(code), which says what each code refuses with; wanted one, or "
+                    f"plugin {self.name!r}: filter_column returns int64 codes and the class has "
+                    "no filter_status(code), which returns the status of a code; expected one, or "
                     f"bool and {REJECTED_MEANS}{self.place('filter_column')}"
                 )
             return PluginVerdicts(answer, lambda code: self._refusal(code, pod, nodes, state))
@@ -136,7 +135,7 @@ class RegisteredPlugin:
         if rejected is None:
             raise ContractError(
                 f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED; "
-                f"wanted {REJECTED_MEANS}, or int64 codes and filter_status(code)"
+                f"expected {REJECTED_MEANS}, or int64 codes and filter_status(code)"
                 f"{self.place('filter_column')}"
             )
         return PluginVerdicts(
@@ -144,7 +143,7 @@ class RegisteredPlugin:
         )
 
     def scores(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
-        """int64 (n_rows,): what Score says of `rows`."""
+        """int64 (n_rows,): result of Score for `rows`."""
         if self.calls["score_column"] is not None:
             return self._column("score_column", pod, nodes, rows, state)
         numbers = _numbers(rows)
@@ -155,7 +154,7 @@ class RegisteredPlugin:
             if not is_whole or not INT64_MIN <= score <= INT64_MAX:
                 raise ContractError(
                     f"plugin {self.name!r}: score of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number of 64 bits"
+                    f"{nodes.names[row]!r} is {score!r}; expected a whole number of 64 bits"
                     f"{self.place('score')}"
                 )
             scores[place] = score
@@ -164,7 +163,7 @@ class RegisteredPlugin:
     def normalized(
         self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> Ints:
-        """int64 (n_rows,): `scores` as NormalizeScore leaves them, or as they are without one."""
+        """int64 (n_rows,): `scores` after NormalizeScore, unchanged without one."""
         if self.calls["normalize_score"] is None:
             return scores
         normal: Ints = self.call("normalize_score", scores, pod, nodes, rows, state)
@@ -188,7 +187,7 @@ class RegisteredPlugin:
         if status.is_success:
             raise ContractError(
                 f"plugin {self.name!r}: filter_status of pod {pod.key!r} gave Success for code "
-                f"{code}, wanted the refusal that it stands for{self.place('filter_status')}"
+                f"{code}; expected the refusal that it stands for{self.place('filter_status')}"
             )
         return status
 
@@ -201,7 +200,7 @@ class RegisteredPlugin:
         kept = ColumnCache.of(nodes).column(
             key, nodes, lambda some: self._column_anew(method, pod, nodes, some, state)
         )
-        # A slice of all rows is the column itself; whoever gets it does not write into it.
+        # A slice of all rows is the column itself; callers do not write into it.
         return kept if isinstance(rows, slice) else kept[rows]
 
     def _column_anew(
@@ -222,8 +221,8 @@ class RegisteredPlugin:
         else:
             return
         raise ContractError(
-            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}, "
-            f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}; "
+            f"expected an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
             f"{self.place(method)}"
         )
 

@@ -1,4 +1,4 @@
-"""The registry: plugin name -> class, checked at registration."""
+"""Registry: plugin name -> class, checked at registration."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stowplan.framework.runtime.declarations import check_arguments, declaration
 
 
 class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Arguments of a plugin that has none."""
+    """Arguments of a plugin that takes none."""
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
-    """A registered plugin.
+    """A registered plugin class.
 
     points: the extension points that it implements, by their configuration names. args: the Struct
     that its arguments decode to. declaration: that of the class. in_tree: part of Stowplan.
@@ -40,7 +40,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class Registry(Mapping[str, RegistryEntry]):
-    """The plugins that a configuration may name."""
+    """All plugins that a configuration can name."""
 
     def __init__(self, in_tree: Iterable[type[Any]] = ()) -> None:
         self._entries: dict[str, RegistryEntry] = {}
@@ -57,7 +57,7 @@ class Registry(Mapping[str, RegistryEntry]):
         return len(self._entries)
 
     def copy(self) -> Registry:
-        """A registry with the same plugins, to register others in."""
+        """A copy in which others can be registered."""
         other = Registry()
         other._entries = dict(self._entries)
         return other

@@ -1,10 +1,10 @@
-"""Timed: a framework that tells how long its extension points and its plugins take.
+"""Timed framework: records the duration of extension points and plugins.
 
-An extension point is timed whenever it is run, its plugins in one attempt of ten. Pods that are
-placed by compiled kernels run neither, and are not counted here.
+An extension point is timed in every attempt, its plugins in one attempt of ten. Pods placed by
+compiled kernels run neither and are not counted here.
 
-Differs: a column walk is one evaluation of a plugin, and the time that it takes for all nodes; the
-original counts and times node by node. Every tenth attempt is a sample; there chance says which.
+Differs: a column call is one evaluation of a plugin, with its time for all nodes; the original
+counts and times node by node. Every tenth attempt is a sample; the original samples at random.
 
 Source: kube-scheduler v1.36, scheduler/metrics; framework/runtime.
 """
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.feature_gates import FeatureGates
@@ -23,8 +24,9 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait
 from stowplan.framework.profile import Profile
-from stowplan.framework.runtime.framework import Framework, PreFilterOutcome, Scores
-from stowplan.framework.runtime.registered_plugin import Ints, RegisteredPlugin
+from stowplan.framework.runtime.framework import Framework, Scores
+from stowplan.framework.runtime.outcomes import PreFilterOutcome
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, Code, Status
@@ -59,7 +61,7 @@ SUCCESS, ERROR = Code.SUCCESS.title, Code.ERROR.title
 
 
 class FrameworkMetricsRecorder:
-    """Where the times of one profile go. sampling: whether plugins are timed in this attempt."""
+    """Metrics of one profile. sampling: whether plugins are timed in this attempt."""
 
     def __init__(self, metrics: Metrics, profile: str) -> None:
         self.metrics = metrics
@@ -69,37 +71,37 @@ class FrameworkMetricsRecorder:
         self._n_attempts = 0
 
     def begin(self) -> None:
-        """An attempt begins."""
+        """Start an attempt."""
         self.sampling = self._n_attempts % SAMPLED_EVERY == 0
         self._n_attempts += 1
 
     def evaluated(self, plugin: str, point: str) -> None:
-        """A plugin has been asked about a pod."""
+        """Count an evaluation of a plugin."""
         labels = ("plugin", plugin), ("extension_point", point), ("profile", self.profile)
         self.metrics.count(EVALUATIONS, labels)
 
     def plugin(self, plugin: str, point: str, status: str, begun: float) -> None:
-        """A plugin has answered."""
+        """Record the duration of a plugin call."""
         labels = ("plugin", plugin), ("extension_point", point), ("status", status)
         self.metrics.observe(PLUGIN_SECONDS, self.now() - begun, labels, PLUGIN_BUCKETS)
 
     def point(self, point: str, status: str, begun: float) -> None:
-        """All plugins of an extension point have answered."""
+        """Record the duration of an extension point."""
         labels = ("extension_point", point), ("status", status), ("profile", self.profile)
         self.metrics.observe(POINT_SECONDS, self.now() - begun, labels, POINT_BUCKETS)
 
 
 class TimedRegisteredPlugin(RegisteredPlugin):
-    """A plugin that is counted and timed."""
+    """A plugin whose calls are counted and timed."""
 
     __slots__ = ("_recorder",)
 
     def record_to(self, recorder: FrameworkMetricsRecorder) -> None:
-        """Tell it about every call from now on."""
+        """Record all calls to `recorder` from now on."""
         self._recorder = recorder
 
     def call(self, method: str, *values: Any) -> Any:
-        """As of any member."""
+        """As in RegisteredPlugin."""
         point = POINT_OF_METHOD.get(method)
         if point is None:
             return super().call(method, *values)
@@ -113,17 +115,17 @@ class TimedRegisteredPlugin(RegisteredPlugin):
         return answer
 
     def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
-        """As of any member."""
+        """As in RegisteredPlugin."""
         return self._column_timed("Filter", super().verdicts, pod, nodes, rows, state)
 
     def scores(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
-        """As of any member."""
+        """As in RegisteredPlugin."""
         return self._column_timed("Score", super().scores, pod, nodes, rows, state)
 
     def normalized(
         self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> Ints:
-        """As of any member."""
+        """As in RegisteredPlugin."""
         recorder = self._recorder
         if not recorder.sampling or self.calls["normalize_score"] is None:
             return super().normalized(scores, pod, nodes, rows, state)
@@ -144,7 +146,7 @@ class TimedRegisteredPlugin(RegisteredPlugin):
 
 
 class TimedFramework(Framework):
-    """A profile whose extension points are timed."""
+    """A framework whose extension points are timed."""
 
     registered_plugin_class = TimedRegisteredPlugin
 
@@ -164,7 +166,7 @@ class TimedFramework(Framework):
             member.record_to(self._recorder)
 
     def run_pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> PreFilterOutcome:
-        """As of any framework; an attempt begins with it."""
+        """As in Framework; starts an attempt."""
         self._recorder.begin()
         begun = self._recorder.now()
         outcome = super().run_pre_filter(pod, snapshot, state)
@@ -174,7 +176,7 @@ class TimedFramework(Framework):
     def run_filters(
         self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
     ) -> NodeToStatus:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         verdicts = super().run_filters(pod, snapshot, state, rows)
         self._recorder.point("Filter", ERROR if verdicts.errors else SUCCESS, begun)
@@ -183,7 +185,7 @@ class TimedFramework(Framework):
     def run_post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         self._recorder.metrics.count(PREEMPTIONS)
         result = super().run_post_filter(pod, snapshot, diagnosis, state)
@@ -191,28 +193,28 @@ class TimedFramework(Framework):
         return result
 
     def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         status = super().run_pre_score(pod, snapshot, rows, state)
         self._recorder.point("PreScore", status.code.title, begun)
         return status
 
     def run_scores(self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState) -> Scores:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         scores = super().run_scores(pod, nodes, rows, state)
         self._recorder.point("Score", SUCCESS, begun)
         return scores
 
     def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         status = super().run_reserve(pod, node_name, state)
         self._recorder.point("Reserve", status.code.title, begun)
         return status
 
     def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         super().run_unreserve(pod, node_name, state)
         self._recorder.point("Unreserve", SUCCESS, begun)
@@ -220,28 +222,28 @@ class TimedFramework(Framework):
     def run_permit(
         self, pod: Pod, node_name: str, state: CycleState
     ) -> Status | dict[str, PermitWait]:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         answer = super().run_permit(pod, node_name, state)
         self._recorder.point("Permit", status_title(answer), begun)
         return answer
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """As of any framework; what is sent is not waited for."""
+        """As in Framework; does not wait for the binding request."""
         begun = self._recorder.now()
         status = super().run_bind(pod, node_name, state)
         self._recorder.point("Bind", status.code.title, begun)
         return status
 
     def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """As of any framework."""
+        """As in Framework."""
         begun = self._recorder.now()
         super().run_post_bind(pod, node_name, state)
         self._recorder.point("PostBind", SUCCESS, begun)
 
 
 def status_title(answer: Any) -> str:
-    """How an answer of any kind is labelled."""
+    """Status label of any kind of result."""
     if isinstance(answer, Status):
         return answer.code.title
     if isinstance(answer, PostFilterResult):

@@ -1,7 +1,7 @@
-"""Touched rows: where an answer that was kept for a row may have become another.
+"""Touched rows: rows whose cached answer may be out of date.
 
-An answer about a row that reads nothing but the node, the pods on it and those nominated to it is
-true until one of these changes.
+An answer about a row that depends only on the node, its pods and its nominated pods holds until one
+of these changes.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from stowplan.framework.snapshot import Nominations, Snapshot
 
 
 class TouchedRows:
-    """Remembers up to where somebody has followed the changes of one table and its nominations.
+    """Position of a reader in the changes of one table and its nominations.
 
-    of_pods: for answers that name pods or go by their order on the row, which changes where a pod
-    gives way to a version of it that counts the same.
+    of_pods: for answers that name pods or depend on their order on the row, which changes when a
+    pod is replaced by an equal version.
     """
 
     def __init__(self, *, of_pods: bool = False) -> None:
@@ -24,9 +24,9 @@ class TouchedRows:
         self._nominated_at = 0
 
     def take(self, snapshot: Snapshot) -> list[int] | None:
-        """The rows touched since the last time; None for all of them.
+        """Rows touched since the last call; None for all of them.
 
-        The table must be the same every time. Rows that are no more may be among them.
+        The table must be the same in every call. Rows that no longer exist may be among them.
         """
         nodes, nominations = snapshot.nodes, snapshot.nominations
         generation, nominated_at = nodes.journal.generation, nominations.generation

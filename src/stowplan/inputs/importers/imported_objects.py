@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stowplan.inputs.manifests import ManifestInventory, decode_object, format_value
+from stowplan.config.strict_decoder import format_value
+from stowplan.inputs.manifests import ManifestInventory, decode_object
 from stowplan.inputs.orphaned_pods import NAMED_MAX
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.meta import NamespacedObject, Object, Value
@@ -13,8 +14,6 @@ from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity
 
 Tree = dict[str, Any]
-Expand = Callable[[Tree, "ImportLookup"], Iterator[Tree]]
-"""From an object to those that its controller makes of it; raises DecodeError."""
 
 GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
 LOCAL_QUEUE, CLUSTER_QUEUE = "LocalQueue.kueue.x-k8s.io", "ClusterQueue.kueue.x-k8s.io"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.importers import jobset
 from stowplan.inputs.importers.imported_objects import (
     Condition,
@@ -22,7 +23,7 @@ from stowplan.inputs.importers.imported_objects import (
     used,
 )
 from stowplan.inputs.importers.replica_counts import checked
-from stowplan.inputs.manifests import decode_object, format_value
+from stowplan.inputs.manifests import decode_object
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.meta import Value
 

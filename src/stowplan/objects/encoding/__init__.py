@@ -1,1 +1,1 @@
-"""Encodings of objects: JSON, YAML, wire forms."""
+"""Encodings of objects: JSON, YAML, durations, DataFrames."""

@@ -1,4 +1,4 @@
-"""Frames: results as a DataFrame of pandas or polars, whichever is installed."""
+"""Results as a DataFrame of pandas or polars."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ def to_dataframe(columns: Mapping[str, Sequence[Any]], library: str = "") -> Any
     """A DataFrame with these columns.
 
     library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError where
-    it is not, and ValueError for any other library.
+    none is, and ValueError for any other library.
     """
     if library and library not in LIBRARIES:
-        raise ValueError(f"library: got {library!r}, wanted one of {', '.join(LIBRARIES)}")
+        allowed = ", ".join(LIBRARIES)
+        raise ValueError(f"library: Invalid value: {library!r}: expected one of {allowed}")
     wanted = (library,) if library else LIBRARIES
     for name in wanted:
         try:
             module = import_module(name)
         except ModuleNotFoundError as missing:
             if missing.name != name:
-                # It is there, and lacks something itself.
+                # It is installed, and lacks a dependency.
                 raise
             continue
         return module.DataFrame(dict(columns))

@@ -1,7 +1,7 @@
 """Durations as Kubernetes writes them: `300ms`, `15s`, `1h30m`.
 
 Source: Go's time.ParseDuration and Duration.String, which Kubernetes' metav1.Duration uses.
-Differs: what is finer than a microsecond is refused, not kept: no timeout of ours could honour it.
+Differs: fractions of a microsecond are refused, because no timeout here could keep them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from fractions import Fraction
 
 from stowplan.objects.quantity import INT64_MAX
 
+SECOND = 1_000_000_000
+"""One second in nanoseconds, the unit of all times in the scheduler."""
+
 _NANOS = {
     "ns": 1,
     "us": 10**3,
     "µs": 10**3,
     "μs": 10**3,
     "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
+    "s": SECOND,
+    "m": 60 * SECOND,
+    "h": 3600 * SECOND,
 }
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 _LENGTH_MAX = 100
@@ -29,7 +32,7 @@ WANTED = "a duration such as 300ms, 15s or 1h30m"
 
 
 def parse(text: str) -> timedelta:
-    """The duration that `text` says; raises ValueError, whose text is what was wanted."""
+    """Parse a duration; raises ValueError, whose text is what is expected."""
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     sign = -1 if text[:1] == "-" else 1
     if unsigned == "0":
@@ -47,7 +50,7 @@ def parse(text: str) -> timedelta:
 
 
 def render(duration: timedelta) -> str:
-    """The duration as Go prints it: `1h30m0s`, `2.5s`, `300ms`, `0s`."""
+    """Format a duration as Go does: `1h30m0s`, `2.5s`, `300ms`, `0s`."""
     micros = duration // timedelta(microseconds=1)
     sign, micros = ("-", -micros) if micros < 0 else ("", micros)
     if micros == 0:

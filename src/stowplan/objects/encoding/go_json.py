@@ -1,11 +1,11 @@
-"""JSON as Go reads it into a type: keys in any case, the first value only, faults in Go's words.
+"""JSON decoding as in Go: keys in any case, only the first value, Go's error texts.
 
-What a text is read into is said with `GoString`, `GoInt64`, `GoSlice`, `GoMap`, `GoStruct` and
-`GoObject`; a null leaves a place as it was, which is None here. The first fault counts: of the text
-as JSON before those of its types.
+The target type is described with `GoString`, `GoInt64`, `GoSlice`, `GoMap`, `GoStruct` and
+`GoObject`; null leaves a value unset, None here. The first error counts: syntax errors come before
+type errors.
 
-Differs: of a text that is JSON for us and not for Go no fault is told (it is nested too deeply).
-Unproved: the fields of a Tree are not looked at.
+Differs: text that is JSON here and not in Go is no error (too deep nesting). Unproved: the fields
+of a GoObject are not checked.
 
 Source: Go 1.24, encoding/json Decoder.Decode.
 """
@@ -22,13 +22,13 @@ from stowplan.objects.quantity import INT64_MAX
 
 
 class GoDecodeError(msgspec.Struct, frozen=True):
-    """Why a text could not be read."""
+    """The error of a text that cannot be decoded."""
 
     text: str
 
 
 class GoType(msgspec.Struct, frozen=True):
-    """Base of the types. name: Go's."""
+    """Base of the types. name: in Go."""
 
     name: str
 
@@ -40,7 +40,7 @@ class GoString(GoType, frozen=True):
 
 
 class GoInt64(GoType, frozen=True):
-    """A 64-bit whole number."""
+    """A 64-bit integer."""
 
     name: str = "int64"
 
@@ -52,31 +52,34 @@ class GoSlice(GoType, frozen=True):
 
 
 class GoMap(GoType, frozen=True):
-    """Texts to values of one type."""
+    """A map from strings to values of one type."""
 
     of: GoType
 
 
 class GoStruct(GoType, frozen=True):
-    """A struct; its name is `package.Name`. Keys of a text match in any case, others are passed
-    over. It is read as a dict with those that were there."""
+    """A struct; its name is `package.Name`.
+
+    Keys match in any case, unknown keys are ignored. Decoded as a dict with the keys that are
+    present.
+    """
 
     of: Mapping[str, GoType]
 
 
 class GoObject(GoType, frozen=True):
-    """An object that is kept as it is written."""
+    """An object, kept undecoded."""
 
 
 _DIGITS_MAX = len(str(-INT64_MAX))
 
 
 class NumberLiteral(str):
-    """A number as it is written."""
+    """A number, as text."""
 
 
 def read(body: bytes, kind: GoType) -> Any | GoDecodeError:
-    """What the first JSON value of a body says, or the fault."""
+    """Decode the first JSON value of a body, or return the error."""
     text = body.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip(" \t\r\n"))
     if start == len(text):
@@ -93,7 +96,7 @@ def read(body: bytes, kind: GoType) -> Any | GoDecodeError:
 
 
 def _replace_surrogates(tree: Any) -> Any:
-    """A tree in whose texts halves of characters are replaced: they could not be told to anyone."""
+    """A copy with lone surrogates replaced, which cannot be encoded."""
     if isinstance(tree, NumberLiteral):
         return tree
     if isinstance(tree, str):
@@ -104,12 +107,12 @@ def _replace_surrogates(tree: Any) -> Any:
 
 
 def number_of(number: NumberLiteral) -> int | float:
-    """The number that a text says."""
+    """The number of a literal."""
     return float(number) if set(number) & set(".eE") else int(number)
 
 
 def with_plain_numbers(tree: Any) -> Any:
-    """A tree with its numbers as numbers."""
+    """A copy with NumberLiterals as numbers."""
     if isinstance(tree, NumberLiteral):
         return number_of(tree)
     if isinstance(tree, dict):
@@ -127,7 +130,7 @@ _DECODER = json.JSONDecoder(
 
 
 class _GoDecoder:
-    """One text being read. fault: the first type that is wrong, "" while there is none."""
+    """Decodes one text. fault: the first type error, "" without one."""
 
     def __init__(self) -> None:
         self.fault = ""
@@ -197,18 +200,18 @@ def _json_type(tree: Any) -> str:
 
 
 class _SyntaxFault(Exception):
-    """What is wrong at a place."""
+    """A syntax error at a position."""
 
 
 class SyntaxScanner:
-    """A walk over a text that is no JSON, to the place where that shows."""
+    """Scans invalid JSON up to its first syntax error."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._at = 0
 
     def fault(self) -> str:
-        """What is wrong, in Go's words."""
+        """The syntax error, in Go's words."""
         try:
             self._value()
         except _SyntaxFault as bad:
@@ -224,13 +227,13 @@ class SyntaxScanner:
         return self._body[self._at - 1]
 
     def _solid(self) -> int:
-        """The next byte that is no space."""
+        """The next byte that is no whitespace."""
         while (byte := self._next()) in b" \t\r\n":
             pass
         return byte
 
     def _peek(self) -> int:
-        """The next byte, 0 at the end: a number may stand there."""
+        """The next byte, 0 at the end, where a number may end."""
         return self._body[self._at] if self._at < len(self._body) else 0
 
     def _bad(self, byte: int, context: str) -> _SyntaxFault:
@@ -331,10 +334,10 @@ _ESCAPES = {7: "a", 8: "b", 12: "f", 10: "n", 13: "r", 9: "t", 11: "v", 92: "\\"
 
 
 def quote_byte(byte: int) -> str:
-    """A byte as Go shows it: the character of that number between single quotes."""
+    """A byte as Go prints it: its character in single quotes."""
     if byte in _ESCAPES:
         return f"'\\{_ESCAPES[byte]}'"
     if byte < 0x20 or byte == 0x7F:
         return f"'\\x{byte:02x}'"
-    is_shown = byte < 0x80 or (byte > 0xA0 and byte != 0xAD)
-    return f"'{chr(byte)}'" if is_shown else f"'\\u{byte:04x}'"
+    is_printable = byte < 0x80 or (byte > 0xA0 and byte != 0xAD)
+    return f"'{chr(byte)}'" if is_printable else f"'\\u{byte:04x}'"

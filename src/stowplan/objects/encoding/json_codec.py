@@ -1,4 +1,4 @@
-"""API JSON to values: typed, unknown fields ignored, wrong types an error that names the path."""
+"""API JSON to typed values: unknown fields are ignored, wrong types are errors with a path."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ _AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>.*)`)?$", re.DOTALL)
 
 
 class DecodeError(ValueError):
-    """A document that is not what it should be: says where, what was wanted and what was got."""
+    """A document that cannot be decoded; the message has path, expected and actual type."""
 
     def __init__(self, what: str, path: str = "$") -> None:
-        """what: the complaint ("Expected `str`, got `int`"); path: where, from the root `$`."""
+        """what: the error ("Expected `str`, got `int`"); path: its location, from the root `$`."""
         super().__init__(f"{path}: {what}")
         self.what = what
         self.path = path
 
 
 def decode(data: bytes | str, kind: type[T]) -> T:
-    """The value of type `kind` that the JSON text `data` holds; raises DecodeError."""
+    """Decode JSON as a value of type `kind`; raises DecodeError."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
-        # A null may stand wherever the API allows a field to be absent. It is rare, so the
-        # common path does not pay for it.
+        # Null is allowed wherever a field may be absent. It is rare, so the common path does not
+        # check for it.
         return convert(untyped(data), kind)
     except msgspec.DecodeError as error:
         raise DecodeError(str(error)) from None
 
 
 def untyped(data: bytes | str) -> Any:
-    """The JSON text as dicts, lists and scalars; raises DecodeError."""
+    """Decode JSON as dicts, lists and scalars; raises DecodeError."""
     try:
         return msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -43,9 +43,9 @@ def untyped(data: bytes | str) -> Any:
 
 
 def convert(tree: Any, kind: type[T], path: str = "$") -> T:
-    """The value of type `kind` that a tree of dicts and lists holds; raises DecodeError.
+    """Convert a tree of dicts and lists to a value of type `kind`; raises DecodeError.
 
-    A null counts as absent, as in the API. path: where the tree stands, for the error.
+    Null is the same as absent, as in the API. path: location of the tree, for errors.
     """
     try:
         return msgspec.convert(without_nulls(tree), type=kind)
@@ -66,5 +66,5 @@ def without_nulls(tree: Any) -> Any:
 
 
 def encode(value: Any) -> bytes:
-    """`value` as compact API JSON; absent fields are left out."""
+    """Encode `value` as compact API JSON; absent fields are left out."""
     return msgspec.json.encode(value)

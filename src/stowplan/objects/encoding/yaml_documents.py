@@ -1,7 +1,7 @@
-"""YAML or JSON text to documents: trees of dicts, lists and scalars that know where they stood.
+"""YAML or JSON text to documents: trees of dicts, lists and scalars, with their locations.
 
-Keys are texts and stand once in a mapping, dates stay text, nothing but plain data is made.
-Neither deep nesting nor aliases within aliases can exhaust the machine.
+Keys are strings and unique in a mapping, dates stay strings, and only plain data is created.
+Nesting depth and expanded aliases are bounded.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import yaml
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
 DEPTH_MAX = 100
-"""How deep lists and mappings may stand in each other, aliases written out."""
+"""Maximum nesting depth, with aliases expanded."""
 ALIASED_MAX = 1_000_000
-"""How many values the aliases of one document may stand for."""
+"""Maximum number of values that the aliases of one document expand to."""
 
 _WANTED_DEPTH = f"at most {DEPTH_MAX} levels"
 _WANTED_NUMBER = "whole numbers within 64 bits"
 
 
 class DocumentError(ValueError):
-    """The text cannot be read on: the place in it, what was got there and what was wanted."""
+    """A text that cannot be parsed: location, what was found and what is expected."""
 
     def __init__(self, place: str, got: str, wanted: str) -> None:
-        super().__init__(f"{place}: got {got}, wanted {wanted}")
+        super().__init__(f"{place}: Invalid value: {got}: expected {wanted}")
         self.place = place
         self.got = got
         self.wanted = wanted
 
 
 class UnprintableCharacter(DocumentError):
-    """A character that YAML does not allow. position: of it in the text, from 0."""
+    """A character that YAML does not allow. position: index in the text."""
 
     def __init__(self, place: str, got: str, position: int) -> None:
         super().__init__(place, got, "printable text")
@@ -46,7 +46,7 @@ class UnprintableCharacter(DocumentError):
 
 
 class InvalidMergeKey(DocumentError):
-    """A merge key that names something else than mappings. value: what it names."""
+    """A merge key whose value is not a mapping. value: its value."""
 
     def __init__(self, place: str, value: Any) -> None:
         super().__init__(place, "another value for <<", "a mapping or a list of them")
@@ -54,7 +54,7 @@ class InvalidMergeKey(DocumentError):
 
 
 class Document(NamedTuple):
-    """A document of a text. number: from 1. line: where it begins, 0 when nobody counted."""
+    """A document of a text. number: from 1. line: of its first line, 0 if unknown."""
 
     number: int
     line: int
@@ -62,12 +62,12 @@ class Document(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where in the text it stands, as errors say it."""
+        """Location in the text, for errors."""
         return f"document {self.number}" + (f", line {self.line}" if self.line else "")
 
 
 class DuplicateKey(NamedTuple):
-    """A key that its mapping had before. path: keys and indices down to it. Lines: from 1."""
+    """A repeated key of a mapping. path: keys and indices down to it. Lines: from 1."""
 
     path: tuple[str | int, ...]
     line: int
@@ -76,15 +76,15 @@ class DuplicateKey(NamedTuple):
 
 
 def reject_duplicate_key(repeated: DuplicateKey) -> None:
-    """Let the reading end at a repeated key; raises Unreadable."""
+    """Stop parsing at a repeated key; raises DocumentError."""
     place = f"line {repeated.line}, column {repeated.column}"
     raise DocumentError(place, f"the key {repeated.path[-1]!r} again", "each key once")
 
 
 def parse_documents(text: str, form: str = "") -> Iterator[Document]:
-    """The documents that hold anything, in order; raises Unreadable, also while they are taken.
+    """The non-empty documents, in order; raises DocumentError, also during iteration.
 
-    form: `json`, `yaml` or `yml`; "" finds out.
+    form: `json`, `yaml` or `yml`; "" detects it.
     """
     if form == "json":
         return parse_json_documents(text)
@@ -93,7 +93,7 @@ def parse_documents(text: str, form: str = "") -> Iterator[Document]:
     try:
         return iter(list(parse_json_documents(text)))
     except DocumentError:
-        # A mapping in YAML's flow style begins like JSON.
+        # A mapping in YAML's flow style starts like JSON.
         if form in ("yaml", "yml"):
             return parse_yaml_documents(text)
         raise
@@ -101,15 +101,15 @@ def parse_documents(text: str, form: str = "") -> Iterator[Document]:
 
 # JSON.
 
-# Fewer digits fit in any case.
+# Fewer digits always fit.
 _LONG = re.compile(r"[0-9]{19}")
 _BETWEEN = re.compile(r"(?:\s|^---$)*", re.MULTILINE)
 
 
 def parse_json_documents(text: str) -> Iterator[Document]:
-    """The documents of JSON text that are not null; raises Unreadable."""
+    """The JSON documents of a text that are not null; raises DocumentError."""
     try:
-        # One document is the rule, and read fast.
+        # Usually there is one document, which is parsed fast.
         trees = [msgspec.json.decode(text)] if text.strip() else []
     except msgspec.DecodeError:
         trees = list(_one_by_one(text))
@@ -124,7 +124,7 @@ def parse_json_documents(text: str) -> Iterator[Document]:
 
 
 def _holds_too_long(tree: Any) -> bool:
-    """True when a whole number somewhere in the tree does not fit int64."""
+    """True when an integer in the tree does not fit int64."""
     left = [tree]
     while left:
         value = left.pop()
@@ -138,7 +138,7 @@ def _holds_too_long(tree: Any) -> bool:
 
 
 def _one_by_one(text: str) -> Iterator[Any]:
-    """JSON documents one after the other, with or without a line `---` between them."""
+    """Consecutive JSON documents, with or without a line `---` between them."""
     decoder = json.JSONDecoder()
     position = _past_blanks(text, 0)
     while position < len(text):
@@ -159,7 +159,7 @@ def _past_blanks(text: str, position: int) -> int:
 
 
 def _after(text: str, position: int) -> str:
-    """What stands at a position, as an error shows it."""
+    """The text at a position, for errors."""
     rest = text[position : position + 20].split("\n")[0]
     return repr(rest) if rest else "the end of the text" if position >= len(text) else "a new line"
 
@@ -178,11 +178,11 @@ def parse_yaml_documents(
     values_max: int = sys.maxsize,
     long_numbers: bool = False,
 ) -> Iterator[Document]:
-    """The documents of YAML text that are not null, read as they are taken; raises Unreadable.
+    """The YAML documents of a text that are not null, parsed during iteration; raises
+    DocumentError.
 
-    repeated: told of each key that its mapping had before, after which the first one holds.
-    values_max: how many values the text may come to with its aliases written out.
-    long_numbers: whole numbers beyond 64 bits are let through.
+    repeated: called for each repeated key; the first one is kept. values_max: maximum number of
+    values with aliases expanded. long_numbers: accept integers beyond 64 bits.
     """
     composer = _Composer(yaml.parse(text, Loader=_LOADER), repeated, values_max, long_numbers)
     try:
@@ -208,9 +208,9 @@ def _place(mark: Any) -> str:
 
 
 class _AnchoredTree(NamedTuple):
-    """What an alias stands for. n_values: in it, itself included.
+    """The value of an alias. n_values: number of values in it, itself included.
 
-    height: how many levels of lists and mappings stand below it, -1 when it is none itself.
+    height: levels of lists and mappings below it, -1 for a scalar.
     """
 
     tree: Any
@@ -221,7 +221,7 @@ class _AnchoredTree(NamedTuple):
 class _Composer:
     """Builds trees from parser events.
 
-    PyYAML's own constructor is several times slower and recurses without bound.
+    PyYAML's constructor is several times slower and recurses without bound.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class _Composer:
         self.n_aliased = 0
         # None while the value is being built.
         self.anchors: dict[str, _AnchoredTree | None] = {}
-        # The key or index at each level of what is being built, and the deepest level seen in it.
+        # Key or index at each open level, and the maximum depth in it.
         self.trail: list[str | int] = [""] * (DEPTH_MAX + 1)
         self.deepest = 0
 
@@ -279,7 +279,7 @@ class _Composer:
 
     def _too_many(self, event: Any) -> DocumentError:
         wanted = f"at most {self.values_max} values"
-        return DocumentError(_place(event.start_mark), "what comes to more", wanted)
+        return DocumentError(_place(event.start_mark), "a document that expands to more", wanted)
 
     def _anchored(self, event: Any, depth: int) -> Any:
         anchor: str = event.anchor
@@ -309,7 +309,7 @@ class _Composer:
         self.n_aliased += target.n_values
         if self.n_aliased > ALIASED_MAX:
             wanted = f"at most {ALIASED_MAX} values by alias"
-            raise DocumentError(place, "what comes to more", wanted)
+            raise DocumentError(place, "a document that expands to more", wanted)
         self._reach(event, depth + target.height)
         return target.tree
 
@@ -364,7 +364,7 @@ class _Composer:
 
 
 def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
-    """The mappings that a merge key names, the strongest first."""
+    """The mappings of a merge key, the highest precedence first."""
     sources = value if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
         raise InvalidMergeKey(_place(event.start_mark), value)
@@ -390,13 +390,14 @@ _INT = re.compile(r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _ODD_FLOAT = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _RESOLVED_MAX = 100
-"""Longer text is text, however much it looks like a number."""
+"""Longer strings are never numbers."""
 _BASES = {"0b": 2, "0o": 8, "0x": 16}
 
 
 @lru_cache(maxsize=1 << 14)
 def _resolved(text: str) -> Any:
-    """What an unquoted scalar is, as Kubernetes' YAML reader has it, except that dates are text."""
+    """The value of an unquoted scalar, as in Kubernetes' YAML parser, except that dates are
+    strings."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

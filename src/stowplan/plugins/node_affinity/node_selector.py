@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from stowplan.columns.array_types import Bools
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.pod import NodeAffinity, Pod
@@ -24,7 +25,7 @@ from stowplan.objects.selectors import (
     node_selector_matches,
     requirement_admits,
 )
-from stowplan.plugins.arithmetic import Bools, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 
 
 def node_affinity_of(pod: Pod) -> NodeAffinity | None:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits, sums_by_value
 from stowplan.columns.pods.podterms import AffinityTerm, ExistingPodTerms, TermRole, terms_of
@@ -50,7 +51,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
     IncomingPodAffinity,
@@ -133,15 +134,6 @@ class TopologyPairCounts:
             return np.zeros(n_rows_of(rows), dtype=np.bool_)
         chosen: NDArray[np.bool_] = (self._sums[key] > 0)[self._columns[key].codes[rows]]
         return chosen
-
-    def by_pair(self) -> dict[Pair, int]:
-        """Every pair with a count."""
-        pairs = set(self._changes)
-        for key, sums in self._sums.items():
-            values = self._columns[key].vocabulary.values
-            pairs.update((key, values[item]) for item in np.flatnonzero(sums))
-        counts = {pair: self.of(*pair) for pair in pairs}
-        return {pair: n_counted for pair, n_counted in counts.items() if n_counted}
 
     def clone(self) -> TopologyPairCounts:
         """A copy that changes independently."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, anchor
 from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, WeightedTerm, terms_of
 from stowplan.framework import NodeTable
@@ -21,7 +22,6 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
 )
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints
 
 
 class IncomingPodAffinity(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ def preferred_affinity_terms(
                     total += weighted.weight if fixed is None else fixed
             return total
 
-        yield TopologyTerm(TopologyTermKind.DRAWN, key, counts, adds)
+        yield TopologyTerm(TopologyTermKind.WEIGHTED_AFFINITY, key, counts, adds)
 
 
 def _counting_term(nodes: NodeTable, selection: PodSelection) -> Callable[[], Ints]:

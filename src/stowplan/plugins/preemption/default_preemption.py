@@ -17,6 +17,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     Code,
@@ -37,7 +38,6 @@ from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.dry_runs import (
     NO_VICTIMS,
@@ -138,7 +138,7 @@ class DefaultPreemption:
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
         """False where no node has a pod of lower priority. `post_filter` then refuses for reasons
         that the filters gave."""
-        return AssignedPodPriorities.on(snapshot.nodes).lowest < pod.priority
+        return AssignedPodPriorities.of(snapshot.nodes).lowest < pod.priority
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState

@@ -10,11 +10,11 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import ObjectStore
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError, label_selector_matches
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins.arithmetic import Bools, Ints
 
 NO_PDB = 0
 """The group of the pods that no budget covers."""

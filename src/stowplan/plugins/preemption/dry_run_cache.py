@@ -14,9 +14,9 @@ from collections.abc import Hashable
 import numpy as np
 
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.runtime.touched_rows import TouchedRows
-from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
 from stowplan.plugins.preemption.ranked_pods import RankedPods

@@ -11,11 +11,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Floats, Ints, grow
 from stowplan.framework import Snapshot, Status, error, unresolvable
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
-from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.preemption.ranked_pods import RankedPods, pod_importance, pod_start_time
 
 Codes = NDArray[np.int32]

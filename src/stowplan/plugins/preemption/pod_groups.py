@@ -11,15 +11,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import numpy as np
 
-from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.nodetable import PodWatcher
+from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
-from stowplan.plugins.arithmetic import Ints
-
-_EXTRA = "gangs"
+from stowplan.plugins.table_watcher import TableWatcher
 
 
 def pod_group_key(pod: Pod) -> str:
@@ -29,35 +27,26 @@ def pod_group_key(pod: Pod) -> str:
     return f"{pod.namespace}/{name}" if name else ""
 
 
-class PodGroupMembers(PodWatcher):
+class PodGroupMembers(TableWatcher):
     """Pods on nodes by the key of their group; updated by delta beside a table."""
 
     def __init__(self) -> None:
-        self.of: dict[str, dict[str, PodInfo]] = {}
-
-    @classmethod
-    def on(cls, table: NodeTable) -> PodGroupMembers:
-        """The members on a table, watched from the first use on."""
-        kept = table.extras.get(_EXTRA)
-        if not isinstance(kept, cls):
-            kept = table.extras[_EXTRA] = cls()
-            table.watch(kept)
-        return kept
+        self.by_group: dict[str, dict[str, PodInfo]] = {}
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""
         key = pod_group_key(info.pod)
         if key:
-            self.of.setdefault(key, {})[info.uid] = info
+            self.by_group.setdefault(key, {})[info.uid] = info
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod was removed from a row."""
         key = pod_group_key(info.pod)
-        members = self.of.get(key)
+        members = self.by_group.get(key)
         if members is not None:
             members.pop(info.uid, None)
             if not members:
-                del self.of[key]
+                del self.by_group[key]
 
 
 class PreemptedPodGroups:
@@ -66,11 +55,11 @@ class PreemptedPodGroups:
     def __init__(self, preemptor: Pod, snapshot: Snapshot) -> None:
         self._preemptor = preemptor
         self._nodes = snapshot.nodes
-        self._members = PodGroupMembers.on(snapshot.nodes)
+        self._members = PodGroupMembers.of(snapshot.nodes)
         self._needs = {
             group.key: group.spec.min_member
             for group in snapshot.object_store.all(PodGroup)
-            if self._members.of.get(group.key)
+            if self._members.by_group.get(group.key)
         }
 
     def __bool__(self) -> bool:
@@ -114,5 +103,5 @@ class PreemptedPodGroups:
         return msgspec.structs.replace(candidate, victims=victims)
 
     def _active_members(self, key: str) -> Sequence[PodInfo]:
-        members = self._members.of.get(key, {})
+        members = self._members.by_group.get(key, {})
         return [i for i in members.values() if i.pod.metadata.deletion_timestamp is None]

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.nodetable import PodWatcher
-
-_EXTRA = "priorities"
+from stowplan.columns import PodInfo
+from stowplan.plugins.table_watcher import TableWatcher
 
 NO_PODS = float("inf")
 
 
-class AssignedPodPriorities(PodWatcher):
+class AssignedPodPriorities(TableWatcher):
     """Number of pods on nodes by priority; updated by delta beside a table.
 
     lowest: the lowest priority of a pod on any node, NO_PODS where there is no pod.
@@ -19,15 +17,6 @@ class AssignedPodPriorities(PodWatcher):
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self.lowest: float = NO_PODS
-
-    @classmethod
-    def on(cls, table: NodeTable) -> AssignedPodPriorities:
-        """The priorities of a table, watched from the first use on."""
-        kept = table.extras.get(_EXTRA)
-        if not isinstance(kept, cls):
-            kept = table.extras[_EXTRA] = cls()
-            table.watch(kept)
-        return kept
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, Floats, Ints, grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Bools, Floats, Ints
 
 UNUSED_SLOTS_FACTOR = 2
 """Slots per pod and row above which all rows are compacted. Compacted rows stay below 1.25."""

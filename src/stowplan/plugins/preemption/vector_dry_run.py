@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import Status
 from stowplan.framework.node_to_status import PASSED, NodeToStatus, PluginVerdicts
 from stowplan.framework.runtime.nominated_pods import NominatedPodsByRow
-from stowplan.plugins.arithmetic import Bools, Floats, Ints
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import (
     AGE,

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.framework import CycleState, Framework, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.preemption.disruption_budgets import filter_pods_with_pdb_violation
 from stowplan.plugins.preemption.dry_runs import NO_VICTIMS, no_victim_error

@@ -11,13 +11,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
 from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import balanced_requests
-from stowplan.plugins.arithmetic import Floats, Ints, divide_truncated
+from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     NodeResourceReader,

@@ -17,9 +17,10 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.requests import is_scalar, is_tracked
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")

@@ -12,9 +12,10 @@ import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
-from stowplan.plugins.arithmetic import Ints, divide_truncated, percentages
+from stowplan.plugins.arithmetic import divide_truncated, percentages
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     ResourceSpec,

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import anchor, sums_by_value
 from stowplan.framework import (
@@ -50,7 +51,7 @@ from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
 from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
-from stowplan.plugins.arithmetic import Bools, Floats, Ints, divide_truncated, n_rows_of
+from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
     node_selector_and_affinity_column,

@@ -12,6 +12,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits
 from stowplan.framework import NodeTable, Problem
 from stowplan.objects.node import HOSTNAME_LABEL
@@ -21,7 +22,6 @@ from stowplan.objects.selectors import (
     SelectorRequirement,
     label_key_errors,
 )
-from stowplan.plugins.arithmetic import Ints
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 SYSTEM, LIST = "System", "List"

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from stowplan.columns.nodetable import PodWatcher
 from stowplan.columns.pods.podterms import terms_of
-from stowplan.framework import NodeTable, PodInfo
+from stowplan.framework import PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError
+from stowplan.plugins.table_watcher import TableWatcher
 
 NO_AFFINITY = PodAffinity()
 
@@ -47,17 +47,8 @@ def selector_error(terms: Iterable[PodAffinityTerm]) -> str:
     return ""
 
 
-class FaultyTerms(PodWatcher):
-    """The pods on nodes that have a malformed term. A PodWatcher."""
-
-    @classmethod
-    def of(cls, nodes: NodeTable) -> FaultyTerms:
-        """The pods of a table, watched from the first use on."""
-        kept = nodes.extras.get(cls.__qualname__)
-        if not isinstance(kept, cls):
-            kept = nodes.extras[cls.__qualname__] = cls()
-            nodes.watch(kept)
-        return kept
+class FaultyTerms(TableWatcher):
+    """The pods on nodes that have a malformed term."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}

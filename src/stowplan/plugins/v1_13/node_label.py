@@ -8,11 +8,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
-from stowplan.plugins.arithmetic import Bools, Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 
 
 class LabelsPresenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Ints, grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod
@@ -24,7 +24,6 @@ from stowplan.objects.requests import (
     NONZERO_MEMORY_BYTES,
     is_tracked,
 )
-from stowplan.plugins.arithmetic import Ints
 
 ResourceAmounts = Mapping[str, int]
 

@@ -23,7 +23,6 @@ from stowplan.objects.workload import ReplicaSet, ReplicationController, Service
 
 Requirements = tuple[LabelSelectorRequirement, ...]
 
-SELECTS_ALL: Requirements = ()
 _NO_LABELS: Mapping[str, str] = {}
 
 

@@ -15,7 +15,7 @@ from operator import is_not
 import msgspec
 import numpy as np
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -25,7 +25,6 @@ from stowplan.objects.storage import (
     StorageClass,
 )
 from stowplan.objects.volume import Volume
-from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.volumes.csi_translation import (
     TranslationError,
     in_tree_plugin_by_name,

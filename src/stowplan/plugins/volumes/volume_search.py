@@ -16,6 +16,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeTable, ObjectStore, Rows
 from stowplan.objects.node import Node
 from stowplan.objects.quantity import value
@@ -27,7 +28,7 @@ from stowplan.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from stowplan.plugins.arithmetic import Bools, Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.volumes.csi_translation import (
     TranslationError,
     in_tree_plugin_of,

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.selectors import (
     LabelSelector,
@@ -32,7 +33,7 @@ from stowplan.objects.storage import (
     StorageClass,
     TopologySelectorTerm,
 )
-from stowplan.plugins.arithmetic import Bools, Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.node_affinity.node_selector import label_column
 
 TopologyRequirements = tuple[SelectorRequirement, ...]

@@ -15,9 +15,10 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
-from stowplan.framework import NodeTable, PodInfo
+from stowplan.columns.array_types import grow
+from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
+from stowplan.plugins.table_watcher import TableWatcher
 from stowplan.plugins.volumes.volume_claims import VolumeUses, volume_uses_of
 
 K = TypeVar("K", bound=Hashable)
@@ -37,8 +38,8 @@ def disk_keys(volume: Volume) -> Iterator[DiskKey]:
         yield "rbd", volume.rbd.pool, volume.rbd.image
 
 
-class VolumeUsage:
-    """A PodWatcher that reads volumes only.
+class VolumeUsage(TableWatcher):
+    """Volumes that the pods on nodes use.
 
     pods: row -> its pods with volumes that plugins read, in no particular order. claims:
     `NAMESPACE/NAME` -> number of volumes of pods on all rows that name the claim. disks: in-tree
@@ -48,15 +49,6 @@ class VolumeUsage:
     """
 
     counts_alike = True
-
-    @classmethod
-    def of(cls, nodes: NodeTable) -> VolumeUsage:
-        """The usage of a table, watched from the first use on."""
-        kept = nodes.extras.get(cls.__name__)
-        if not isinstance(kept, cls):
-            kept = nodes.extras[cls.__name__] = cls()
-            nodes.watch(kept)
-        return kept
 
     def __init__(self) -> None:
         self.pods: dict[int, list[PodInfo]] = {}

@@ -13,10 +13,9 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.scv import Scv
-from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger, GpuReport, available_cards, gpu_report_of
 from stowplan.plugins.yoda.gpu_request import MEMORY_LABEL, parse_uint
 

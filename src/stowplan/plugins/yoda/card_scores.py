@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.objects.quantity import INT64_MAX
-from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.yoda.card_columns import CardColumns
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX
 

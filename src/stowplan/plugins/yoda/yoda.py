@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -35,7 +36,7 @@ from stowplan.framework import (
 from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.scv import Scv
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
     CardMaxima,
@@ -65,7 +66,7 @@ from stowplan.plugins.yoda.gpu_request import (
 )
 from stowplan.plugins.yoda.hints import yoda_events
 
-NO_STATE = error("yoda is enabled at filter and not at preFilter, wanted both")
+NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
 
 

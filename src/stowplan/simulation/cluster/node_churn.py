@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 
 
 class Churn(msgspec.Struct, frozen=True):

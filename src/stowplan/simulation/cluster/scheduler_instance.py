@@ -8,11 +8,11 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
 from stowplan.simulation.cluster.watch_stream import WatchStream
-from stowplan.simulation.event_queue import SECOND
 
 IDLE = to_do.Wake | to_do.RecordEvent | to_do.Report | to_do.PatchStatus
 """Effects that change nothing which another attempt depends on."""
@@ -57,11 +57,6 @@ class SchedulerInstance:
         self._called_at = -1
         self._n_idle = 0
         self._pause = 0
-
-    @property
-    def alarm(self) -> int | None:
-        """When the machine wants to be called next, None for only when something happens."""
-        return self._alarm
 
     @property
     def is_due(self) -> bool:

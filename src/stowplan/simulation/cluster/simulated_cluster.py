@@ -22,11 +22,12 @@ from stowplan.inputs.input_error import InputError
 from stowplan.messages import events as happened
 from stowplan.messages.effects import PatchGroup, PatchStatus
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 
 CREATED, OK, NOT_FOUND, CONFLICT, GONE = 201, 200, 404, 409, 410
 RUN_MAX = 10**10

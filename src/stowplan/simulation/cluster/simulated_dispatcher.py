@@ -15,12 +15,11 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderResponse, ExtenderVerb, timeout_response
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.plugin_io import PluginIO
 from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.auditor import EXTENDER_BOUND, is_write
 
-EXTENDER_TIMEOUT = 60 * SECOND
 PERFORM_S = 1.0
 """How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
 

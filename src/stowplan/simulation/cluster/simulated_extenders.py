@@ -32,7 +32,7 @@ import msgspec
 
 from stowplan.assembly.plugin_files import run_file
 from stowplan.framework import ContractError
-from stowplan.framework.plugin_calls import narrow_parameters, parameters_of, source_location
+from stowplan.framework.plugin_calls import failure_location, narrow_parameters, parameters_of
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.messages.effects import CallExtender
@@ -47,12 +47,13 @@ from stowplan.messages.extender_api import (
     HTTPExtender,
     redact_password,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import CREATED, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.auditor import EXTENDER_BOUND
 
 NOTE = "nobody answers in place of {}, so it agrees with everything: see --extender"
@@ -387,7 +388,7 @@ def _bound(
         made = kind()
     # Whatever a stranger's class raises, the user reads whose it is.
     except Exception as failure:
-        text = f"{type(failure).__name__}: {failure}{source_location(failure)}"
+        text = f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         raise ContractError(f"{where}: its constructor raised {text}") from failure
     return {verb: _fitted(getattr(made, verb.value), verb, where) for verb in verbs}
 
@@ -414,7 +415,7 @@ def _fitted(method: Callable[..., Any], verb: ExtenderVerb, where: str) -> Calla
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"{where}: {verb.value} of pod {pod.key!r} on node {node.name!r} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
 
     return ask

@@ -30,7 +30,7 @@ ROWS_MAX = 2000
 """More samples than this are thinned out: every second one is dropped, and so on from there."""
 CLASSES_MAX = 64
 """Fragmentation is measured with the commonest sizes of pods, this many at most."""
-QUEUE_STATES = ("active", "backoff", "parked", "gated", "binding")
+QUEUE_STATES = ("active", "backoff", "unschedulable", "gated", "binding")
 NOT_TRIED = "not tried yet"
 
 
@@ -110,7 +110,9 @@ class TimeSeries:
         for reason, count in sorted(pending(queue).items()):
             row[f"pending.{reason}"] = count
         row["gated"] = sum(1 for entry in queue.unschedulable_pods if entry.gated_by)
-        row["parked"] = len(queue.unschedulable_pods) - row["gated"]
+        row["unschedulable"] = len(queue.unschedulable_pods) - row["gated"]
+        # Deprecated: the old name of the column, for one release.
+        row["parked"] = row["unschedulable"]
         row["nodes"] = nodes.n_nodes
         for name, share in utilisation(nodes).items():
             row[f"utilisation.{name}"] = round(share, 6)

@@ -5,10 +5,10 @@ Source: Kubernetes v1.13, predicates.GeneralPredicates.
 
 from __future__ import annotations
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.v1_13.predicates.host_name import HostName
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
 from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts

@@ -8,12 +8,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import is_extended
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.resources.fit import format_amount
 from stowplan.plugins.v1_13.resource_requests import (
     NATIVE_RESOURCES,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
     AttachedVolumeCount,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.image_locality import normalized_image_name, scaled_image_size
 
 _MIB = 1024 * 1024

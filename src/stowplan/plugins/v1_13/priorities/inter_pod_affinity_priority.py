@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
 from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, terms_of
@@ -27,7 +28,7 @@ from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
 from stowplan.plugins.v1_13.affinity_terms import (
     FaultyTerms,

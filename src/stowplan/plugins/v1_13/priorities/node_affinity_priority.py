@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Handle, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX, normalize_scores
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import PreferredSchedulingTerm, term_matches
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.node_affinity.node_selector import node_affinity_of, node_selector_term_column
 from stowplan.plugins.v1_13.priorities.priority_errors import (
     FailingPriority,

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Time
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 
 Controller = tuple[str, str]
 """(kind, uid) of the owner that controls a pod."""

@@ -10,7 +10,6 @@ from functools import cached_property
 from stowplan.framework import CycleState, NodeTable, ObjectStore, Snapshot
 from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import Pod
-from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 from stowplan.plugins.v1_13.spread_selectors import (
     Requirements,
     SpreadSelectors,
@@ -41,11 +40,6 @@ class PriorityMetadata:
     def read(cls, state: CycleState) -> PriorityMetadata:
         """The metadata of the attempt; raises MissingState where no PreScore created it."""
         return state.read(_KEY, cls)
-
-    @cached_property
-    def nonzero_request(self) -> tuple[int, int]:
-        """(milli-CPU, bytes): requests of the pod, with the defaults."""
-        return resource_requests_of(self.pod).nonzero
 
     @cached_property
     def selectors(self) -> tuple[Requirements, ...]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.v1_13.priorities.resource_priorities import SCORED_RESOURCES
 from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 

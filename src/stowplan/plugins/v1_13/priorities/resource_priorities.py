@@ -12,11 +12,12 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints, divide_truncated
+from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,

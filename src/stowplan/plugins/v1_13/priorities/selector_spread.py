@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.columns.pods.podcounts import MatchingPods, admits
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import Requirements, selected_pods

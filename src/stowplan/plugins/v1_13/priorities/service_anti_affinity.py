@@ -8,13 +8,14 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import selected_pods

@@ -1,0 +1,168 @@
+"""Disruption budgets: counts, and which evictions they allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import SubresourceResult
+from tests.apiserver.small_cluster import DEPLOYMENTS, Tree, World, deployment, pod
+
+BUDGETS = "policy/poddisruptionbudgets"
+
+
+def budget(name: str, **spec: Any) -> Tree:
+    spec.setdefault("selector", {"matchLabels": {"app": "web"}})
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def world(replicas: int = 3, **spec: Any) -> World:
+    made = World(3)
+    made.create(DEPLOYMENTS, deployment("web", replicas))
+    made.create(BUDGETS, budget("b", **spec))
+    made.run(5)
+    return made
+
+
+def counts(of: World, name: str = "b") -> tuple[int, int, int, int]:
+    status = of.the(BUDGETS, name)["status"]
+    return (
+        status["disruptionsAllowed"],
+        status["currentHealthy"],
+        status["desiredHealthy"],
+        status["expectedPods"],
+    )
+
+
+def evict(of: World, name: str) -> SubresourceResult:
+    return of.server.evict("default", name, of.now)
+
+
+def is_evicted(of: World, name: str) -> bool:
+    try:
+        evict(of, name)
+    except ApiError as error:
+        if error.code != 429:
+            raise
+        return False
+    return True
+
+
+def refusal(of: World, name: str) -> tuple[int, str]:
+    with pytest.raises(ApiError) as raised:
+        evict(of, name)
+    causes = (raised.value.details or {}).get("causes") or [{}]
+    return raised.value.code, causes[0].get("message", raised.value.message)
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        ({"minAvailable": 2}, (1, 3, 2, 3)),
+        ({"minAvailable": "50%"}, (1, 3, 2, 3)),
+        ({"maxUnavailable": 1}, (1, 3, 2, 3)),
+        ({"maxUnavailable": "50%"}, (2, 3, 1, 3)),
+        ({"minAvailable": 5}, (0, 3, 5, 3)),
+        ({"maxUnavailable": 0}, (0, 3, 3, 3)),
+    ],
+)
+def test_numbers_and_percentages(spec: Tree, wanted: tuple[int, int, int, int]) -> None:
+    assert counts(world(**spec)) == wanted
+
+
+def test_percentages_are_of_the_scale() -> None:
+    made = world(4, maxUnavailable="50%")
+    made.schedules = False
+    made.delete("pods", made.pods()[0]["metadata"]["name"])
+    made.settle()
+    allowed, healthy, desired, expected = counts(made)
+    assert (healthy, desired, expected, allowed) == (3, 2, 4, 1)
+
+
+def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
+    made = World(2)
+    made.create("pods", pod("web"))
+    made.create(BUDGETS, budget("b", minAvailable=1))
+    made.create(BUDGETS, budget("c", minAvailable="50%"))
+    made.run(5)
+    assert counts(made, "b") == (0, 1, 1, 1)
+    assert counts(made, "c") == (0, 1, 0, 0)
+    reasons = {event["reason"] for event in made.list("events")}
+    assert "UnmanagedPods" in reasons
+
+
+def test_the_disruption_allowed_condition() -> None:
+    made = world(minAvailable=2)
+    (found,) = made.the(BUDGETS, "b")["status"]["conditions"]
+    assert (found["status"], found["reason"]) == ("True", "SufficientPods")
+    made.change(BUDGETS, "b", minAvailable=3)
+    made.settle()
+    (found,) = made.the(BUDGETS, "b")["status"]["conditions"]
+    assert (found["status"], found["reason"]) == ("False", "InsufficientPods")
+
+
+def test_an_eviction_takes_what_is_allowed_and_the_next_must_wait() -> None:
+    made = world(minAvailable=2)
+    first, second, _ = sorted(p["metadata"]["name"] for p in made.pods())
+    assert evict(made, first).code == 201
+    status = made.the(BUDGETS, "b")["status"]
+    assert list(status["disruptedPods"]) == [first]
+    assert refusal(made, second) == (
+        429,
+        "The disruption budget b does not allow evicting pods currently",
+    )
+    made.settle()
+    assert (
+        refusal(made, second)[1]
+        == "The disruption budget b needs 2 healthy pods and has 2 currently"
+    )
+    made.run(10)
+    assert evict(made, second).code == 201
+
+
+def test_a_drain_proceeds_as_replacements_become_ready() -> None:
+    made = world(3, minAvailable=2)
+    drained = sorted(p["metadata"]["name"] for p in made.pods())
+    healthy: list[int] = []
+    while drained:
+        if is_evicted(made, drained[0]):
+            drained.pop(0)
+        made.run(0.5)
+        healthy.append(counts(made)[1])
+    made.run(10)
+    assert min(healthy) == 2
+    assert counts(made) == (1, 3, 2, 3)
+
+
+def test_two_budgets_on_a_pod_refuse_eviction() -> None:
+    made = world(minAvailable=1)
+    made.create(BUDGETS, budget("c", minAvailable=1))
+    made.settle()
+    code, text = refusal(made, made.pods()[0]["metadata"]["name"])
+    assert code == 500
+    assert text.startswith("This pod has more than one PodDisruptionBudget")
+
+
+def test_pods_that_are_not_ready_may_be_evicted() -> None:
+    made = world(1, minAvailable=1)
+    made.schedules = False
+    pending = pod("web-x")
+    pending["metadata"]["labels"] = {"app": "web"}
+    made.create("pods", pending)
+    made.settle()
+    assert evict(made, "web-x").code == 201
+    assert made.get("pods", "web-x") is None
+
+
+def test_an_evicted_pod_counts_as_deleted_for_two_minutes() -> None:
+    made = world(3, minAvailable=2)
+    name = made.pods()[0]["metadata"]["name"]
+    found = made.the(BUDGETS, "b")
+    found["status"]["disruptedPods"] = {name: "2001-09-09T01:46:45Z"}
+    made.api.update_status(BUDGETS, found)
+    made.settle()
+    assert counts(made) == (0, 2, 2, 3)
+    made.run(130)
+    assert counts(made) == (1, 3, 2, 3)

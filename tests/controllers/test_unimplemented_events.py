@@ -1,0 +1,152 @@
+"""Objects without effect are reported at once, by a warning and an event."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apis.validation.unimplemented_features import PATHS, UnimplementedKinds
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from tests.apiserver.small_cluster import START, Tree, deployment, job, template
+
+RULES = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
+DEVICES = [{"cel": {"expression": "true"}}]
+
+
+def definition(schema: Tree) -> Tree:
+    names = {"plural": "cars", "singular": "car", "kind": "Car"}
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": schema}}},
+    }
+    spec = {"group": "a.example", "names": names, "scope": "Cluster", "versions": [version]}
+    return {"metadata": {"name": "cars.a.example"}, "spec": spec}
+
+
+def workload(**spec: Any) -> Tree:
+    selector = {"matchLabels": {"app": "x"}}
+    return {"metadata": {"name": "x"}, "spec": {"selector": selector, **spec}}
+
+
+HARD: Tree = {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1"}}}
+CRON = {"schedule": "* * * * *", "jobTemplate": {"spec": job("x")["spec"]}}
+CASES: dict[str, tuple[Tree, str]] = {
+    "apps/statefulsets": (
+        workload(serviceName="x", template=template("x")),
+        "StatefulSet: stored, but no controller acts on it: it gets no pods",
+    ),
+    "apps/daemonsets": (
+        workload(template=template("x")),
+        "DaemonSet: stored, but no controller acts on it: it gets no pods",
+    ),
+    "replicationcontrollers": (
+        {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
+        "ReplicationController: stored, but no controller acts on it: it gets no pods",
+    ),
+    "batch/cronjobs": (
+        {"metadata": {"name": "x"}, "spec": CRON},
+        "CronJob: stored, but no controller acts on it: it gets no Jobs",
+    ),
+    "resourcequotas": (
+        HARD,
+        "ResourceQuota: stored, but not enforced: nothing is counted or refused",
+    ),
+    "limitranges": (
+        {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
+        "LimitRange: stored, but not enforced: no defaults are set, nothing is refused",
+    ),
+    "apiextensions.k8s.io/customresourcedefinitions": (
+        definition(RULES),
+        "x-kubernetes-validations: CEL rules are stored, but not evaluated",
+    ),
+    "resource.k8s.io/deviceclasses": (
+        {"metadata": {"name": "x"}, "spec": {"selectors": DEVICES}},
+        "CEL selectors of devices are stored, but not evaluated",
+    ),
+}
+
+
+def cluster(records: Any = ()) -> EmbeddedCluster:
+    options = ApiServerOptions(
+        registry=built_in_registry(), admission=(*default_admission(), UnimplementedKinds())
+    )
+    made = EmbeddedCluster(
+        options, np.random.default_rng(1), records, ControllerManagerOptions(hollow_nodes=False)
+    )
+    namespaces = made.server.registry.by_path("namespaces")
+    assert namespaces is not None
+    if made.server.get(namespaces, "", "default") is None:
+        made.server.create(namespaces, {"metadata": {"name": "default"}}, START)
+    return made
+
+
+def post(one: EmbeddedCluster, path: str, obj: Tree) -> HttpResponse:
+    resource = one.server.registry.by_path(path)
+    assert resource is not None
+    place = "/namespaces/default" if resource.namespaced else ""
+    root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.api_version}"
+    head = {"kind": resource.kind, "apiVersion": resource.api_version}
+    body = json.dumps(obj | head).encode()
+    url = f"{root}{place}/{resource.plural}"
+    headers = {"content-type": "application/json"}
+    answer = one.handle(HttpRequest("POST", url, (), headers, body), START)
+    assert isinstance(answer, HttpResponse)
+    assert answer.status == 201, answer.body
+    return answer
+
+
+def warnings(answer: HttpResponse) -> list[str]:
+    return [value for name, value in answer.headers if name == "Warning"]
+
+
+def told(one: EmbeddedCluster) -> list[str]:
+    events = one.server.registry.by_path("events")
+    assert events is not None
+    return [
+        each["message"]
+        for each in one.server.list(events)
+        if each["reason"] == "NotImplemented" and each["type"] == "Warning"
+    ]
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_the_creator_gets_a_warning_and_the_object_an_event(path: str) -> None:
+    obj, text = CASES[path]
+    one = cluster()
+    assert warnings(post(one, path, obj)) == [f'299 - "{text}"']
+    one.tick(START + 1)
+    assert told(one) == [text]
+    # Not again at the next start.
+    again = cluster(list(one.server.store.records()))
+    again.tick(START + 1000)
+    assert told(again) == [text]
+
+
+def test_every_listed_path_exists() -> None:
+    registry = built_in_registry()
+    assert all(registry.by_path(path) is not None for path in PATHS)
+
+
+@pytest.mark.parametrize(
+    ("path", "obj"),
+    [
+        ("apps/deployments", deployment("x", 0)),
+        ("apiextensions.k8s.io/customresourcedefinitions", definition({"type": "object"})),
+        ("resource.k8s.io/deviceclasses", {"metadata": {"name": "x"}, "spec": {}}),
+    ],
+)
+def test_what_works_is_not_warned_of(path: str, obj: Tree) -> None:
+    one = cluster()
+    assert warnings(post(one, path, obj)) == []
+    one.tick(START + 1)
+    assert told(one) == []

@@ -1,0 +1,77 @@
+"""A running scheduler applies a changed session configuration, if it is valid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stowplan.driver import process
+from stowplan.driver.live.configuration_files import read_configuration_files
+from stowplan.driver.live.scheduler_server import SchedulerServer
+from tests.driver.small_api import SmallApi
+from tests.driver.test_live import run, scheduler, served
+from tests.scenarios import gangs
+
+
+def solo(api: SmallApi, name: str) -> None:
+    api.pod(name, cpu="1", scheduler="kube-batch")
+
+
+def said(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
+    return lambda: any(text in record.getMessage() for record in caplog.records)
+
+
+def actions(live: SchedulerServer) -> tuple[str, ...]:
+    batch = live.deciders.batch
+    assert batch is not None
+    return tuple(batch.actions)
+
+
+def test_a_changed_file_applies_or_the_last_good_one_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "CONFIGURATION_POLL_S", 0.1)
+    caplog.set_level("INFO")
+    config = tmp_path / "gangs.yaml"
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            config.write_text(gangs.configured(["actions=backfill"]))
+            found, _ = read_configuration_files([str(config)])
+            api.served |= {"podgroups", "queues", "priorityclasses"}
+            version = "scheduling.sigs.dev/v1alpha2"
+            queue = {"apiVersion": version, "metadata": {"name": "default"}, "spec": {"weight": 1}}
+            api.put("queues", queue)
+            api.node("n1", cpu="2")
+            solo(api, "a")
+            async with scheduler(api, decider=found) as live:
+                rereading = asyncio.create_task(process._reload_configuration(live))
+                await api.until(lambda: bool(live.informers and served(live, "queues")))
+                config.write_text(gangs.configured(["actions=backfil"]))
+                await api.until(said(caplog, "refused, the last good one holds"))
+                assert said(caplog, "got 'backfil'")()
+                config.write_text(gangs.configured(["schedulerName=other"]))
+                await api.until(said(caplog, "until a restart"))
+                assert actions(live) == ("backfill",)
+                assert api.binds == []
+                config.write_text(gangs.configured(["actions=allocate"]))
+                await api.until(lambda: all(api.placed().values()))
+                assert actions(live) == ("allocate",)
+                rereading.cancel()
+
+    run(story())
+
+
+def test_what_a_file_names_without_effect_is_a_warning_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    config = tmp_path / "volcano.yaml"
+    config.write_text(gangs.configured(["actions=enqueue,allocate"]))
+    deciders, _ = read_configuration_files([str(config)])
+    (record,) = caplog.records
+    assert f"{config}: actions: action 'enqueue' has no effect" in record.getMessage()
+    assert deciders.batch is not None

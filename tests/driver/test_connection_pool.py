@@ -1,0 +1,344 @@
+"""The short path of writes: connections are kept, and no response is taken for that of another
+request."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.client.responses import ApiResponse
+from stowplan.driver.client import connection_pool
+from stowplan.driver.client.api_client import LEASE_EXPIRED_TEXT, ApiClient
+from stowplan.driver.client.connection_pool import (
+    SERVER_CLOSED_TEXT,
+    ConnectionPool,
+    HttpConnection,
+    LeaseExpired,
+)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 300))
+
+
+def post(name: str, timeout_s: float | None = 10.0) -> ApiRequest:
+    return ApiRequest("POST", f"/{name}", (), name.encode(), JSON, timeout_s)
+
+
+Act = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Raw:
+    """A server that does with each request what `act` does. seen: bodies. n_connections: so far."""
+
+    def __init__(self) -> None:
+        self.act: Act = echo
+        self.seen: list[bytes] = []
+        self.heads: list[bytes] = []
+        self.n_connections = 0
+        self.url = ""
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.n_connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.append(task)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0])
+                body = await reader.readexactly(length)
+                self.seen.append(body)
+                await self.act(body, writer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            return
+        finally:
+            writer.transport.abort()
+
+
+def reply(body: bytes, more: bytes = b"") -> bytes:
+    return b"HTTP/1.1 201 Created\r\n%bContent-Length: %d\r\n\r\n%b" % (more, len(body), body)
+
+
+async def echo(body: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(reply(body))
+
+
+@asynccontextmanager
+async def raw(act: Act = echo) -> AsyncIterator[Raw]:
+    one = Raw()
+    one.act = act
+    server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
+    one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield one
+        for task in one.tasks:
+            task.cancel()
+        await asyncio.gather(*one.tasks)
+
+
+@asynccontextmanager
+async def client(server: Raw, **more: Any) -> AsyncIterator[ApiClient]:
+    async with ApiClient(ClientConfig(server.url, "t", token="x"), **more) as api:
+        yield api
+
+
+def test_connections_are_kept_and_a_request_leaves_as_it_should() -> None:
+    async def story() -> None:
+        async with raw() as server, client(server) as api:
+            for i in range(5):
+                assert await api.send(post(f"p{i}")) == ApiResponse(201, f"p{i}".encode())
+            assert server.n_connections == 1
+            head = server.heads[0].decode()
+            assert head.startswith("POST /p0 HTTP/1.1\r\nHost: 127.0.0.1:")
+            for connection in ("Authorization: Bearer x", "Content-Type: application/json"):
+                assert f"\r\n{connection}\r\n" in head
+            assert "\r\nUser-Agent: stowplan/" in head
+
+    run(story())
+
+
+def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
+    async def slowly(body: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.01 if body.endswith(b"7") else 0.001)
+        writer.write(reply(body))
+
+    async def story() -> None:
+        async with raw(slowly) as server:
+            lines = ConnectionPool(server.url, None, "", "t", most=20)
+            names = [f"p{i}" for i in range(300)]
+            sends = (lines.send(post(name), [], lambda: True) for name in names)
+            answers = await asyncio.gather(*sends)
+            assert [answer.body.decode() for answer in answers] == names
+            assert server.n_connections == 20
+            await lines.close()
+
+    run(story())
+
+
+def test_after_connection_close_the_next_request_reconnects() -> None:
+    async def closing(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(body, b"Connection: close\r\n"))
+        writer.close()
+
+    async def hanging_up(body: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(reply(body))
+        writer.close()
+
+    async def story() -> None:
+        for act in (closing, hanging_up):
+            async with raw(act) as server, client(server) as api:
+                for i in range(3):
+                    assert (await api.send(post(f"p{i}"))).status == 201
+                    await asyncio.sleep(0.02)
+                assert server.n_connections == 3
+
+    run(story())
+
+
+def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(connection_pool, "IDLE_S", 0.02)
+        async with raw() as server, client(server) as api:
+            await api.send(post("a"))
+            await asyncio.sleep(0.05)
+            await api.send(post("b"))
+            assert server.n_connections == 2
+
+    run(story())
+
+
+class Sluggish(ConnectionPool):
+    """Goes on a while after the connection is there."""
+
+    async def _connect(self, limit_s: float) -> HttpConnection:
+        connection = await super()._connect(limit_s)
+        await asyncio.sleep(0.1)
+        return connection
+
+
+def test_a_connection_closed_by_the_server_fails_at_once() -> None:
+    async def story() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            lines = Sluggish(url, None, "", "t", most=5)
+            begun = time.monotonic()
+            with pytest.raises(ConnectionError, match=SERVER_CLOSED_TEXT):
+                await lines.send(post("a"), [], lambda: True)
+            assert time.monotonic() - begun < 5
+            await lines.close()
+
+    run(story())
+
+
+def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
+    async def story() -> None:
+        async with raw(nothing) as server:
+            lines = Sluggish(server.url, None, "", "t", most=5)
+            loop = asyncio.get_running_loop()
+            sending = asyncio.ensure_future(lines.send(post("a", timeout_s=0.4), [], lambda: True))
+            begun = loop.time()
+            while not lines._busy:
+                await asyncio.sleep(0.01)
+            assert next(iter(lines._busy)).until - begun == pytest.approx(0.4, abs=0.05)
+            with pytest.raises(TimeoutError):
+                await sending
+            await lines.close()
+
+    run(story())
+
+
+async def nothing(body: bytes, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0)
+
+
+async def reset(body: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def half(body: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(reply(body * 10)[:-3])
+    writer.close()
+
+
+async def nonsense(body: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"SSH-2.0-nonsense\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("act", "status", "fault"),
+    [
+        (nothing, 0, "request timed out"),
+        (reset, 0, "server closed the connection"),
+        # The head has come, so it is known to be written.
+        (half, 201, "response truncated: server closed the connection"),
+        (nonsense, 0, "invalid status line"),
+    ],
+)
+def test_errors_are_responses_and_their_connection_is_not_reused(
+    act: Act, status: int, fault: str
+) -> None:
+    async def story() -> None:
+        async with raw(act) as server, client(server) as api:
+            answer = await api.send(post("a", timeout_s=0.3))
+            assert answer.status == status
+            assert fault in answer.fault or "reset" in answer.fault
+            server.act = echo
+            assert (await api.send(post("b"))).body == b"b"
+            assert server.n_connections == 2
+
+    run(story())
+
+
+class Careless(ConnectionPool):
+    """Wrong: keeps the connection of an abandoned request."""
+
+    async def send(self, request: ApiRequest, headers: Any, guard: Any) -> ApiResponse:
+        connection = self._take_idle() or await self._connect(10.0)
+        try:
+            return await connection.ask(self._encode_request(request, headers), math.inf)
+        finally:
+            connection._waiting = None
+            self._release(connection)
+
+
+@pytest.mark.parametrize("kind", [ConnectionPool, Careless])
+def test_a_late_response_belongs_to_no_other_request(
+    kind: type[ConnectionPool],
+) -> None:
+    async def late(body: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.1)
+        writer.write(reply(body))
+
+    async def story() -> None:
+        async with raw(late) as server:
+            lines = kind(server.url, None, "", "t", most=5)
+            first = asyncio.ensure_future(lines.send(post("first"), [], lambda: True))
+            await asyncio.sleep(0.05)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            answer = await lines.send(post("second"), [], lambda: True)
+            assert (answer.body == b"second") == (kind is ConnectionPool)
+            await lines.close()
+
+    run(story())
+
+
+# Writes that are held back.
+
+
+def test_the_guard_is_asked_when_a_connection_is_ready_and_no_earlier() -> None:
+    """Whoever waits long for its turn asks after that."""
+
+    async def slowly(body: bytes, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.1)
+        writer.write(reply(body))
+
+    async def story() -> None:
+        async with raw(slowly) as server:
+            lines = ConnectionPool(server.url, None, "", "t", most=1)
+            may = True
+            first = asyncio.ensure_future(lines.send(post("first"), [], lambda: may))
+            second = asyncio.ensure_future(lines.send(post("second"), [], lambda: may))
+            await asyncio.sleep(0.05)
+            may = False
+            assert (await first).status == 201
+            with pytest.raises(LeaseExpired, match=LEASE_EXPIRED_TEXT):
+                await second
+            assert server.seen == [b"first"]
+            # The connection is as good as before.
+            may = True
+            assert (await lines.send(post("third"), [], lambda: may)).status == 201
+            assert server.n_connections == 1
+            await lines.close()
+
+    run(story())
+
+
+def test_nothing_runs_between_the_guard_and_the_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[str] = []
+    ask = HttpConnection.ask
+
+    def asked(connection: HttpConnection, data: bytes, until: float) -> Any:
+        happened.append("asked")
+        return ask(connection, data, until)
+
+    def guard() -> bool:
+        # Whatever else the loop has to do would come now.
+        asyncio.get_running_loop().call_soon(lambda: happened.append("something else"))
+        happened.append("looked")
+        return True
+
+    async def story() -> None:
+        monkeypatch.setattr(HttpConnection, "ask", asked)
+        async with raw() as server, client(server, guard=guard) as api:
+            assert (await api.send(post("a"))).status == 201
+        assert happened[:2] == ["looked", "asked"]
+
+    run(story())
+
+
+def test_a_header_of_two_lines_is_not_sent() -> None:
+    async def story() -> None:
+        async with raw() as server:
+            how = ClientConfig(server.url, "t", token="x\r\nX-Other: y")
+            async with ApiClient(how) as api:
+                answer = await api.send(post("a"))
+            assert answer.status == 0
+            assert "line break" in answer.fault
+            assert server.seen == []
+
+    run(story())

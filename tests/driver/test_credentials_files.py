@@ -1,0 +1,120 @@
+"""Tokens and certificates: created once, kept, readable by the owner only, never logged."""
+
+import base64
+import ssl
+from pathlib import Path
+
+import pytest
+
+from stowplan.driver.certificate import self_signed_certificate
+from stowplan.driver.storage.credentials_files import (
+    CredentialFilesError,
+    load_tokens,
+    read_tokens,
+    serving_certificate,
+)
+from stowplan.driver.storage.kubeconfig_files import kubeconfig_tree, write_secret
+
+NOW = 1_800_000_000.0
+
+
+def fields(certificate: str) -> dict[str, object]:
+    """What a certificate says, as Python's own reader sees it."""
+    return dict(ssl._ssl._test_decode_cert(certificate))  # type: ignore[attr-defined]
+
+
+def test_a_certificate_names_its_server_and_itself(tmp_path: Path) -> None:
+    made = self_signed_certificate(["127.0.0.1", "::1", "localhost", "stow.example"], NOW)
+    (tmp_path / "c.pem").write_text(made.certificate)
+    said = fields(str(tmp_path / "c.pem"))
+    assert said["subject"] == said["issuer"] == ((("commonName", "stowplan"),),)
+    assert set(said["subjectAltName"]) == {  # type: ignore[call-overload]
+        ("IP Address", "127.0.0.1"),
+        ("IP Address", "0:0:0:0:0:0:0:1"),
+        ("DNS", "localhost"),
+        ("DNS", "stow.example"),
+    }
+    assert said["notBefore"] == "Jan 15 07:55:00 2027 GMT"
+    assert said["notAfter"] == "Jan 12 07:55:00 2037 GMT"
+
+
+def test_no_two_are_alike() -> None:
+    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
+    assert one.key != other.key
+    assert one.certificate != other.certificate
+
+
+def test_key_and_certificate_fit(tmp_path: Path) -> None:
+    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
+    (tmp_path / "good.pem").write_text(one.key + one.certificate)
+    (tmp_path / "bad.pem").write_text(other.key + one.certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "good.pem")
+    with pytest.raises(ssl.SSLError):
+        context.load_cert_chain(tmp_path / "bad.pem")
+
+
+def test_what_is_made_is_kept(tmp_path: Path) -> None:
+    assert load_tokens(tmp_path) == load_tokens(tmp_path)
+    assert load_tokens(None) != load_tokens(None)
+    one = serving_certificate(tmp_path, "127.0.0.1", NOW)
+    assert serving_certificate(tmp_path, "127.0.0.1", NOW + 5).certificate == one.certificate
+    for file in tmp_path.iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+
+
+def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('# a comment\nabc, ann ,1,"devs, ops"\n\ndef,bob,2\n')
+    (first, ann), (second, bob) = read_tokens(path)
+    assert (first, ann.name, ann.uid, ann.groups) == ("abc", "ann", "1", ("devs", "ops"))
+    assert (second, bob.name, bob.groups) == ("def", "bob", ())
+    assert len(load_tokens(tmp_path, path)) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sesame\n", "line 1: 1 columns"),
+        ("a,b,c\nsesame,ann\n", "line 2: 2 columns"),
+        (",ann,1\n", "line 1: 3 columns"),
+        ("sesame,,1\n", "line 1: 3 columns"),
+        ("\udcffsesame", "not CSV text"),
+    ],
+)
+def test_invalid_token_files(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(CredentialFilesError) as refused:
+        read_tokens(path)
+    assert said in str(refused.value)
+    assert "sesame" not in str(refused.value)
+
+
+def test_a_data_directory_without_its_tokens(tmp_path: Path) -> None:
+    (tmp_path / "tokens.csv").write_text("abc,somebody,1\n")
+    with pytest.raises(CredentialFilesError, match="no token of admin"):
+        load_tokens(tmp_path)
+    (tmp_path / "tls-127.0.0.1.pem").write_text("nonsense")
+    with pytest.raises(CredentialFilesError, match="invalid key or certificate"):
+        serving_certificate(tmp_path, "127.0.0.1", NOW)
+
+
+def test_a_kubeconfig_has_server_and_user() -> None:
+    content = kubeconfig_tree("https://x:1", "PEM", "ann", "abc")
+    (cluster,) = content["clusters"]
+    (user,) = content["users"]
+    assert cluster["cluster"]["server"] == "https://x:1"
+    assert base64.b64decode(cluster["cluster"]["certificate-authority-data"]) == b"PEM"
+    assert user == {"name": "ann", "user": {"token": "abc"}}
+    assert content["current-context"] == content["contexts"][0]["name"]
+
+
+def test_a_secret_is_written_whole_and_closed(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b"
+    write_secret(path, "one")
+    path.chmod(0o644)
+    write_secret(path, "two")
+    assert path.read_text() == "two"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in path.parent.iterdir()] == ["b"]

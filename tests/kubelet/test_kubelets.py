@@ -1,0 +1,297 @@
+"""Hollow nodes and their pods: what they report, as their annotations configure."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.apis.core.pod_lifecycle import (
+    FOREVER,
+    PodLifecycleDefaults,
+    node_annotation_problems,
+    pod_lifecycle,
+)
+from tests.apiserver.small_cluster import START, Tree, World, container, pod
+
+
+def state(world: World, name: str) -> Tree:
+    """The state of the pod's first container."""
+    found: Tree = world.the("pods", name)["status"]["containerStatuses"][0]
+    return found
+
+
+def phase(world: World, name: str) -> str:
+    return str(world.the("pods", name)["status"]["phase"])
+
+
+def conditions(world: World, name: str) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in world.the("pods", name)["status"]["conditions"]}
+
+
+def test_a_pod_is_created_runs_and_ends_by_the_clock() -> None:
+    world = World(1)
+    notes = {
+        "stowplan.dev/start-seconds": "2",
+        "stowplan.dev/run-seconds": "5",
+        "stowplan.dev/exit-code": "3",
+    }
+    world.create("pods", pod("a", notes=notes, restartPolicy="Never"))
+    world.settle()
+    assert phase(world, "a") == "Pending"
+    assert state(world, "a")["state"]["waiting"]["reason"] == "ContainerCreating"
+    assert conditions(world, "a")["Ready"] == "False"
+    world.run(2)
+    status = world.the("pods", "a")["status"]
+    assert status["phase"] == "Running"
+    assert (status["hostIP"], status["podIPs"]) == ("10.0.0.1", [{"ip": status["podIP"]}])
+    assert "running" in state(world, "a")["state"]
+    assert conditions(world, "a")["Ready"] == "True"
+    world.run(5)
+    assert phase(world, "a") == "Failed"
+    ended = state(world, "a")["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (3, "Error")
+    assert conditions(world, "a")["Ready"] == "False"
+
+
+def test_readiness_may_come_later() -> None:
+    world = World(1)
+    world.create("pods", pod("a", notes={"stowplan.dev/ready-seconds": "10"}))
+    world.run(5)
+    assert (phase(world, "a"), conditions(world, "a")["Ready"]) == ("Running", "False")
+    world.run(7)
+    assert conditions(world, "a")["Ready"] == "True"
+
+
+def test_a_readiness_gate_is_waited_for() -> None:
+    world = World(1)
+    world.create("pods", pod("a", readinessGates=[{"conditionType": "example.com/up"}]))
+    world.run(5)
+    assert conditions(world, "a")["ContainersReady"] == "True"
+    assert conditions(world, "a")["Ready"] == "False"
+    opened = world.the("pods", "a")
+    opened["status"]["conditions"].append({"type": "example.com/up", "status": "True"})
+    world.api.update_status("pods", opened)
+    world.settle()
+    assert conditions(world, "a")["Ready"] == "True"
+
+
+def test_init_containers_run_in_order() -> None:
+    world = World(1)
+    inits = [
+        container(name="i1"),
+        container(name="i2"),
+        container(name="s", restartPolicy="Always"),
+    ]
+    notes = {"stowplan.dev/init-seconds": "5"}
+    world.create("pods", pod("a", notes=notes, initContainers=inits))
+    world.run(10)
+    assert phase(world, "a") == "Pending"
+    assert conditions(world, "a")["Initialized"] == "False"
+    assert state(world, "a")["state"]["waiting"]["reason"] == "PodInitializing"
+    world.run(10)
+    assert phase(world, "a") == "Running"
+    shown = world.the("pods", "a")["status"]["initContainerStatuses"]
+    assert [next(iter(each["state"])) for each in shown] == ["terminated", "terminated", "running"]
+
+
+def test_what_is_always_restarted_backs_off() -> None:
+    world = World(1)
+    notes = {"stowplan.dev/run-seconds": "1", "stowplan.dev/exit-code": "1"}
+    world.create("pods", pod("a", notes=notes))
+    world.run(2.5)
+    assert (state(world, "a")["restartCount"], next(iter(state(world, "a")["state"]))) == (
+        1,
+        "running",
+    )
+    world.run(1)
+    assert state(world, "a")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert state(world, "a")["lastState"]["terminated"]["exitCode"] == 1
+    world.run(10)
+    assert state(world, "a")["restartCount"] == 2
+    world.run(15)
+    assert state(world, "a")["restartCount"] == 2
+    world.run(10)
+    assert state(world, "a")["restartCount"] == 3
+    assert phase(world, "a") == "Running"
+
+
+def test_on_failure_ends_with_the_first_success() -> None:
+    world = World(1)
+    notes = {"stowplan.dev/run-seconds": "1", "stowplan.dev/exit-code": "1,0"}
+    world.create("pods", pod("a", notes=notes, restartPolicy="OnFailure"))
+    world.run(30)
+    assert (phase(world, "a"), state(world, "a")["restartCount"]) == ("Succeeded", 1)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "asked", "reason", "message"),
+    [
+        (
+            {"cpu": "1"},
+            {"cpu": "700m"},
+            "OutOfcpu",
+            "Pod was rejected: Node didn't have enough resource: cpu, requested: 700, used: 700, "
+            "capacity: 1000",
+        ),
+        (
+            {"memory": "1Gi"},
+            {"memory": "600Mi"},
+            "OutOfmemory",
+            "Pod was rejected: Node didn't have enough resource: memory, requested: 629145600, "
+            "used: 629145600, capacity: 1073741824",
+        ),
+        (
+            {"pods": "1"},
+            {},
+            "OutOfpods",
+            "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 1, "
+            "capacity: 1",
+        ),
+    ],
+)
+def test_a_pod_beyond_capacity_is_refused(
+    capacity: dict[str, str], asked: dict[str, str], reason: str, message: str
+) -> None:
+    world = World(1, capacity=capacity)
+    for name in ("a", "b"):
+        spec = [container(resources={"requests": asked})]
+        made = pod(name)
+        made["spec"]["containers"] = spec
+        world.create("pods", made)
+    world.run(3)
+    assert phase(world, "a") == "Running"
+    refused = world.the("pods", "b")["status"]
+    assert (refused["phase"], refused["reason"], refused["message"]) == ("Failed", reason, message)
+
+
+def test_room_is_free_again_when_a_pod_ends() -> None:
+    world = World(1, capacity={"cpu": "150m"})
+    world.create("pods", pod("a", notes={"stowplan.dev/run-seconds": "5"}, restartPolicy="Never"))
+    world.run(10)
+    world.create("pods", pod("b"))
+    world.run(3)
+    assert (phase(world, "a"), phase(world, "b")) == ("Succeeded", "Running")
+
+
+def test_a_selector_that_the_node_does_not_match_is_refused() -> None:
+    world = World(1, schedules=False)
+    made = world.create("pods", pod("a", nodeSelector={"disk": "fast"}))
+    world.server.bind(made, "node-1", world.now)
+    world.run(3)
+    assert world.the("pods", "a")["status"]["reason"] == "NodeAffinity"
+
+
+def test_a_host_port_is_used_once() -> None:
+    world = World(1)
+    for name in ("a", "b"):
+        made = pod(name)
+        made["spec"]["containers"] = [container(ports=[{"containerPort": 80, "hostPort": 80}])]
+        world.create("pods", made)
+    world.run(3)
+    assert world.the("pods", "b")["status"]["reason"] == "NodePorts"
+
+
+def test_a_deleted_pod_takes_its_time_but_not_more_than_its_grace() -> None:
+    world = World(1)
+    world.create("pods", pod("a", notes={"stowplan.dev/stop-seconds": "5"}))
+    stubborn = {"stowplan.dev/stop-seconds": "100"}
+    world.create("pods", pod("b", notes=stubborn, terminationGracePeriodSeconds=20))
+    world.run(5)
+    world.delete("pods", "a")
+    world.delete("pods", "b")
+    world.run(4.9)
+    assert [p["metadata"]["name"] for p in world.pods()] == ["a", "b"]
+    world.run(0.2)
+    assert [p["metadata"]["name"] for p in world.pods()] == ["b"]
+    world.run(15)
+    assert world.pods() == []
+
+
+def test_a_pod_has_a_deadline_of_its_own() -> None:
+    world = World(1)
+    world.create("pods", pod("a", activeDeadlineSeconds=10))
+    world.run(9)
+    assert phase(world, "a") == "Running"
+    world.run(2)
+    status = world.the("pods", "a")["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_annotations_that_cannot_be_read_count_as_absent() -> None:
+    notes = {
+        "stowplan.dev/start-seconds": "-1",
+        "stowplan.dev/run-seconds": "soon",
+        "stowplan.dev/exit-code": "1,x",
+        "stowplan.dev/stop-seconds": "nan",
+    }
+    made = pod_lifecycle(
+        pod("a", notes=notes, restartPolicy="Never"), PodLifecycleDefaults(start_s=3, run_s=7)
+    )
+    assert (made.start_s, made.run_s, made.stop_s, made.exit_codes) == (3, 7, 0, (0,))
+    long = pod_lifecycle(
+        pod("a", notes={"stowplan.dev/exit-code": "9" * 5000}), PodLifecycleDefaults()
+    )
+    assert long.exit_codes == (0,)
+    forever = pod_lifecycle(
+        pod("a", notes={"stowplan.dev/run-seconds": "forever"}), PodLifecycleDefaults()
+    )
+    assert forever.run_s == FOREVER
+    assert pod_lifecycle(pod("a"), PodLifecycleDefaults()).run_s == FOREVER
+
+
+def events(world: World, reason: str) -> list[str]:
+    found = world.server.list(world.server.registry.by_path("events"))  # type: ignore[arg-type]
+    return [event["message"] for event in found if event["reason"] == reason]
+
+
+def test_invalid_annotations_are_reported() -> None:
+    world = World(1)
+    notes = {
+        "stowplan.dev/run-seconds": "soon",
+        "stowplan.dev/stop-seconds": "-1",
+        "stowplan.dev/start-seconds": "nan",
+        "stowplan.dev/exit-code": "1,x" + "y" * 90,
+        "stowplan.dev/run-second-seconds": "1",
+        "stowplan.dev/init-seconds": "1",
+        "stowplan.dev/queue": "of somebody else",
+    }
+    world.create("pods", pod("a", notes=notes))
+    world.create("pods", pod("b", notes={"stowplan.dev/run-seconds": "forever"}))
+    world.run(5)
+    told = events(world, "UnreadAnnotation")
+    wanted = 'wanted seconds from 0 on, or "forever"'
+    code = f'got "1,x{"y" * 37}...", wanted numbers from 0 to 255, like "1,1,0"'
+    assert sorted(told) == [
+        f"stowplan.dev/exit-code: {code}",
+        "stowplan.dev/run-second-seconds: no such annotation; there are "
+        "stowplan.dev/start-seconds, stowplan.dev/init-seconds, stowplan.dev/ready-seconds, "
+        "stowplan.dev/run-seconds, stowplan.dev/stop-seconds",
+        f'stowplan.dev/run-seconds: got "soon", {wanted}',
+        f'stowplan.dev/start-seconds: got "nan", {wanted}',
+        f'stowplan.dev/stop-seconds: got "-1", {wanted}',
+    ]
+
+
+def test_an_invalid_kubelet_annotation_is_reported() -> None:
+    said = {
+        value: list(node_annotation_problems({"stowplan.dev/kubelet": value}))
+        for value in ("off", "on", "Off", "")
+    }
+    assert [value for value, told in said.items() if told] == ["Off", ""]
+
+
+def test_heartbeats_are_spread_over_time_and_few_at_once() -> None:
+    world = World(200, schedules=False)
+    world.run(20)
+    beats: dict[float, int] = {}
+    before = world.server.version
+    start = world.now
+
+    def watch(of: World) -> None:
+        nonlocal before
+        beats[of.now - start] = of.server.version - before
+        before = of.server.version
+
+    world.run(10, watch)
+    assert sum(beats.values()) == 200
+    assert max(beats.values()) <= 200 * 0.25 / 10 + 3
+    assert all((START + at) % 0.25 == 0 for at in beats if beats[at])

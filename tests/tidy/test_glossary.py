@@ -1,0 +1,181 @@
+"""The field's words: identifiers of src use none of the words that the glossary has replaced.
+
+Source: docs/glossary.md. Identifiers are split at underscores and capitals, so `toldOf` and
+`_TOLD_MAX` have the word `told`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import PurePath
+
+from tests.tidy import tree
+
+# Word, or words in a row -> what to write.
+REPLACEMENTS = {
+    "agenda": "event queue",
+    "anybody": "any, or the plain noun",
+    "as ever": "v0_5",
+    "beginning": "bootstrap objects, start",
+    "captain": "cluster script",
+    "company": "peers, the plain noun",
+    "complaint": "fit errors, problem, reason",
+    "complaints": "fit errors, problems, reasons",
+    "crank": "server loop",
+    "crew": "test plugins",
+    "crowd": "nominated pods, the plain noun",
+    "crowds": "nominated pods, the plain noun",
+    "desk": "API dispatcher",
+    "dice": "rng, random source",
+    "doubtful": "bind unknown",
+    "drawn": "random, chosen, affinity",
+    "fleet": "nodes, servers",
+    "furnish": "create objects",
+    "furnished": "created",
+    "guard": "authn, authz, check",
+    "habits": "pod lifecycle",
+    "hands": "API dispatcher",
+    "hollow": "kubelet, simulated node",
+    "house": "package",
+    "hub": "watch cache",
+    "journey": "binding cycle",
+    "judge": "filter, comparer, check",
+    "judged": "filtered, compared, checked",
+    "leftover": "unschedulable flush",
+    "lent": "borrowed",
+    "lots": "tie-break",
+    "mate": "test plugin",
+    "mended": "fixed",
+    "month": "long run",
+    "newcomers": "handshake limit",
+    "nobody": "none, or the plain noun",
+    "parked": "unschedulable",
+    "porter": "acceptor",
+    "pump": "server loop",
+    "put back": "add_unschedulable_if_not_present, requeue",
+    "said": "reported, answer, status",
+    "says": "reports, declares",
+    "sea": "cluster churn",
+    "second opinion": "extender handlers",
+    "shadow": "decision comparer",
+    "shelf": "registry store",
+    "shown": "observed, formatted, text",
+    "somebody": "the plain noun",
+    "spelt": "encoded, written",
+    "spoilt": "invalid",
+    "standing": "unschedulable index, the plain noun",
+    "stirs": "revision",
+    "storm": "fault run",
+    "storms": "fault runs",
+    "story": "event log",
+    "stray": "orphan, unknown",
+    "strays": "orphans",
+    "tell": "report, notify, handle",
+    "tells": "reports, notifies",
+    "told": "reported, notified, recorded",
+    "town": "cluster script",
+    "unfit": "fit errors, infeasible",
+    "vain": "without effect",
+    "voyage": "random walk",
+    "whoever": "the plain noun",
+    "wish": "request",
+    "world": "cluster, object store",
+    "worlds": "clusters, object stores",
+    "worth": "queueing strategy, worthwhile is a comparison",
+}
+# "path:identifier", "*:identifier" where it stays everywhere -> why it stays.
+EXCEPTIONS = {
+    "*:hollow_nodes": "users know simulated nodes as hollow nodes, as of kubemark",
+    "*:make_hollow_nodes": "as hollow_nodes",
+    "src/stowplan/framework/handle_state.py:world": "old name that plugins use, for a release",
+    "src/stowplan/framework/snapshot.py:world": "old name that plugins use, for a release",
+    "src/stowplan/driver/blocking_queue.py:put_back": "old name, for a release",
+}
+WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+
+
+@cache
+def found_words(identifier: str) -> tuple[str, ...]:
+    """The replaced words of an identifier."""
+    words = [word.lower() for word in WORD.findall(identifier)]
+    rows = {*words, *(" ".join(two) for two in pairwise(words))}
+    return tuple(sorted(rows & REPLACEMENTS.keys()))
+
+
+@cache
+def identifiers(text: str) -> tuple[tuple[int, str], ...]:
+    """Line and name of everything that a text defines, locals and parameters included."""
+    return tuple(_identifiers(text))
+
+
+def _identifiers(text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.lineno, node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.lineno, node.attr
+        elif isinstance(node, ast.arg):
+            yield node.lineno, node.arg
+        elif isinstance(node, ast.alias) and node.asname:
+            yield node.lineno, node.asname
+
+
+def replaced_words(where: str, text: str, exceptions: Mapping[str, str]) -> list[str]:
+    """A line per place at which an identifier, or the module's name, has a replaced word."""
+    seen = {(name, line) for line, name in identifiers(text)}
+    seen |= {(part, 1) for part in PurePath(where).with_suffix("").parts[1:]}
+    return [
+        f"{where}:{line}: {name}: for {word!r} write: {REPLACEMENTS[word]}"
+        for name, line in sorted(seen, key=lambda one: (one[1], one[0]))
+        if f"{where}:{name}" not in exceptions and f"*:{name}" not in exceptions
+        for word in found_words(name)
+    ]
+
+
+def test_identifiers_are_of_the_glossary() -> None:
+    complaints = [
+        line
+        for path in tree.python("src")
+        for line in replaced_words(tree.name(path), tree.read(path), EXCEPTIONS)
+    ]
+    assert not complaints, tree.report(complaints)
+
+
+def test_exceptions_exist() -> None:
+    used = {
+        f"{where}:{name}"
+        for path in tree.python("src")
+        for _, name in identifiers(tree.read(path))
+        if found_words(name)
+        for where in ("*", tree.name(path))
+    }
+    assert not (unused := EXCEPTIONS.keys() - used), sorted(unused)
+
+
+def test_control_planted() -> None:
+    text = (
+        "class TownCrier:\n"
+        "    def put_back(self, nobody): self.STORMS = told = 1\n"
+        "    def world_of(self): return [said for said in self.known]\n"
+    )
+    found = replaced_words("src/stowplan/queue/parked.py", text, {})
+    assert [line.split(": ")[1] for line in found] == [
+        "TownCrier",
+        "parked",
+        "STORMS",
+        "nobody",
+        "put_back",
+        "told",
+        "said",
+        "world_of",
+    ]
+    assert replaced_words("src/stowplan/sea.py", "", {"*:sea": "planted"}) == []
+
+
+def test_control_parts_of_words_are_free() -> None:
+    text = "def understanding(seat, hubris, toldness): brainstorm = storage = 1\n"
+    assert replaced_words("src/stowplan/queue/heap.py", text, {}) == []
