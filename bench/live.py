@@ -1,7 +1,7 @@
-"""Measures the embedded API server over HTTP: `make bench-live`.
+"""Benchmarks of the embedded API server over HTTP: `make bench-live`.
 
-The server is a process of its own and the clients are this one, so that both share the machine as
-they would. Each line says what was aimed at and what came out.
+The server runs in its own process, the clients in this one, so that they share the machine. Each
+line prints the target and the result.
 """
 
 import argparse
@@ -23,7 +23,7 @@ CONNECTIONS = 16
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 CONTENT_LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 Call = tuple[bytes, str, bytes]
-"""Method, path and body."""
+"""Method, path and body of a request."""
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -41,7 +41,7 @@ class Server:
         self.process, self.port, self.token = process, port, token
 
     def cpu_s(self) -> float:
-        """Processor time used so far."""
+        """CPU time used so far, in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
@@ -53,7 +53,7 @@ class Server:
 
 @asynccontextmanager
 async def up(directory: Path, *arguments: str) -> AsyncIterator[Server]:
-    """A cluster of its own, stopped at the end."""
+    """A new cluster, stopped at the end."""
     config = directory / "kubeconfig"
     command = [sys.executable, "-m", "stowplan", "up", "--no-scheduler", "--port", "0"]
     command += ["--kubeconfig", str(config), *arguments]
@@ -74,7 +74,7 @@ async def up(directory: Path, *arguments: str) -> AsyncIterator[Server]:
 
 
 def head_of(server: Server) -> bytes:
-    """The headers of every request."""
+    """Headers of every request."""
     text = (
         f"Host: x\r\nAuthorization: Bearer {server.token}\r\nAccept: application/json\r\n"
         "Content-Type: application/json\r\n"
@@ -83,9 +83,9 @@ def head_of(server: Server) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """A kept connection on which one request follows the other; all must come to 2xx.
+    """A kept-alive connection with sequential requests; every status must be 2xx.
 
-    It does as little as a client can, since it shares the machine with what is measured.
+    Minimal, since the client shares the machine with the server.
     """
 
     def __init__(self, head: bytes, calls: Iterator[Call]) -> None:
@@ -153,12 +153,12 @@ _POD_BEFORE, _POD_AFTER = _pod().split(b"NAME")
 
 
 def pod(name: str) -> bytes:
-    """One of many that differ by their names only."""
+    """A pod that differs from others in its name only."""
     return _POD_BEFORE + name.encode() + _POD_AFTER
 
 
 def node(name: str) -> bytes:
-    """A node whose kubelet is off: what is bound to it only stands there."""
+    """A node without a kubelet: pods bound to it do not start."""
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "1000"}
     meta = {"name": name, "annotations": {"stowplan.dev/kubelet": "off"}}
     tree = {"apiVersion": "v1", "kind": "Node", "metadata": meta}
@@ -172,7 +172,7 @@ def binding(name: str, to: str) -> bytes:
 
 
 class Rate(NamedTuple):
-    """per_s: by the clock. cpu_us: processor time that the server took for each."""
+    """per_s: by wall clock. cpu_us: the server's CPU time per request."""
 
     per_s: float
     cpu_us: float
@@ -182,7 +182,7 @@ class Rate(NamedTuple):
 
 
 async def all_of(server: Server, calls: Iterable[Call]) -> Rate:
-    """Make the calls over many connections; all must come to 2xx."""
+    """Send requests over many connections; every status must be 2xx."""
     head, waiting = head_of(server), iter(calls)
     loop = asyncio.get_running_loop()
     start, cpu_s = time.perf_counter(), server.cpu_s()
@@ -218,7 +218,7 @@ async def writes(count: int, *, durable: bool) -> list[Figure]:
 
 
 async def events(count: int, watchers: int = 20) -> list[Figure]:
-    """Every watcher gets every event; timed from the first creation to the last delivery."""
+    """Delivery of events to all watchers, from the first creation to the last delivery."""
     with tempfile.TemporaryDirectory() as directory:
         async with up(Path(directory)) as server:
             got = [0] * watchers
@@ -247,10 +247,10 @@ async def events(count: int, watchers: int = 20) -> list[Figure]:
 
 
 async def heartbeats(nodes: int = 1000, seconds: float = 20.0) -> list[Figure]:
-    """What a thousand idle hollow nodes cost."""
+    """CPU time of a thousand idle hollow nodes."""
     with tempfile.TemporaryDirectory() as directory:
         async with up(Path(directory), "--node-count", str(nodes)) as server:
-            # The first reports of all kubelets are not heartbeats.
+            # The initial reports of kubelets are not heartbeats.
             await asyncio.sleep(15.0)
             before = server.cpu_s()
             await asyncio.sleep(seconds)
@@ -260,7 +260,7 @@ async def heartbeats(nodes: int = 1000, seconds: float = 20.0) -> list[Figure]:
 
 
 async def memory(count: int = 150_000) -> list[Figure]:
-    """What is resident when so many pods are stored, and at the most on the way."""
+    """Resident set with stored pods, and the peak before."""
     with tempfile.TemporaryDirectory() as directory:
         async with up(Path(directory)) as server:
             rate = await all_of(server, ((b"POST", PODS, pod(f"p{i}")) for i in range(count)))

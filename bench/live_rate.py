@@ -1,11 +1,10 @@
-"""How much of the API server's rate the scheduler gets: `python bench/live_rate.py [PODS [NODES]]`.
+"""Scheduler rate relative to the API server's: `python bench/live_rate.py [PODS [NODES]]`.
 
-First a client that decides nothing posts the Binding and the Scheduled event of each pod, then
-`stowplan run` schedules as many pods of another server of the same kind. Both find all pods waiting
-when they begin, send with the same client, and have as many requests under way; kubelets are off,
-as otherwise it would count how far they lag behind. Aim: the scheduler reaches 0.9 of the client's
-rate. Where others use the machine too, the processor time that both and their servers take tells
-more than the clock.
+First a client without decisions posts the Binding and the Scheduled event of each pod; then
+`stowplan run` schedules the same number of pods on another server. Both start with all pods
+pending, use the same HTTP client, and have the same number of requests in flight; kubelets are off.
+Target: 0.9 of the client's rate. On a shared machine the CPU times of both and their servers are
+more meaningful than wall clock.
 """
 
 import asyncio
@@ -34,12 +33,12 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
 AT_ONCE = BIND_WORKERS + EVENT_WORKERS
 SETTLING_S = 2.0
-"""What creating the pods has left to do is not to be counted."""
+"""Pause, so that work left from creating the pods is not measured."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Rate(NamedTuple):
-    """per_s: pods by the clock. client_ms, server_ms: processor time per pod of either process."""
+    """per_s: pods by wall clock. client_ms, server_ms: CPU time per pod of each process."""
 
     per_s: float
     client_ms: float
@@ -50,7 +49,7 @@ class Rate(NamedTuple):
 
 
 class Watch:
-    """Clock and processor time from when it is made."""
+    """Wall clock and CPU time since its creation."""
 
     def __init__(self, n_pods: int, client: int, server: int) -> None:
         self._n_pods = n_pods
@@ -70,20 +69,20 @@ class Watch:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor time that a process has used so far."""
+    """CPU time that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 @asynccontextmanager
-async def process(directory: Path, name: str, said: str, *arguments: str) -> AsyncIterator[int]:
-    """The pid of a command, once it has said something."""
+async def process(directory: Path, name: str, pattern: str, *arguments: str) -> AsyncIterator[int]:
+    """The pid of a command, after its first output."""
     log = directory / f"{name}.log"
     with log.open("w") as file:
         command = [sys.executable, "-m", "stowplan", *arguments]
         child = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
     try:
-        while not re.search(said, log.read_text()):
+        while not re.search(pattern, log.read_text()):
             if child.returncode is not None:
                 raise SystemExit(f"{name}: {log.read_text()}")
             await asyncio.sleep(0.05)
@@ -96,7 +95,7 @@ async def process(directory: Path, name: str, said: str, *arguments: str) -> Asy
 
 @asynccontextmanager
 async def server(directory: Path, n_nodes: int) -> AsyncIterator[tuple[str, int]]:
-    """The kubeconfig of a fresh cluster, and its pid."""
+    """Kubeconfig and pid of a new cluster."""
     file = str(directory / "kubeconfig")
     arguments = ("--port", "0", "--node-count", "0", "--kubeconfig", file)
     async with process(directory, "up", "Listening on", "up", "--no-scheduler", *arguments) as pid:
@@ -141,7 +140,7 @@ async def listed(api: ApiClient, **query: str) -> list[dict]:
 
 
 async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
-    """Of the client that decides nothing."""
+    """Figures of the client without decisions."""
     async with (
         server(directory, n_nodes) as (file, serving),
         ApiClient(load_client_config(file)) as api,
@@ -151,7 +150,7 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
         names = [node["metadata"]["name"] for node in nodes]
         pods = await listed(api)
         limit = asyncio.Semaphore(AT_ONCE)
-        series = EventCorrelator("bench")
+        correlator = EventCorrelator("bench")
 
         async def one(i: int, meta: dict) -> None:
             uid, name, node = meta["uid"], meta["name"], names[i % len(names)]
@@ -159,12 +158,12 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
             words = ("Normal", "Scheduled", "Binding", note)
             now = request_time()
             event = RecordEvent(i, 1, uid, "default", name, "stowplan", *words)
-            told = series.record(event, now.now, now.wall_ns, now.micros)
-            assert told is not None
+            request = correlator.record(event, now.now, now.wall_ns, now.micros)
+            assert request is not None
             async with limit:
                 answer = await api.send(bind(Bind(i, 1, uid, "default", name, node)))
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
-                answer = await api.send(told)
+                answer = await api.send(request)
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
 
         await asyncio.sleep(SETTLING_S)
@@ -174,7 +173,7 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
 
 
 async def scheduling_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
-    """Of `stowplan run`, from when it may go on to the last event."""
+    """Figures of `stowplan run`, from its release to the last event."""
     async with (
         server(directory, n_nodes) as (file, serving),
         ApiClient(load_client_config(file)) as api,
@@ -192,14 +191,14 @@ async def scheduling_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
             watch = Watch(n_pods, pid, serving)
             os.kill(pid, signal.SIGCONT)
             while (done := await n_events(api) - before) < n_pods:
-                # Looking costs the server time too: the seldomer the more there is to come.
+                # Polling costs server time: the more events are missing, the longer the interval.
                 per_s = max(done, 100) / watch.elapsed_s
                 await asyncio.sleep(min(1.0, max(0.01, (n_pods - done) / per_s / 2)))
             return watch.stopped()
 
 
 async def n_events(api: ApiClient) -> int:
-    """How many events there are, told by a page of one."""
+    """Number of events, from a list with limit 1."""
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
     answer = await api.send(ApiRequest("GET", path, (("limit", "1"),)))
     tree = json.loads(answer.body)
@@ -216,7 +215,7 @@ async def main(n_pods: int, n_nodes: int, rounds: int = 3) -> None:
             scheduling.append(await scheduling_rate(Path(name), n_pods, n_nodes))
         print(f"posting {posting[-1]}, scheduling {scheduling[-1]}", flush=True)
     share = middle(scheduling, "per_s") / middle(posting, "per_s")
-    # What a pod takes where client and server have a core each, by whoever needs more.
+    # Time per pod with a core each: the larger of client and server.
     needed = [max(middle(r, "client_ms"), middle(r, "server_ms")) for r in (posting, scheduling)]
     print(
         f"{n_pods} pods on {n_nodes} nodes: {share:.2f} of the rate of posting; aim 0.90 "

@@ -1,10 +1,10 @@
-"""How `stowplan run` holds out: `python bench/live_steady.py [RFC3339 [PODS_PER_S [NODES]]]`.
+"""Steady load on `stowplan run`: `python bench/live_steady.py [RFC3339 [PODS_PER_S [NODES]]]`.
 
-Pods arrive at a steady rate and leave when their time is over, on hollow nodes. Told is the time
-from when a pod's creation was sent to when a watch showed it bound, and the memory of scheduler and
-server as time goes on. Aim: p99 under 200 ms, and a scheduler that does not grow.
+Pods arrive at a constant rate on hollow nodes and end after a fixed time. Prints the time from the
+creation request to the watch event of the binding, and the memory of scheduler and server over
+time. Target: p99 under 200 ms, and constant memory of the scheduler.
 
-The server keeps what has happened for some minutes and events for an hour, so it grows until then.
+The server keeps its watch cache for some minutes and events for an hour, so it grows until then.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from stowplan.driver.live.informers import Informers
 from stowplan.messages.events import Event, PodAdded, PodUpdated
 
 LIFE_S = 20.0
-"""How long a pod stays."""
+"""Lifetime of a pod, in seconds."""
 REPORT_S = 10.0
 SLACK_S = 30.0
-"""How long the last pods may take at the end."""
+"""Grace time for the last pods, in seconds."""
 P99_MS_AIM = 200.0
 GROWTH_AIM = 0.03
-"""What memory may differ by from the second quarter of the time to the last."""
+"""Allowed growth of memory from the second to the last quarter."""
 
 
 class Standing(NamedTuple):
-    """memory_mb, busy: of scheduler and server; busy is processor time over the clock's."""
+    """memory_mb, busy: of scheduler and server; busy is CPU time / wall clock."""
 
     memory_mb: tuple[float, float]
     busy: tuple[float, float]
@@ -54,8 +54,8 @@ class Standing(NamedTuple):
 
 
 class Load:
-    """Pods that come and go. delays_ms: from creation to binding. n_late: arrivals that this
-    process has begun more than 50 ms late, as it was kept from it."""
+    """The load. delays_ms: from creation to binding. n_late: arrivals that this process started
+    more than 50 ms late."""
 
     def __init__(self, api: ApiClient, per_s: float) -> None:
         self.delays_ms: list[float] = []
@@ -72,7 +72,7 @@ class Load:
         return len(self._sent)
 
     def seen(self, events: list[Event]) -> None:
-        """What a watch shows."""
+        """Process watch events."""
         now = time.perf_counter()
         for event in events:
             if isinstance(event, PodAdded | PodUpdated) and event.pod.node_name:
@@ -119,7 +119,7 @@ def memory_mb(pid: int) -> float:
 
 
 async def report(load: Load, pids: tuple[int, int], found: list[Standing]) -> None:
-    """A line now and then."""
+    """Print a line at intervals."""
     begun = time.perf_counter()
     n_told, used, at = 0, [cpu_s(pid) for pid in pids], begun
     while True:
@@ -141,7 +141,7 @@ def spread(delays_ms: list[float]) -> str:
 
 
 def growth(found: list[Standing], which: int) -> float:
-    """By how much the memory of the last quarter is over that of the second."""
+    """Growth of memory from the second to the last quarter."""
     quarter = len(found) // 4
     early = statistics.mean(one.memory_mb[which] for one in found[quarter : 2 * quarter])
     late = statistics.mean(one.memory_mb[which] for one in found[-quarter:])

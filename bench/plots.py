@@ -1,8 +1,8 @@
 """Plots of docs/performance.md: growth with nodes, classes and pods, and the cost per stage.
 
-Measures with `stowplan bench`, a process per point, writes the figures beside the plots, and draws
-them. Run: python bench/plots.py [FOLDER] [--pods N] [--redraw]; or, with what `stowplan bench -o
-json` printed, python bench/plots.py --table FILE.json for the table of that page.
+Measures with `stowplan bench`, one process per point, writes the figures beside the plots, and
+draws them. Run: python bench/plots.py [FOLDER] [--pods N] [--redraw]; or python bench/plots.py
+--table FILE.json with the output of `stowplan bench -o json` for the table of that page.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EXISTING = (0, 20_000, 50_000, 100_000, 150_000)
 STAGES = (*SHAPES, "templates", "different", "unfit")
 
 Series = dict[str, list[list[float]]]
-"""By name: points (x, pods per second)."""
+"""Series name -> points (x, pods per second)."""
 
 STYLE = {
     "axes.axisbelow": True,
@@ -38,14 +38,14 @@ STYLE = {
     "font.size": 9,
     "grid.color": "#dddddd",
     "legend.frameon": False,
-    # Text stays text, and the same figures give the same file.
+    # Text remains text, and equal figures give equal files.
     "svg.fonttype": "none",
     "svg.hashsalt": "stowplan",
 }
 
 
 def result(shape: str, *options: str) -> dict[str, Any]:
-    """What `stowplan bench` says of a shape."""
+    """Result of `stowplan bench` for a case."""
     command = [sys.executable, "-m", "stowplan", "bench", shape, "-o", "json", *options]
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     found = json.loads(ran.stdout)["results"]
@@ -55,7 +55,7 @@ def result(shape: str, *options: str) -> dict[str, Any]:
 
 
 def growth(shapes: Iterable[str], option: str, values: Iterable[int], pods: int) -> Series:
-    """A rate per shape and value of an option."""
+    """Rate per case and option value."""
     values = list(values)
     return {
         shape: [
@@ -82,7 +82,7 @@ def measured(pods: int) -> dict[str, Any]:
 
 
 def draw_growth(series: Series, label: str, path: Path, *, logarithmic: bool = True) -> None:
-    """A line per series."""
+    """Line plot, one line per series."""
     figure, axes = pyplot.subplots()
     for name, points in series.items():
         xs, ys = zip(*points, strict=True)
@@ -101,7 +101,7 @@ def draw_growth(series: Series, label: str, path: Path, *, logarithmic: bool = T
 
 
 def draw_stages(stages: dict[str, dict[str, float]], path: Path) -> None:
-    """A bar per shape, a piece per stage."""
+    """Stacked bars, one per case, by stage."""
     figure, axes = pyplot.subplots()
     names = list(stages)
     left = [0.0] * len(names)
@@ -117,7 +117,7 @@ def draw_stages(stages: dict[str, dict[str, float]], path: Path) -> None:
 
 
 def label_above(axes: Axes) -> None:
-    """A legend in one line, where it hides nothing."""
+    """A legend in one line, outside the data."""
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=6)
 
 
@@ -126,13 +126,13 @@ def save(axes: Axes, path: Path) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Creator": None})
-    # matplotlib ends lines with blanks, which git complains about.
+    # matplotlib writes trailing blanks, which git reports.
     lines = path.read_text(encoding="utf-8").splitlines()
     path.write_text("\n".join(line.rstrip() for line in lines) + "\n", encoding="utf-8")
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """The figures of shapes in Markdown, the range of the runs in brackets."""
+    """Markdown table of cases, with the range of runs in brackets."""
     lines = [
         "| shape | nodes | pods | pods/s | p50, p99 ms | MiB | kube-scheduler | factor |",
         "|---|---|---|---|---|---|---|---|",
@@ -154,7 +154,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Measure, unless only drawing is asked for, and draw."""
+    """Measure, unless --redraw, and draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", default="docs/plots", type=Path)
     parser.add_argument("--pods", type=int, default=10_000, help="pods measured per point")

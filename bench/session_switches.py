@@ -1,4 +1,4 @@
-"""Which mends explain where sessions differ from kube-batch v0.5: a table of cases by switches.
+"""Table of compat switches that explain differences from kube-batch v0.5, by case.
 
     python bench/session_switches.py FILE.jsonl.gz... [--cases]
 

@@ -1,15 +1,15 @@
 """Stowplan: a Kubernetes scheduler in Python.
 
-    read_cluster(paths)            a cluster of manifests, dumps, traces
-    simulate(cluster)              place its pending pods, one by one or in virtual time
-    explain(pod, cluster)          why a pod is where it is, or nowhere
-    evaluate(lines)                answer scheduling questions in bulk
+    read_cluster(paths)            read a cluster from manifests, dumps or traces
+    simulate(cluster)              schedule its pending pods, one by one or in virtual time
+    explain(pod, cluster)          why a pod is on its node, or pending
+    evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
-                                   the same for what sessions decide
+                                   the same for gangs, which sessions schedule
 
-Results print in a line, and `.to_frame()` makes a DataFrame of them where pandas or polars is
-installed. The public surface is these functions with what they take and raise,
-`stowplan.framework` for plugins and `stowplan.testing` for their tests; everything else may change.
+Results have a one-line `repr`; `.to_frame()` makes a DataFrame if pandas or polars is installed.
+The public API is these functions with their argument types and exceptions, `stowplan.framework` for
+plugins and `stowplan.testing` for their tests; everything else may change.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ __all__ = [
     "simulate_jobs",
 ]
 
-# Loaded when first asked for, so that `import stowplan` and the light commands stay light.
-_WHERE = {
+# Imported on first access, so that `import stowplan` and `stowplan --help` are fast.
+_MODULES = {
     "Churn": "stowplan.simulation.cluster.node_churn",
     "Cluster": "stowplan.inputs.cluster_reader",
     "ConfigError": "stowplan.framework.problems",
@@ -76,8 +76,8 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'stowplan' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_WHERE[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -38,7 +38,7 @@ class World:
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
-            hollow_nodes=hollow, habits=PodLifecycleDefaults(start_s=start_s)
+            hollow_nodes=hollow, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
         )
         options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
         self.cluster = EmbeddedCluster(

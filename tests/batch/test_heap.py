@@ -1,4 +1,4 @@
-"""The heap takes the steps of Go's container/heap, also when keys change meanwhile."""
+"""The heap takes the same steps as Go's container/heap, also when keys change."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_pops_in_order() -> None:
     assert popped(Heap(lambda a, b: a < b, [5, 1, 4, 1, 3])) == [1, 1, 3, 4, 5]
 
 
-def test_a_key_that_changes_is_not_noticed_until_it_is_compared() -> None:
+def test_a_changed_key_takes_effect_at_the_next_comparison() -> None:
     # By hand after container/heap: pushed a, b, c, d with shares 0, 1, 2, 3, then a's grows.
     share = {"a": 0, "b": 1, "c": 2, "d": 3}
     heap = Heap(lambda x, y: share[x] < share[y], "abcd")
     share["a"] = 9
     assert heap.pop() == "a"
     share["c"] = 0
-    # d went to the top and sank below b, which had been the smaller of b and c.
+    # d moved to the top and then below b, which was the smaller of b and c.
     assert [heap.pop(), heap.pop(), heap.pop()] == ["b", "c", "d"]
 
 
@@ -42,12 +42,12 @@ def check_same_as_sorted(numbers: list[int], sort: Callable[[list[int]], list[in
 
 @settings(max_examples=examples(100))
 @given(Numbers)
-def test_where_keys_stay_it_sorts(numbers: list[int]) -> None:
+def test_constant_keys_are_popped_in_sorted_order(numbers: list[int]) -> None:
     check_same_as_sorted(numbers, sorted)
     assert popped(SortedTasks(lambda n: n, numbers)) == sorted(numbers)
 
 
-def test_a_list_that_is_only_a_heap_is_caught() -> None:
+def test_control_a_plain_heap_is_noticed() -> None:
     def not_sorted(numbers: list[int]) -> list[int]:
         heap = list(numbers)
         heapq.heapify(heap)

@@ -1,4 +1,4 @@
-"""What the inventory makes of changes between sessions."""
+"""Inventory: changes between sessions."""
 
 from __future__ import annotations
 
@@ -18,93 +18,95 @@ from stowplan.objects.workload import (
     PriorityClass,
 )
 from stowplan.testing import pod
-from tests.batch.worlds import START, BatchWorld
+from tests.batch.batch_cluster import START, BatchCluster
 
 
 def deleted(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=START))
 
 
-def test_an_update_of_a_node_counts_what_is_released_once() -> None:
+def test_a_node_update_counts_releasing_resources_once() -> None:
     for compat, released in ((Compat(), 1000), (Compat(node_update_keeps_releasing=True), 3000)):
-        world = BatchWorld(compat=compat)
-        world.node("n1", cpu=4)
-        world.gang("g", 1, node="n1")
-        world.inventory.pod_updated(deleted(world.pods["g-0"]))
-        world.node("n1", cpu=4)
-        world.node("n1", cpu=4)
-        assert world.inventory.nodes.releasing.amount(0).cpu == released
+        cluster = BatchCluster(compat=compat)
+        cluster.node("n1", cpu=4)
+        cluster.gang("g", 1, node="n1")
+        cluster.inventory.pod_updated(deleted(cluster.pods["g-0"]))
+        cluster.node("n1", cpu=4)
+        cluster.node("n1", cpu=4)
+        assert cluster.inventory.nodes.releasing.amount(0).cpu == released
 
 
-def test_a_bound_pod_of_another_scheduler_takes_room() -> None:
+def test_a_bound_pod_of_another_scheduler_holds_resources() -> None:
     for compat, idle in ((Compat(), 3000), (Compat(foreign_pending_unseen=True), 4000)):
-        world = BatchWorld(compat=compat)
-        world.node("n1", cpu=4)
-        pod = world.pod("other")
-        world.gone("other")
+        cluster = BatchCluster(compat=compat)
+        cluster.node("n1", cpu=4)
+        pod = cluster.pod("other")
+        cluster.gone("other")
         spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
-        world.inventory.pod_updated(replace(pod, spec=spec))
-        assert world.inventory.nodes.idle.amount(0).cpu == idle
-        assert not world.inventory.jobs["other"].tasks if "other" in world.inventory.jobs else True
+        cluster.inventory.pod_updated(replace(pod, spec=spec))
+        assert cluster.inventory.nodes.idle.amount(0).cpu == idle
+        assert (
+            not cluster.inventory.jobs["other"].tasks if "other" in cluster.inventory.jobs else True
+        )
 
 
-def test_pods_may_come_before_their_node_and_their_group() -> None:
-    world = BatchWorld("allocate")
-    world.pod("g-0", "g", node="n1")
-    world.pod("g-1", "g")
-    assert world.run() == ({}, [])
-    world.node("n1", cpu=2)
-    world.group("g", 2)
-    assert world.inventory.nodes.idle.amount(0).cpu == 1000
-    assert world.run() == ({"g-1": "n1"}, [])
+def test_pods_may_arrive_before_their_node_and_their_group() -> None:
+    cluster = BatchCluster("allocate")
+    cluster.pod("g-0", "g", node="n1")
+    cluster.pod("g-1", "g")
+    assert cluster.run() == ({}, [])
+    cluster.node("n1", cpu=2)
+    cluster.group("g", 2)
+    assert cluster.inventory.nodes.idle.amount(0).cpu == 1000
+    assert cluster.run() == ({"g-1": "n1"}, [])
 
 
-def test_a_pod_that_ends_gives_its_room_back_and_still_counts_for_its_gang() -> None:
-    world = BatchWorld("allocate")
-    world.node("n1", cpu=2)
-    world.gang("g", 2, node="n1")
-    pod = world.pods["g-0"]
-    world.inventory.pod_updated(replace(pod, status=replace(pod.status, phase="Succeeded")))
-    job = world.inventory.jobs["ns/g"]
-    assert world.inventory.nodes.idle.amount(0).cpu == 1000
+def test_a_finished_pod_releases_its_resources_and_still_counts_for_its_gang() -> None:
+    cluster = BatchCluster("allocate")
+    cluster.node("n1", cpu=2)
+    cluster.gang("g", 2, node="n1")
+    pod = cluster.pods["g-0"]
+    cluster.inventory.pod_updated(replace(pod, status=replace(pod.status, phase="Succeeded")))
+    job = cluster.inventory.jobs["ns/g"]
+    assert cluster.inventory.nodes.idle.amount(0).cpu == 1000
     assert (job.ready_count, job.is_ready) == (2, True)
     assert job.allocated.cpu == 1000
 
 
 def test_pods_of_one_controller_are_one_job() -> None:
-    world = BatchWorld()
+    cluster = BatchCluster()
     for name in ("a", "b"):
-        world.pod(name)
-    assert sorted(world.inventory.jobs) == ["a", "b"]
+        cluster.pod(name)
+    assert sorted(cluster.inventory.jobs) == ["a", "b"]
 
 
-def test_nodes_that_leave_take_their_rows_with_them() -> None:
-    world = BatchWorld("allocate")
+def test_rows_of_deleted_nodes_are_removed() -> None:
+    cluster = BatchCluster("allocate")
     for name in ("n1", "n2", "n3"):
-        world.node(name, cpu=2)
-    world.gang("g", 1, node="n3")
-    world.inventory.node_deleted("n1")
-    nodes = world.inventory.nodes
+        cluster.node(name, cpu=2)
+    cluster.gang("g", 1, node="n3")
+    cluster.inventory.node_deleted("n1")
+    nodes = cluster.inventory.nodes
     assert nodes.names == ["n3", "n2"]
     assert [nodes.idle.amount(row).cpu for row in range(2)] == [1000, 2000]
     assert nodes.row("n3") == 0
     assert nodes.pod_count.tolist() == [1, 0]
 
 
-def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
-    world = BatchWorld("allocate")
-    world.node("n1", cpu=2)
-    world.gang("g", 1)
-    assert world.run()[0] == {"g-0": "n1"}
-    assert world.run()[0] == {}
-    assert TaskStatus.BINDING in world.inventory.jobs["ns/g"].by_status
+def test_a_bound_pod_is_not_bound_again_before_the_watch_confirms_it() -> None:
+    cluster = BatchCluster("allocate")
+    cluster.node("n1", cpu=2)
+    cluster.gang("g", 1)
+    assert cluster.run()[0] == {"g-0": "n1"}
+    assert cluster.run()[0] == {}
+    assert TaskStatus.BINDING in cluster.inventory.jobs["ns/g"].by_status
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
+def test_pods_and_their_budget_may_arrive_in_any_order(is_first: bool) -> None:
     inventory = Inventory("kube-batch", "default")
-    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
-    inventory.class_seen(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
+    inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
     owner = OwnerReference("apps/v1", "Crew", "crew", "uid-crew", controller=True)
     made = pod("p", cpu="1", scheduler="kube-batch")
     meta = replace(made.metadata, owner_references=(owner,))
@@ -115,7 +117,7 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
         metadata=ObjectMeta(name="b", namespace="default", owner_references=(owner,)),
         spec=PodDisruptionBudgetSpec(min_available=3),
     )
-    seen = [partial(inventory.budget_seen, budget), partial(inventory.pod_updated, made)]
+    seen = [partial(inventory.budget_updated, budget), partial(inventory.pod_updated, made)]
     for see in seen if is_first else reversed(seen):
         see()
     (job,) = inventory.open().jobs.values()
@@ -123,34 +125,34 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
     assert job.is_solo
 
 
-def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
+def test_a_class_that_is_no_longer_the_default_gives_no_priority() -> None:
     inventory = Inventory("kube-batch", "default")
-    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
-    inventory.group_seen(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
+    inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.group_updated(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
     usual = PriorityClass(metadata=ObjectMeta(name="usual"), value=9, global_default=True)
     priorities = []
     for seen in (usual, replace(usual, global_default=False), usual):
-        inventory.class_seen(seen)
+        inventory.priority_class_updated(seen)
         (job,) = inventory.open().jobs.values()
         priorities.append(job.priority)
     assert priorities == [9, 0, 9]
 
 
 def test_pods_of_a_controller_without_a_uid_are_one_job() -> None:
-    """As in files that people write: what a Job there is expanded to names it without a uid."""
-    world = BatchWorld("allocate")
-    world.node("n1", cpu=8)
+    """As in files: pods expanded from a Job name it as owner without a uid."""
+    cluster = BatchCluster("allocate")
+    cluster.node("n1", cpu=8)
 
     def owned(name: str, by: str) -> Pod:
         owner = OwnerReference(api_version="batch/v1", kind="Job", name=by, controller=True)
-        made = world.pod(name)
-        world.inventory.pod_deleted(made.uid)
+        made = cluster.pod(name)
+        cluster.inventory.pod_deleted(made.uid)
         return replace(made, metadata=replace(made.metadata, owner_references=(owner,)))
 
     for name, by in (("a", "x"), ("b", "x"), ("c", "y")):
-        world.inventory.pod_updated(owned(name, by))
-    assert sorted(len(job.tasks) for job in world.inventory.jobs.values() if job.tasks) == [1, 2]
-    assert set(world.run()[0]) == {"a", "b", "c"}
+        cluster.inventory.pod_updated(owned(name, by))
+    assert sorted(len(job.tasks) for job in cluster.inventory.jobs.values() if job.tasks) == [1, 2]
+    assert set(cluster.run()[0]) == {"a", "b", "c"}
 
 
 def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
@@ -160,17 +162,17 @@ def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
         ("scheduling.sigs.dev/v1alpha2", 0),
         ("scheduling.volcano.sh/v1beta1", 1),
     ):
-        inventory.queue_seen(Queue(metadata=ObjectMeta(name="q"), api_version=version))
+        inventory.queue_updated(Queue(metadata=ObjectMeta(name="q"), api_version=version))
         assert inventory.queues["q"].weight == weight
 
 
-def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
-    """In files a pod without a uid has its key as uid, which is what a PodGroup goes by."""
-    world = BatchWorld("allocate")
-    world.node("n1", cpu=8)
-    world.gang("g", 2)
-    alone = world.pod("g")
-    world.inventory.pod_deleted(alone.uid)
-    world.inventory.pod_updated(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
-    assert len(world.inventory.jobs["ns/g"].tasks) == 2
-    assert set(world.run()[0]) == {"g", "g-0", "g-1"}
+def test_a_pod_with_the_name_of_a_group_is_not_in_it() -> None:
+    """In files a pod without a uid has its key as uid, which may equal the key of a PodGroup."""
+    cluster = BatchCluster("allocate")
+    cluster.node("n1", cpu=8)
+    cluster.gang("g", 2)
+    alone = cluster.pod("g")
+    cluster.inventory.pod_deleted(alone.uid)
+    cluster.inventory.pod_updated(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
+    assert len(cluster.inventory.jobs["ns/g"].tasks) == 2
+    assert set(cluster.run()[0]) == {"g", "g-0", "g-1"}

@@ -1,4 +1,4 @@
-"""How what policies say is combined."""
+"""How answers of session plugins are combined."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from stowplan.batch import KUBE_BATCH_0_5, Compat
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.tiers import Hooks, SessionPluginUse
-from tests.batch.worlds import BatchWorld
+from tests.batch.batch_cluster import BatchCluster
 
 Said = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 def tasks(n_tasks: int) -> list[TaskInfo]:
-    world = BatchWorld()
-    world.gang("g", n_tasks)
-    return list(world.inventory.jobs["ns/g"].tasks.values())
+    cluster = BatchCluster()
+    cluster.gang("g", n_tasks)
+    return list(cluster.inventory.jobs["ns/g"].tasks.values())
 
 
 def hooks(compat: Compat, *tiers: str) -> Hooks:
@@ -38,13 +38,13 @@ def says(*numbers: int) -> Said:
     [
         # Within a tier victims are intersected.
         (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
-        # The first tier with an opinion decides, even if it names nobody.
+        # The first tier with an opinion decides, even if it selects none.
         (("a", "b"), {"a": (1,), "b": (2,)}, {}, "1", "1"),
         (("a", "b"), {"a": (), "b": (2,)}, {}, "", ""),
-        # A tier that has only vetoes leaves the decision to the next one.
+        # A tier with vetoes only leaves the decision to the next one.
         (("a", "b"), {"b": (1, 2)}, {"a": (1, 2, 3)}, "12", "123"),
         (("a", "b"), {"b": (1, 2)}, {"a": (2, 3)}, "2", "23"),
-        # With nothing but vetoes all may go that nobody protects; with nothing at all, nobody.
+        # With only vetoes all unprotected candidates may be evicted; with no function at all, none.
         (("a", "b"), {}, {"a": (1, 2), "b": (2, 3)}, "2", "12"),
         (("a",), {}, {}, "", ""),
     ],
@@ -67,7 +67,7 @@ def test_victims(
         assert "".join(t.pod.name[2:] for t in found) == want
 
 
-def test_the_first_comparison_that_is_not_zero_wins() -> None:
+def test_the_first_nonzero_comparison_decides() -> None:
     asked = hooks(Compat(), "even", "size")
     asked.register("queue_order", "even", lambda a, b: a.weight % 2 - b.weight % 2)
     asked.register("queue_order", "size", lambda a, b: b.weight - a.weight)
@@ -77,7 +77,7 @@ def test_the_first_comparison_that_is_not_zero_wins() -> None:
     assert not asked.queue_less(two, four)
 
 
-def test_without_comparisons_the_older_goes_first_then_the_name() -> None:
+def test_ties_go_to_the_older_one_then_by_name() -> None:
     asked = hooks(Compat())
     first, second = tasks(2)
     assert asked.task_less(first, second)
@@ -87,7 +87,7 @@ def test_without_comparisons_the_older_goes_first_then_the_name() -> None:
 
 def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
     asked = hooks(Compat(), "a b")
-    job = BatchWorld().inventory.jobs
+    job = BatchCluster().inventory.jobs
     assert not job
     for kind, combined in (("job_ready", False), ("overused", True)):
         asked.register(kind, "a", lambda _: True)  # type: ignore[arg-type]

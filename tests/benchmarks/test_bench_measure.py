@@ -1,4 +1,4 @@
-"""measure(): the figures of a shape, beside the floor and beside an earlier run."""
+"""measure(): figures of a benchmark case, compared with baselines and earlier runs."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path: Path, text: str) -> N
         read_earlier(path)
 
 
-# The smoke: only a ratio of two engines in the same run, since times are the machine's.
+# Smoke test: only the ratio of two engines in one run, since times depend on the machine.
 
 FASTER = 5
 CROWD = WorkloadSizes(nodes=3000, pods=1000)
 
 
 def ratio(shape: str, fast: str | None, slow: str | None) -> float:
-    """How many times faster one engine is than the other, by the best of three runs each."""
+    """Speed ratio of two engines, by the best of three runs each."""
     rates: dict[str | None, float] = {fast: 0.0, slow: 0.0}
     for _ in range(3):
         for engine in (fast, slow):

@@ -1,4 +1,4 @@
-"""The stopwatch: what the clock counts, and how long a pod waited."""
+"""Playback: measured times and waits of pods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ A, B, C = (builders.pod(name, uid=name) for name in "abc")
 
 
 class Scripted:
-    """A machine that answers what is written down, call by call, and nothing after that."""
+    """A scheduler stub with given answers per call, empty afterwards."""
 
     def __init__(self, *answers: list[Effect]) -> None:
         self.queue = self
@@ -39,7 +39,7 @@ class Scripted:
 
 @pytest.fixture(autouse=True)
 def seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every look at the clock finds it a second later, so a call takes one second."""
+    """A clock that advances one second per reading, so each call takes one second."""
     ticks = itertools.count()
     monkeypatch.setattr(playback.time, "perf_counter", lambda: float(next(ticks)))
 

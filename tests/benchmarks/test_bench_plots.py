@@ -1,4 +1,4 @@
-"""The plots of docs/performance.md: drawn from figures, the same files for the same figures."""
+"""The plots of docs/performance.md: equal figures give equal files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurement of sessions: what it measures comes about, at any size."""
+"""Session benchmarks run at any size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes that are measured: each can be played to its end, and is what it says."""
+"""Benchmark cases: each can be run and has the described content."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_profiles_and_sessions_side_by_side(here: Path) -> None:
     assert yaml.safe_load(output_of("config", "check", "one.yaml")) == checked
     # Alone the profiles decide as they ever did, and sessions leave the others alone.
     ran = run("explain", "train-0", "--cluster", "cluster.yaml", "--config", "profiles.yaml")
-    check_one_line(ran, "profile: got 'volcano'", "sessions were not loaded")
+    check_one_line(ran, "profile: Invalid value: 'volcano'", "no sessions are configured")
     assert "ignored by sessions" in run("explain", "web", *INPUT).out
     check_one_line(run("queues", *INPUT[:2], "--config", "profiles.yaml"), "got no sessions")
 

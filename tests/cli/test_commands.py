@@ -149,7 +149,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
 def test_simulate_notes_that_times_are_ignored_without_a_replay(timed: str) -> None:
     ran = run("simulate", "--cluster", timed)
     assert "1 of 2 pods placed" in ran.out
-    assert "--replay goes by that" in ran.out
+    assert "which only --replay uses" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
 def test_simulate_scales_the_cluster(cluster: str) -> None:
     found = json.loads(run("simulate", "--cluster", cluster, "--node-count", "4", "-o", "json").out)
     assert found["nodes"] == 4
-    assert "4 nodes in place of 2, of the same mix" in found["notes"]
+    assert "4 nodes instead of 2, of the same mix" in found["notes"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_simulate_scales_the_cluster(cluster: str) -> None:
         (["--speedup", "nan"], ('invalid argument "nan" for "--speedup" flag',)),
         (["--until", "0"], ('invalid argument "0" for "--until" flag: must be greater than 0',)),
         (["--sample-every", "0s"], ('invalid argument "0s" for "--sample-every" flag',)),
-        (["--extender", "none.py"], ("none.py: cannot be read",)),
+        (["--extender", "none.py"], ("none.py: cannot read the file",)),
         (
             ["--seed", "1", "--seed", "2", "--seeds", "2"],
             ("--seeds cannot be used with several --seed",),
@@ -258,7 +258,7 @@ def test_simulate_calls_extenders(timed: str, tmp_path: Path) -> None:
     ran = run(*base)
     assert "1 of 2 pods placed" in ran.out
     assert re.search(r"http://fit +agreement +\d filter +0", ran.out), ran.out
-    assert "nobody answers in place of http://fit" in ran.out
+    assert "extender http://fit is not simulated" in ran.out
     ran = run(*base, "--extender", str(mind))
     assert "0 of 2 pods placed" in ran.out
     assert re.search(r"2 +not today", ran.out), ran.out
@@ -411,7 +411,7 @@ def test_config_check_reports_every_error(tmp_path: Path) -> None:
 
 def test_parity_lists_differences() -> None:
     ran = run("parity")
-    assert "breaks ties by the shape of its heap" in ran.out
+    assert "the winner of a tie depends on heap order" in ran.out
     assert "differences" in ran.out.splitlines()[-1]
 
 

@@ -32,7 +32,7 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     other = ROLLOUT.replace("name: r", "name: s")
     ran = run(*command, "--cluster", path_of(tmp_path, ROLLOUT, other, CONFIG_MAP, POD % ""))
     assert ran.err.splitlines()[:2] == [
-        "Warning: ignored, not understood: 2 Rollout.argoproj.io",
+        "Warning: ignored, not supported: 2 Rollout.argoproj.io",
         "Warning: ignored, no effect on scheduling: 1 ConfigMap",
     ]
 
@@ -66,7 +66,7 @@ def test_orphans_are_reported_and_can_be_rejected(command: list[str], tmp_path: 
     ran = run(*command, "--cluster", cluster)
     assert "1 pod bound to nodes that are not in the input pending again:" in ran.out + ran.err
     ran = run(*command, "--cluster", cluster, "--orphans", "error")
-    assert (ran.code, ran.err.startswith("error: cluster: got 1 pod bound to nodes")) == (
+    assert (ran.code, ran.err.startswith("error: cluster: 1 pod bound to nodes")) == (
         2,
         True,
     )

@@ -189,7 +189,7 @@ def test_arguments_come_from_a_configuration(here: Path) -> None:
 
 
 def test_a_file_that_cannot_be_loaded(here: Path) -> None:
-    check_one_line(run("plugin", "check", "gone.py"), "gone.py", "cannot be read")
+    check_one_line(run("plugin", "check", "gone.py"), "gone.py", "cannot read")
     (here / "none.py").write_text("x = 1\n")
     check_one_line(run("plugin", "check", "none.py"), "none.py", "defines no plugin", "@score")
     (here / "bad.py").write_text(
@@ -335,7 +335,7 @@ def test_explain_reports_an_exception_of_a_plugin(here: Path) -> None:
     assert (ran.code, ran.err) == (1, "")
     text = " ".join(ran.out.split())
     assert "on node 'n1' raised KeyError: 'zone' (late.py:10 in far)" in text
-    assert "not judged, as the attempt failed" in text
+    assert "not evaluated: the attempt failed" in text
 
 
 def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Path) -> None:

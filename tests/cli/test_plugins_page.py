@@ -219,9 +219,12 @@ def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Pa
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Renamed", "the plugin's name is 'NearGPU', wanted 'Renamed'"),
+        ("Renamed", "invalid plugin name: 'NearGPU': expected 'Renamed'"),
         ("Gone", "ModuleNotFoundError"),
-        ("Number", "is a module, wanted a plugin class, or a function under @score"),
+        (
+            "Number",
+            "invalid object of type module: expected a plugin class, or a function under @score",
+        ),
     ],
 )
 def test_an_installed_plugin_that_cannot_be_loaded(

@@ -202,7 +202,9 @@ def test_an_invalid_exec_credential_is_refused(output: bytes, text: str) -> None
 
 
 def test_the_exec_plugin_gets_the_cluster_if_provide_cluster_info_is_set() -> None:
-    info = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
+    info = json.loads(
+        exec_info(ExecSpec("x", provides_cluster_info=True), "https://a", b"CA", "name")
+    )
     assert info["apiVersion"] == V1
     assert info["spec"]["cluster"] == {
         "server": "https://a",

@@ -1,4 +1,4 @@
-"""Compare an answer with a recorded one, field by field, as FORMAT.md says they compare."""
+"""Comparison of an answer with a recorded one, field by field, by the rules of FORMAT.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ONE_IN = 4
-"""Of so many recorded lines one is answered in `make test` by the way that takes longest."""
+"""One in so many recorded lines is answered by the slowest walk in `make test`."""
 WALKS = pytest.mark.parametrize(
     ("columns", "one_in"),
     [
@@ -45,7 +45,7 @@ def recorded(path: Path, one_in: int = 1) -> Iterator[tuple[bytes, dict[str, Any
 
 
 def differences(want: Any, got: Any, path: str = "") -> Iterator[str]:
-    """Where two values differ; nothing when they are equal."""
+    """Differences of two values; none when they are equal."""
     if want == got:
         return
     name = path.rsplit(".", 1)[-1]
@@ -65,7 +65,7 @@ def differences(want: Any, got: Any, path: str = "") -> Iterator[str]:
 
 
 def attempt_differences(want: dict[str, Any], got: dict[str, Any]) -> list[str]:
-    """Differences between answers to one attempt; any of `messages` will do as the message."""
+    """Differences between answers to one attempt; any of `messages` is accepted."""
     want, got = dict(want), dict(got)
     found = []
     if "messages" in want:

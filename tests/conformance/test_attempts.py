@@ -1,4 +1,4 @@
-"""Every recorded attempt of kube-scheduler 1.36.2, answered by both walks, exactly."""
+"""Every recorded attempt of kube-scheduler 1.36.2, by both walks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recorded answers of kube-scheduler 1.36.2 through the engine, where it takes the pod."""
+"""The recorded answers of kube-scheduler 1.36.2 by the kernels, for pods that they place."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def families(kind: str) -> list[str]:
 # Single attempts.
 
 SHARES = {"nominated": 0, "volumes": 0, "ports": 0.04, "preemption": 0.85}
-"""How many of a family's pods the engine takes at least, where it is not nearly all of them."""
+"""Minimum number of pods per family that the engine places, if not nearly all."""
 
 
 def placed_by_engine(case: attempt_cases.AttemptCase, engine: Engine) -> tuple[bool, str]:
-    """Whether the engine takes the pod, and the node that it places it on, "" for none."""
+    """Whether the engine handles the pod, and its node, "" for none."""
     framework = attempt_cases.framework_of(case)
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
-    snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
+    snapshot = Snapshot(table, case.object_store(), Nominations(case.nominated_pods))
     one = engine.class_of(case.pod, framework)
     if one is None or not snapshot.nominations.is_empty or not table.n_nodes:
         return False, ""
@@ -46,7 +46,7 @@ def placed_by_engine(case: attempt_cases.AttemptCase, engine: Engine) -> tuple[b
 
 
 def check_attempts(family: str, engine: Engine) -> tuple[list[str], Counter[str]]:
-    """What differs from the recorded answers, and what became of the pods."""
+    """Differences from the recorded answers, and counts of results."""
     wrong, counted = [], Counter[str]()
     for line, want in recorded(DATA / "attempts" / f"{family}.jsonl.gz"):
         case = attempt_cases.read_case(line)
@@ -64,7 +64,7 @@ def check_attempts(family: str, engine: Engine) -> tuple[list[str], Counter[str]
 
 
 def first(want: Answer) -> str:
-    """Of the nodes that are as good as the one selected the first in the snapshot's order."""
+    """The first node in snapshot order among those with the selected score."""
     return str(min(want["selected"], key=want["nodeOrder"].index))
 
 
@@ -82,7 +82,7 @@ SAID = ("outcome", "placed")
 
 
 class EngineSequence(SequenceRunner):
-    """Pods that follow each other are placed in one run. counted: what became of them."""
+    """Consecutive pods are placed in one kernel run. counted: counts of results."""
 
     def __init__(self, case: SequenceCase, engine: Engine) -> None:
         super().__init__(case)
@@ -107,7 +107,7 @@ class EngineSequence(SequenceRunner):
         return self.snapshot.nominations.is_empty and self.table.n_nodes > 0
 
     def _place_ahead(self, index: int) -> None:
-        """Place this pod and those after it as far as the engine goes."""
+        """Place this pod and the following ones that the engine handles."""
         pods: list[Pod] = []
         for step in self.case.steps[index:]:
             if step.op != "schedule":
@@ -122,7 +122,7 @@ class EngineSequence(SequenceRunner):
         for i, row in enumerate(rows):
             name = self.table.names[row]
             self._placed[index + i] = name
-            # As the watch shows it, and between two attempts.
+            # As from the watch, between two attempts.
             self.table.refresh()
             self.table.remove_pod(pods[i].uid)
             self.table.add_pod(sequences._bound(pods[i], name, index + i))
@@ -131,7 +131,7 @@ class EngineSequence(SequenceRunner):
 
 
 def check_sequences(family: str, engine: Engine) -> tuple[list[str], Counter[str]]:
-    """What differs from the recorded answers, and what became of the pods."""
+    """Differences from the recorded answers, and counts of results."""
     wrong, counted = [], Counter[str]()
     for line, want in recorded(DATA / "sequences" / f"{family}.jsonl.gz"):
         case = sequences.read_case(line)
@@ -148,7 +148,7 @@ def check_sequences(family: str, engine: Engine) -> tuple[list[str], Counter[str
 
 
 def amounts(answer: Answer) -> dict[str, Any]:
-    """What the nodes hold at the end."""
+    """Final state of the nodes."""
     return {
         name: {k: v for k, v in held.items() if k != "scalar" and v}
         for name, held in answer["final"].items()
@@ -164,7 +164,7 @@ def test_the_engine_goes_the_way_of_the_original(family: str) -> None:
 
 
 def test_a_kernel_that_is_wrong_is_noticed() -> None:
-    """Wrong: a pod slot too many is given out."""
+    """Wrong: the pod limit is one too high."""
     slots = "if pod_count[row] + 1 > allocatable[classes[c, at.PODS], row]:"
     wrong, _ = check_attempts("resources", Engine(plain((slots, slots.replace(" + 1", "")))))
     assert wrong

@@ -1,4 +1,4 @@
-"""evaluate(): a line that is no case is answered as well, whatever is wrong with it."""
+"""evaluate(): invalid lines get error answers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ EACH = pytest.mark.parametrize("family", FAMILIES)
 
 
 def comparable(tree: Any) -> Any:
-    """The tree with texts of errors, which are prose, as true."""
+    """The tree with error texts replaced by true."""
     if isinstance(tree, dict):
         prose = ("configError", "error")
         return {k: True if k in prose else comparable(v) for k, v in tree.items() if v is not None}
@@ -48,7 +48,7 @@ def test_every_answer_is_the_originals(family: str, columns: bool, one_in: int) 
 
 
 class Silent:
-    """An extender that is there and is never asked."""
+    """A configured extender that is never called."""
 
     weight = 1
 
@@ -60,11 +60,11 @@ class Silent:
 
 
 def prioritized(case: v1_13_cases.LegacyCase, feasible: list[str]) -> Prioritized:
-    """PrioritizeNodes over the nodes that fit, asked node by node."""
+    """PrioritizeNodes over feasible nodes, by the scalar walk."""
     configuration = v1_13_cases.configuration_of(case)
     profile = configuration.profiles[DEFAULT_SCHEDULER]
     framework = Framework(profile, registry(), FeatureGates())
-    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.world())
+    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.object_store())
     nodes = snapshot.nodes
     rows = np.array([nodes.row(name) for name in feasible], dtype=np.int64)
     priorities = priorities_of(framework, snapshot)

@@ -1,4 +1,4 @@
-"""The recorded preemptions of kube-scheduler 1.36.2 again, by each way of doing dry runs."""
+"""The recorded preemptions of kube-scheduler 1.36.2, by each dry-run implementation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WAYS = [
 
 @pytest.fixture(params=WAYS)
 def one_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A way of doing dry runs, and of how many recorded lines it answers one."""
+    """A dry-run implementation, and the sampling of recorded lines."""
     many, one_in = request.param
     monkeypatch.setattr(default_preemption, "VECTOR_DRY_RUN_MIN", many)
     return int(one_in)

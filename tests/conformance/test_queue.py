@@ -1,4 +1,4 @@
-"""Every recorded queue script of kube-scheduler 1.36.2: each answer, hint and content, exactly."""
+"""Every recorded queue script of kube-scheduler 1.36.2: answers, hints and queue contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = dict[str, Any]
 
 
 def at_the_start() -> Answer:
-    """What the queue holds before the first step."""
+    """Queue contents before the first step."""
     return {
         "t": 0,
         "cycle": 0,
@@ -34,7 +34,7 @@ def at_the_start() -> Answer:
 
 
 def follow(state: Answer, changes: Answer) -> None:
-    """Bring `state` up to date with what changed in a step."""
+    """Apply the changes of a step to `state`."""
     for name, value in changes.items():
         if name not in ("pods", "popped"):
             state[name] = value
@@ -47,7 +47,7 @@ def follow(state: Answer, changes: Answer) -> None:
 
 
 def script_differences(want: Answer, got: Answer) -> Iterator[str]:
-    """Where an answer to a script differs, up to the first step that does."""
+    """Differences of an answer to a script, up to the first differing step."""
     theirs, ours = at_the_start(), at_the_start()
     for number, (wanted, found) in enumerate(zip(want["steps"], got["steps"], strict=True)):
         follow(theirs, wanted.get("state", {}))

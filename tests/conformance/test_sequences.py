@@ -1,4 +1,4 @@
-"""Every recorded sequence of kube-scheduler 1.36.2, exactly: columns anew, columns kept, scalar."""
+"""Recorded sequences of kube-scheduler 1.36.2, by new columns, kept columns, and scalar walk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALWAYS, NEVER = 1, 10**9
 
 
 def comparable(result: dict[str, Any]) -> dict[str, Any]:
-    """Without `fresh`, what is null, and the zeros that may be absent at the end."""
+    """Without `fresh`, nulls, and optional zeros of the final state."""
     steps = [{k: v for k, v in step.items() if k != "fresh"} for step in result["steps"]]
     final = {}
     for name, held in result["final"].items():
@@ -29,7 +29,7 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong_in(family: str, *, columns: bool, one_in: int = 1) -> dict[str, list[str]]:
-    """Case id -> the first differences, for the cases that differ."""
+    """Case id -> first differences, for differing cases."""
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
         case = sequences.read_case(line)

@@ -1,6 +1,5 @@
-"""Every recorded session of kube-batch v0.5, exactly where the original is: its scheduling code
-walks hash maps in random order and draws among equal nodes, so what varied between its runs is
-compared with the outcomes that were seen."""
+"""Every recorded session of kube-batch v0.5. Its results are partly random (map iteration, choice
+among equal nodes); facts that varied between its runs are compared with the recorded outcomes."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ DECIDED = ("binds", "evicts", "pipelined", "reserved")
 
 
 def is_same(want: Any, got: Any) -> bool:
-    """Equal but for the rounding of amounts and shares; of a panic the text is free."""
+    """Equal up to rounding of amounts and shares; panic texts are not compared."""
     if isinstance(want, bool) or isinstance(got, bool):
         return want is got
     if isinstance(want, int | float) and isinstance(got, int | float):
@@ -38,7 +37,7 @@ def is_same(want: Any, got: Any) -> bool:
 
 
 def fixed_differences(want: Any, got: Any, path: str) -> Iterator[str]:
-    """Where facts that never varied differ, among facts of which others did."""
+    """Differences of facts that did not vary, among facts of which others did."""
     for key, value in want.items():
         mine = got.get(key) if isinstance(got, dict) else None
         if isinstance(value, dict) and isinstance(mine, dict):
@@ -48,7 +47,7 @@ def fixed_differences(want: Any, got: Any, path: str) -> Iterator[str]:
 
 
 def session_differences(number: int, want: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
-    """Where the facts of one session differ."""
+    """Differences of the facts of one session."""
     for kind, value in want.get("fixed", {}).items():
         mine = got.get(kind, type(value)())
         if kind in want.get("varies", {}) and isinstance(value, dict):
@@ -58,14 +57,14 @@ def session_differences(number: int, want: dict[str, Any], got: dict[str, Any]) 
 
 
 def outcome(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What counts as one outcome; why pods were evicted does not."""
+    """Facts that identify an outcome; eviction reasons do not."""
     return [
         {k: sorted(s[k]) if k == "evicts" else s[k] for k in DECIDED if s.get(k)} for s in found
     ]
 
 
 def differences(want: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
-    """Where an answer differs from what was recorded."""
+    """Differences of an answer from the recording."""
     if "confError" in want:
         if "confError" not in got:
             yield "the configuration was not refused"
@@ -87,7 +86,7 @@ def differences(want: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
 
 
 def wrong_in(family: str, compat: Compat = KUBE_BATCH_0_5) -> dict[str, list[str]]:
-    """Case id -> the first differences, for the cases that differ and did not end in a crash."""
+    """Case id -> first differences, for differing cases without a crash."""
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz"):
         case = session_evaluation.read_case(line)
@@ -163,7 +162,7 @@ def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """(switch, what shows it) of each row of the tables in docs/parity.md."""
+    """(switch, test or case) of each row of the tables in docs/parity.md."""
     for line in (TESTS.parent / "docs" / "parity.md").read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if len(cells) == 4 and cells[0].startswith("`"):

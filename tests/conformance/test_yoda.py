@@ -1,4 +1,4 @@
-"""Every recorded case of Yoda-Scheduler 2.x, decided by both walks with `compat: true`, exactly."""
+"""Every recorded case of Yoda-Scheduler 2.x, by both walks with `compat: true`."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ DECISION = (
     "unschedulablePlugins",
 )
 UNSCORED = ("score", "best")
-"""What an attempt has not whose scores are no scores."""
+"""Fields that an attempt with a score error does not have."""
 
 
 def decision(answer: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
-    """What counts of an answer, or of what was recorded: texts do not, and where the original
-    crashes what comes after the filter does not."""
+    """The compared part of an answer or recording: no texts, and for crashes of the original only
+    the part up to Filter."""
     kept = {key: answer[key] for key in DECISION if key in answer}
     if want["outcome"] == "panic":
         kept = {key: kept[key] for key in ("nodeOrder", "feasible") if key in kept}
     elif want["outcome"] == "error":
         kept = {key: value for key, value in kept.items() if key not in UNSCORED}
     elif "score" not in want:
-        # One node is left, which the original would crash to score, and does not.
+        # One node is left, so that it is not scored, which would crash the original.
         kept.pop("score", None)
     refused = answer.get("filter", {}).items()
     return {**kept, "filter": {node: refusal["plugin"] for node, refusal in refused}}
@@ -62,7 +62,7 @@ def test_all_families_are_here() -> None:
 
 
 def out_of_order(groups: list[list[str]], names: list[str]) -> Iterator[str]:
-    """Where names do not stand in the order of their groups, any order within."""
+    """Differences in the order of groups; the order within a group is free."""
     place = 0
     for group in groups:
         there = names[place : place + len(group)]

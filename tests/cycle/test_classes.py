@@ -1,4 +1,4 @@
-"""Classes: which pods are alike to every rule, and which stand for themselves."""
+"""Pod classes: which pods are identical to every rule, and which have no class."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from stowplan.objects.pod import (
 )
 from stowplan.objects.volume import EphemeralVolumeSource, Volume
 from stowplan.testing import affinity, pod, term
-from tests.cycle.placing import framework_for
+from tests.cycle.engine_and_walk import framework_for
 
 FRAMEWORK = framework_for()
 WEB = pod("web", labels={"app": "web"}, cpu="1")
 
 
 def same(one: Pod, other: Pod, framework: Framework = FRAMEWORK) -> bool:
-    """Whether two pods are of one class, and of some."""
+    """Whether two pods are of one class, and of any."""
     index = PodClassIndex()
     first = index.find(one, FRAMEWORK)
     return first is not None and index.find(other, framework) is first
@@ -60,7 +60,7 @@ def test_pods_that_are_decoded_one_by_one_are_found_by_content() -> None:
     ],
     ids=["request", "label", "namespace", "priority", "owner"],
 )
-def test_what_a_rule_may_read_tells_pods_apart(other: Pod) -> None:
+def test_pods_differ_by_what_rules_may_read(other: Pod) -> None:
     assert not same(WEB, other)
 
 
@@ -83,11 +83,11 @@ RUNNING = ResourceRequirements(requests={"cpu": "2"})
     ],
     ids=["nominated", "resizing", "resized", "allocated", "own volume", "own device"],
 )
-def test_pods_that_stand_for_themselves_have_no_class(changes: dict[str, Any]) -> None:
+def test_pods_that_are_decided_alone_have_no_class(changes: dict[str, Any]) -> None:
     assert PodClassIndex().find(replace(WEB, **changes), FRAMEWORK) is None
 
 
-def test_a_term_is_news_once() -> None:
+def test_a_term_is_new_once() -> None:
     index = PodClassIndex()
     loner = pod("loner", affinity=affinity(apart=[term("app=web", "rack")]))
     index.find(WEB, FRAMEWORK)
@@ -102,7 +102,7 @@ def test_a_term_is_news_once() -> None:
     assert index.peers.terms(TermRole.PREFERRED, WEB) == []
 
 
-def test_what_is_forgotten_is_found_anew() -> None:
+def test_forgotten_classes_are_created_again() -> None:
     index = PodClassIndex()
     before = index.find(WEB, FRAMEWORK)
     assert before is not None

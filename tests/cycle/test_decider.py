@@ -1,4 +1,4 @@
-"""CycleDecider: what it remembers of refusals, and what it asks for anew."""
+"""CycleDecider: which refusals it caches, and which attempts it makes anew."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from stowplan.framework import OK, NodeInfo, Snapshot, unschedulable
 from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from tests.cycle.placing import framework_for
+from tests.cycle.engine_and_walk import framework_for
 
 pytest.importorskip("stowplan.columns.engine.kernels")
 
 
 class Moody:
-    """Refuses every pod once, for reasons of its own."""
+    """Refuses every pod once, depending on its own state."""
 
     name = "Moody"
     REFUSED = unschedulable("not now")
@@ -37,14 +37,14 @@ class Moody:
 
 
 class MoodyWithPorts(Moody):
-    """The same, and it says which pods it concerns."""
+    """The same, and it declares which pods it concerns."""
 
     def concerns(self, pod: Pod) -> bool:
         return True
 
 
 class Asked:
-    """Decides pods on one node without room, and counts how often the walk has been asked."""
+    """Decides pods on one full node, and counts the walks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *plugins: Any) -> None:
         self.n_walks = 0
@@ -67,7 +67,7 @@ class Asked:
 BIG = pod("big", cpu="4", labels={"app": "big"})
 
 
-def test_a_refusal_is_repeated_in_the_same_words_while_nothing_changes(
+def test_a_refusal_is_repeated_from_the_cache_while_nothing_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = Asked(monkeypatch)
@@ -79,7 +79,7 @@ def test_a_refusal_is_repeated_in_the_same_words_while_nothing_changes(
     assert asked.decide(BIG).node_name == "n1"
 
 
-def test_a_refusal_is_not_repeated_to_pods_that_ask_for_something_else(
+def test_a_cached_refusal_is_not_used_for_other_requests(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = Asked(monkeypatch)
@@ -87,7 +87,7 @@ def test_a_refusal_is_not_repeated_to_pods_that_ask_for_something_else(
     assert asked.decide(pod("small", cpu="1")).node_name == "n1"
 
 
-def test_while_a_pod_is_nominated_nothing_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nominations_disable_the_refusal_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     asked.decide(BIG)
     asked.snapshot.nominations.add(pod("vip", cpu="1"), "n1")
@@ -96,7 +96,7 @@ def test_while_a_pod_is_nominated_nothing_is_repeated(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("plugin", [Moody, MoodyWithPorts])
-def test_plugins_that_keep_something_by_themselves_are_asked_anew(
+def test_plugins_with_state_of_their_own_are_called_again(
     plugin: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Asked(monkeypatch, plugin)

@@ -1,4 +1,4 @@
-"""The engine, case by case: what a run of pods comes to where it is easily got wrong."""
+"""The engine, case by case."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 from stowplan.testing import affinity, node, pod, spread, term
 from stowplan.testing.builders import HOSTNAME, ZONE
-from tests.cycle.placing import BY_WALK, NOWHERE, Both, copies, framework_for
+from tests.cycle.engine_and_walk import BY_WALK, NOWHERE, Both, copies, framework_for
 from tests.property.engine_kernels import plain
 
 pytest.importorskip("stowplan.columns.engine.kernels")
@@ -31,7 +31,7 @@ def without(point: str, *names: str) -> dict[str, Any]:
     return {"plugins": {point: {"disabled": [{"name": name} for name in names]}}}
 
 
-def test_where_there_are_no_nodes_nothing_is_placed() -> None:
+def test_nothing_is_placed_without_nodes() -> None:
     both = Both([])
     assert both.run(copies(pod("web"), 2)) == [BY_WALK, BY_WALK]
     both.both(lambda one: one.nodes.add_node(node("n1")))
@@ -40,7 +40,7 @@ def test_where_there_are_no_nodes_nothing_is_placed() -> None:
     assert both.run([pod("cache")]) == [BY_WALK]
 
 
-def test_of_closed_domains_no_raw_score_counts_for_the_highest() -> None:
+def test_raw_scores_of_closed_domains_do_not_count_for_the_highest() -> None:
     """Zone b has the node with the most soft taints, and no pod that this one must be near."""
     soft = ["x:PreferNoSchedule", "y:PreferNoSchedule", "z:PreferNoSchedule"]
     nodes = [
@@ -55,7 +55,7 @@ def test_of_closed_domains_no_raw_score_counts_for_the_highest() -> None:
 
 
 def zones_that_open_and_close(kernels: ModuleType | None = None) -> list[str]:
-    """While zone b is closed the highest is 1, and its node would have fewer than no points."""
+    """While zone b is closed the highest count is 1, and its node would score below zero."""
     soft = ["x:PreferNoSchedule", "y:PreferNoSchedule"]
     nodes = [
         node("a1", zone="a", cpu="2"),
@@ -71,14 +71,14 @@ def test_a_closed_domain_that_opens_counts_from_then_on() -> None:
     assert zones_that_open_and_close() == ["a1", "a1", "b1", "a2", "b1", "a2"]
 
 
-def test_control_points_below_nothing_are_noticed() -> None:
+def test_control_negative_scores_are_noticed() -> None:
     wrong = plain(("normal = min(raw[static, k, row], highest)", "normal = raw[static, k, row]"))
     with pytest.raises(AssertionError):
         zones_that_open_and_close(wrong)
 
 
-def test_a_stranger_may_bring_the_first_term_of_its_kind() -> None:
-    """Nobody knew that racks could matter when the class was planned."""
+def test_a_pod_of_another_client_may_bring_the_first_term_of_its_kind() -> None:
+    """The topology key was unknown when the class was planned."""
     nodes = [node("n1", labels={"rack": "r1"}), node("n2", labels={"rack": "r2"}, cpu="1")]
     both = Both(nodes)
     web = pod("web", cpu="100m", labels={"app": "web"})
@@ -93,7 +93,7 @@ def test_a_stranger_may_bring_the_first_term_of_its_kind() -> None:
     assert both.run([pod("last", cpu="100m", labels={"app": "web"})]) == ["n1"]
 
 
-def test_points_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
+def test_scores_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
     enabled = [{"name": "NodeResourcesFit", "weight": 22_000_000}]
     off = [{"name": "NodeResourcesFit"}]
     heavy = framework_for({"plugins": {"score": {"enabled": enabled, "disabled": off}}})
@@ -103,8 +103,8 @@ def test_points_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
     assert [info.pod.name for info in both.fast.nodes.pods[1]] == ["web"]
 
 
-def test_of_hosts_soft_spread_counts_all_pods() -> None:
-    """A constraint that honours taints leaves the tainted node out, but not what is on it."""
+def test_soft_spread_over_hosts_counts_all_pods() -> None:
+    """A constraint that honours taints excludes the tainted node, but not the pods on it."""
     nodes = [node("n1", taints=["gpu:NoSchedule"]), node("n2", cpu="2", memory="8Gi")]
     there = [pod(f"old-{i}", on="n1", labels={"app": "web"}) for i in range(3)]
     soft = spread("app=web", HOSTNAME, hard=False, node_taints_policy="Honor")
@@ -143,7 +143,7 @@ def test_control_pods_that_should_not_count_are_noticed(monkeypatch: pytest.Monk
         spread_beside_nodes_left_out()
 
 
-def test_the_first_of_its_company_stays_with_it() -> None:
+def test_the_first_pod_of_an_affinity_group_stays_with_it() -> None:
     nodes = [node("a1", zone="a"), node("b1", zone="b", cpu="8"), node("c1")]
     own = affinity(near=[term("app=web", ZONE)])
     both = Both(nodes)
@@ -154,7 +154,7 @@ def test_the_first_of_its_company_stays_with_it() -> None:
     assert both.run([stranger]) == [NOWHERE]
 
 
-# Images: a row takes over how many nodes have them when something has come to it.
+# Images: a placement updates the number of nodes with the row's images.
 
 
 def with_image(name: str, n_pods: int = 110) -> Node:
@@ -162,19 +162,19 @@ def with_image(name: str, n_pods: int = 110) -> Node:
 
 
 def many_placed_on_rows_behind() -> list[str]:
-    """Two nodes with the image come, and fill up: only now do pods come to those that have not
-    heard of it, and the first of these scores higher from its first pod on."""
+    """Two nodes with the image arrive and fill up: only now do pods reach nodes whose count is old,
+    and the first of these scores higher from its first pod on."""
     both = Both([with_image("n1"), with_image("n2"), *(node(f"bare{i}") for i in range(4))])
     for name in ("m1", "m2"):
         both.both(lambda one, name=name: one.nodes.add_node(with_image(name, 1)))  # type: ignore[misc]
     return both.run(copies(pod("web", image="tool:2", cpu="1", memory="1Gi"), 6))
 
 
-def test_within_a_run_rows_catch_up_as_pods_come_to_them() -> None:
+def test_within_a_run_image_counts_are_updated_with_placements() -> None:
     assert many_placed_on_rows_behind() == ["m1", "m2", "n1", "n1", "n1", "n1"]
 
 
-def test_control_rows_behind_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_stale_image_counts_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the run goes on with scores as they were."""
     monkeypatch.setattr(ImageIndex, "behind", lambda self, n: np.zeros(n, dtype=np.uint8))
     with pytest.raises(AssertionError, match="wanted"):
@@ -191,12 +191,12 @@ def images_after_a_run() -> None:
         assert both.fast.nodes.images.of_row(row) == both.slow.nodes.images.of_row(row)
 
 
-def test_after_a_run_only_the_last_row_has_something_to_take_over() -> None:
+def test_after_a_run_only_the_last_row_has_image_counts_to_update() -> None:
     images_after_a_run()
 
 
-def test_control_rows_that_take_over_too_much_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: all rows that pods came to take over what has happened after the run."""
+def test_control_rows_that_update_too_much_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: all rows with placements take over what has happened after the run."""
     right = NodeTable.enter
 
     def enter(self: NodeTable, placed: Any, rows: list[int]) -> None:
@@ -208,11 +208,11 @@ def test_control_rows_that_take_over_too_much_are_noticed(monkeypatch: pytest.Mo
         images_after_a_run()
 
 
-# Plugins of others.
+# Custom plugins.
 
 
 class Picky:
-    """Leaves one node, in PreFilter alone."""
+    """Leaves one node, in PreFilter only."""
 
     name = "Picky"
     node_only = True
@@ -225,7 +225,7 @@ class Picky:
 
 
 class Broken:
-    """Cannot be asked about one of the nodes."""
+    """Breaks its contract for one of the nodes."""
 
     name = "Broken"
     node_only = True
@@ -235,7 +235,7 @@ class Broken:
 
 
 class Raises:
-    """Breaks the contract."""
+    """Breaks its contract."""
 
     name = "Raises"
     node_only = True
@@ -245,7 +245,7 @@ class Raises:
 
 
 class Relative:
-    """Scores by how many rows have passed."""
+    """Scores by the number of rows that passed."""
 
     name = "Relative"
     node_only = True
@@ -258,7 +258,7 @@ class Relative:
 
 
 class Counts:
-    """Reads pods, and says nothing of the kind."""
+    """Reads pods without declaring it."""
 
     name = "Counts"
 
@@ -267,7 +267,7 @@ class Counts:
 
 
 class Harbour:
-    """Lets pods go where an object says, and does not say that it reads any."""
+    """Allows pods depending on an object, without declaring it."""
 
     name = "Harbour"
     node_only = True
@@ -280,7 +280,7 @@ class Harbour:
         return ()
 
 
-def test_what_a_plugin_of_others_reads_beside_nodes_is_followed() -> None:
+def test_objects_that_custom_plugins_read_are_tracked() -> None:
     def harbour(name: str) -> PriorityClass:
         return PriorityClass(metadata=ObjectMeta(name="harbour", labels={name: ""}))
 
@@ -296,7 +296,7 @@ def test_what_a_plugin_of_others_reads_beside_nodes_is_followed() -> None:
     [(Picky, "n2"), (Broken, BY_WALK), (Relative, BY_WALK), (Counts, BY_WALK)],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_plugins_of_others_are_asked_in_full(plugin: Any, wanted: str) -> None:
+def test_custom_plugins_are_called_in_full(plugin: Any, wanted: str) -> None:
     nodes = [node("n1", cpu="64"), node("n2")]
     both = Both(nodes, framework=framework_for(plugins=[plugin]))
     assert both.run([pod("web", cpu="1")]) == [wanted]

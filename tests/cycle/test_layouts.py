@@ -42,7 +42,7 @@ def test_rows_of_a_group_have_its_labels(keys: tuple[str, ...]) -> None:
         assert (layout.value[slot][layout.group] == codes).all()
 
 
-def test_leaves_of_a_group_stand_in_the_snapshots_order() -> None:
+def test_leaves_of_a_group_are_in_snapshot_order() -> None:
     nodes = table()
     layout = Layout(nodes, (ZONE,))
     for group in range(layout.n_groups):
@@ -59,7 +59,7 @@ def test_trees_do_not_overlap() -> None:
     assert all(size & (size - 1) == 0 for size in layout.size.tolist())
 
 
-def test_layouts_that_stand_together_keep_their_places() -> None:
+def test_stacked_layouts_keep_their_positions() -> None:
     nodes = table()
     alone = [Layout(nodes, keys) for keys in ((), (HOSTNAME,), (ZONE,))]
     groups, values, places, rows_of = stacked(alone, nodes.n_nodes)
@@ -74,5 +74,5 @@ def test_layouts_that_stand_together_keep_their_places() -> None:
 @pytest.mark.parametrize(
     ("codes", "wanted"), [([], True), ([-1, -1], True), ([0, 2, -1, -1], True), ([1, 0, 1], False)]
 )
-def test_domains_are_rows_where_no_value_is_there_twice(codes: list[int], wanted: bool) -> None:
+def test_domains_are_rows_if_every_value_is_unique(codes: list[int], wanted: bool) -> None:
     assert is_host_like(np.array(codes, dtype=np.int32), 3) is wanted

@@ -454,7 +454,7 @@ def test_the_guard_is_asked_directly_before_bytes_are_sent(
         async with serving() as server:
             asked = 0
 
-            def guard() -> bool:
+            def write_check() -> bool:
                 nonlocal asked
                 asked += 1
                 return asked < n_asked
@@ -462,7 +462,7 @@ def test_the_guard_is_asked_directly_before_bytes_are_sent(
             how = ClientConfig(server.url, "t", token="first")
             if through_proxy:
                 how = ClientConfig("http://api.invalid", "t", token="first", proxy=server.url)
-            async with ApiClient(how, guard) as api:
+            async with ApiClient(how, write_check) as api:
                 answer = await api.send(POST)
             # Through a proxy two looks: with the connection at hand, and with the bytes; else both
             # are one.

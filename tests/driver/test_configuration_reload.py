@@ -13,7 +13,7 @@ from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import run, scheduler, served
-from tests.scenarios import gangs
+from tests.scenarios import group_commands
 
 
 def solo(api: SmallApi, name: str) -> None:
@@ -39,7 +39,7 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
 
     async def story() -> None:
         async with SmallApi() as api:
-            config.write_text(gangs.configured(["actions=backfill"]))
+            config.write_text(group_commands.configured(["actions=backfill"]))
             found, _ = read_configuration_files([str(config)])
             api.served |= {"podgroups", "queues", "priorityclasses"}
             version = "scheduling.sigs.dev/v1alpha2"
@@ -50,14 +50,14 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
             async with scheduler(api, decider=found) as live:
                 rereading = asyncio.create_task(process._reload_configuration(live))
                 await api.until(lambda: bool(live.informers and served(live, "queues")))
-                config.write_text(gangs.configured(["actions=backfil"]))
-                await api.until(said(caplog, "refused, the last good one holds"))
+                config.write_text(group_commands.configured(["actions=backfil"]))
+                await api.until(said(caplog, "invalid configuration, keeping the last valid one"))
                 assert said(caplog, "got 'backfil'")()
-                config.write_text(gangs.configured(["schedulerName=other"]))
-                await api.until(said(caplog, "until a restart"))
+                config.write_text(group_commands.configured(["schedulerName=other"]))
+                await api.until(said(caplog, "cannot change before a restart"))
                 assert actions(live) == ("backfill",)
                 assert api.binds == []
-                config.write_text(gangs.configured(["actions=allocate"]))
+                config.write_text(group_commands.configured(["actions=allocate"]))
                 await api.until(lambda: all(api.placed().values()))
                 assert actions(live) == ("allocate",)
                 rereading.cancel()
@@ -70,7 +70,7 @@ def test_what_a_file_names_without_effect_is_a_warning_of_the_log(
 ) -> None:
     caplog.set_level("WARNING")
     config = tmp_path / "volcano.yaml"
-    config.write_text(gangs.configured(["actions=enqueue,allocate"]))
+    config.write_text(group_commands.configured(["actions=enqueue,allocate"]))
     deciders, _ = read_configuration_files([str(config)])
     (record,) = caplog.records
     assert f"{config}: actions: action 'enqueue' has no effect" in record.getMessage()

@@ -244,7 +244,7 @@ def test_errors_are_responses_and_their_connection_is_not_reused(
 class Careless(ConnectionPool):
     """Wrong: keeps the connection of an abandoned request."""
 
-    async def send(self, request: ApiRequest, headers: Any, guard: Any) -> ApiResponse:
+    async def send(self, request: ApiRequest, headers: Any, write_check: Any) -> ApiResponse:
         connection = self._take_idle() or await self._connect(10.0)
         try:
             return await connection.ask(self._encode_request(request, headers), math.inf)
@@ -316,7 +316,7 @@ def test_nothing_runs_between_the_guard_and_the_bytes(
         happened.append("asked")
         return ask(connection, data, until)
 
-    def guard() -> bool:
+    def write_check() -> bool:
         # Whatever else the loop has to do would come now.
         asyncio.get_running_loop().call_soon(lambda: happened.append("something else"))
         happened.append("looked")
@@ -324,7 +324,7 @@ def test_nothing_runs_between_the_guard_and_the_bytes(
 
     async def story() -> None:
         monkeypatch.setattr(HttpConnection, "ask", asked)
-        async with raw() as server, client(server, guard=guard) as api:
+        async with raw() as server, client(server, write_check=write_check) as api:
             assert (await api.send(post("a"))).status == 201
         assert happened[:2] == ["looked", "asked"]
 

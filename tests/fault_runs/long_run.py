@@ -1,15 +1,15 @@
-"""A cluster that lives for weeks in virtual time, and two schedulers that live through it.
+"""Long run: weeks of virtual time with churn and faults, to find what a scheduler never releases.
 
-Deployments roll out one revision after the other, jobs and gangs come and go under names that never
-come back, nodes leave and others take their place, requests fail, watches break, and the lead goes
-from one scheduler to the other. One of the two is never started anew: what it holds on to, it holds
-for all that time. Each night everybody rests, so that nights can be compared.
+Deployments roll out revisions, jobs and gangs come and go under names that are never reused, nodes
+are replaced, requests fail, watches break, and the lease changes its holder. One of the two
+schedulers is never restarted, so it keeps all that it leaks. Each night the cluster is quiet, so
+that the objects held can be compared between nights.
 
-Deployments are the workload of this module, not those of the embedded cluster's controllers: they
-need nothing but pods that start and end.
+The deployments of this module need only pods that start and end, no controllers of the embedded
+cluster.
 
-Run: python -m tests.fault_runs.long_run [--busy N] [--every N] DAYS and read what is held every so
-many days.
+Run: python -m tests.fault_runs.long_run [--busy N] [--every N] DAYS prints the objects held, every
+N days.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import pick, random_int
-from tests.fault_runs.fault_runs import TIDE, Tide
-from tests.fault_runs.fleet import Fleet
+from tests.fault_runs.configs import PERMIT_GATE, GatePermit
+from tests.fault_runs.informer_instance import InformerInstance
+from tests.fault_runs.node_rotation import NodeRotation
+from tests.fault_runs.object_sizes import ObjectSizes, of_modules, resident
 from tests.fault_runs.rollouts import DEPLOYMENTS, LOCAL, Deployment
-from tests.fault_runs.sizes import Sizes, of_modules, resident
-from tests.simulation.following import LiveInstance
-from tests.simulation.visitors import Visitors
+from tests.fault_runs.short_workloads import ShortWorkloads
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
-EVENING = 22 * HOUR
-"""From now on nobody comes of himself, and who only visits goes."""
-BEDTIME = EVENING + HOUR // 2
-"""From now on nothing goes wrong either."""
+CHURN_ENDS = 22 * HOUR
+"""Time of day at which churn stops and short workloads are deleted."""
+FAULTS_END = CHURN_ENDS + HOUR // 2
+"""Time of day at which faults stop."""
 LEASE = 15 * SECOND
 REMOVED_AFTER = 600 * SECOND
-"""How long pods that have done their work can be looked at."""
+"""How long finished pods remain in the API."""
 CAPS: dict[tuple[ModuleType, str], int] = {
     (podcounts, "TALLIES_MAX"): 32,
     (podterms, "TALLIES_MAX"): 32,
@@ -78,7 +78,7 @@ CAPS: dict[tuple[ModuleType, str], int] = {
     (context, "EVENT_LOG_LENGTH"): 10,
     (snapshot, "CHANGES_KEPT"): 20,
 }
-"""How much of what is over may be kept, so little that it is reached on the first day."""
+"""Cache limits, so small that they are reached on the first day."""
 
 PROFILE = """
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -92,11 +92,11 @@ tiers:
 """
 
 
-class Month:
-    """The cluster and its schedulers. busy: how much happens, 1 for some 800 pods a day.
+class LongRun:
+    """A simulated cluster with two schedulers. busy: load, 1 for about 800 pods a day.
 
-    crew: the schedulers. The elder is there from the beginning, the other is started anew every
-    day. struck: what has happened, and how often.
+    schedulers: by name; `long-lived` runs from the start, `restarted` is restarted every day.
+    injected_counts: kind of fault or effect -> count.
     """
 
     def __init__(self, seed: int, busy: float = 1.0) -> None:
@@ -104,34 +104,36 @@ class Month:
         self.busy = busy
         self.is_night = False
         self.event_queue = EventQueue()
-        self.world = SimulatedCluster(self.event_queue, Pace(0, 2, 5))
-        self.world.on_ended = self._ended
-        self.world.on_started = self._started
-        self.volumes = VolumeController(self.world)
+        self.cluster = SimulatedCluster(self.event_queue, Pace(0, 2, 5))
+        self.cluster.on_ended = self._ended
+        self.cluster.on_started = self._started
+        self.volumes = VolumeController(self.cluster)
         self.deciders = deciders()
         self.injected_counts: Counter[str] = Counter()
-        self.armed = PendingFaults(lambda fault: self.injected_counts.update([fault.kind]))
+        self.pending_faults = PendingFaults(lambda fault: self.injected_counts.update([fault.kind]))
         self.n_pods = self.n_calls = 0
-        self.holder, self.term = "elder", 1
-        self.feeds: dict[str, list[DelayedWatch]] = {}
+        self.holder, self.term = "long-lived", 1
+        self.watches: dict[str, list[DelayedWatch]] = {}
         self.schedulers: dict[str, SchedulerInstance] = {}
-        self.fleet = Fleet(self, round(14 * max(busy, 0.5)))
-        self.world.put_object(StorageClass(ObjectMeta(name=LOCAL), "local", "WaitForFirstConsumer"))
-        self.world.put_object(Queue(ObjectMeta(name="default"), spec=QueueSpec(1)))
+        self.node_rotation = NodeRotation(self, round(14 * max(busy, 0.5)))
+        self.cluster.put_object(
+            StorageClass(ObjectMeta(name=LOCAL), "local", "WaitForFirstConsumer")
+        )
+        self.cluster.put_object(Queue(ObjectMeta(name="default"), spec=QueueSpec(1)))
         self.deployments = [Deployment(self, one, max(busy, 0.5)) for one in DEPLOYMENTS]
-        self.visitors = Visitors(self)
-        for name in ("elder", "other"):
+        self.short_workloads = ShortWorkloads(self)
+        for name in ("long-lived", "restarted"):
             self._start(name)
         self.every(4 * HOUR, self._change_lead)
         self.every(1200 * SECOND, self._arm)
-        self.every(1800 * SECOND, self._trouble_watch)
-        self.every(HOUR, self._turn_tide)
+        self.every(1800 * SECOND, self._inject_watch_fault)
+        self.every(HOUR, self._toggle_permit_gate)
         self.event_queue.at(12 * HOUR, self._restart)
 
     # Time.
 
     def every(self, mean: int, act: Callable[[], None]) -> None:
-        """Let something happen from time to time, except at night."""
+        """Call `act` at random intervals of a mean length, except at night."""
 
         def again() -> None:
             if not self.is_night:
@@ -142,30 +144,30 @@ class Month:
 
     @property
     def n_days(self) -> int:
-        """How many days are over."""
+        """Number of days that have passed."""
         return self.event_queue.now // DAY
 
     def day(self, hourly: Callable[[], None] = lambda: None) -> None:
-        """Let a day pass. hourly: called every hour."""
+        """Run one day. hourly: called every hour."""
         for _ in range(DAY // HOUR):
             hour = self.event_queue.now // HOUR * HOUR + HOUR
             self.event_queue.run(hour)
-            if hour % DAY == EVENING:
+            if hour % DAY == CHURN_ENDS:
                 self.is_night = True
-                self.visitors.leave()
-                self.event_queue.at(hour - EVENING + BEDTIME, self._rest)
-                self.event_queue.at(hour - EVENING + DAY + 1, self._rise)
+                self.short_workloads.delete_all()
+                self.event_queue.at(hour - CHURN_ENDS + FAULTS_END, self._end_faults)
+                self.event_queue.at(hour - CHURN_ENDS + DAY + 1, self._end_night)
             hourly()
 
-    def _rest(self) -> None:
-        self.armed.disarm()
+    def _end_faults(self) -> None:
+        self.pending_faults.disarm()
         for instance in self.schedulers.values():
             instance.frozen = False
             instance.schedule_call()
-        for feed in self._all_feeds():
-            feed.open()
+        for watch in self._all_feeds():
+            watch.open()
 
-    def _rise(self) -> None:
+    def _end_night(self) -> None:
         self.is_night = False
 
     # Schedulers.
@@ -174,28 +176,28 @@ class Month:
         leads = self.holder == name
         options = SchedulerOptions(leads=leads, term=self.term, identity=name)
         scheduler = self.deciders.scheduler(options=options, engine="compiled")
-        made = LiveInstance if name == "elder" else SchedulerInstance
-        instance = self.schedulers[name] = made(name, self.world, scheduler, (), self._called)
+        made = InformerInstance if name == "long-lived" else SchedulerInstance
+        instance = self.schedulers[name] = made(name, self.cluster, scheduler, (), self._called)
         instance.dispatcher.delay = self._delay
-        instance.dispatcher.inject = self.armed.inject
+        instance.dispatcher.inject = self.pending_faults.inject
         instance.dispatcher.may_write = partial(self._may_write, name)
-        streams = (WatchStream(self.world, is_pod), WatchStream(self.world, is_not_pod))
-        self.feeds[name] = [
-            DelayedWatch(self.world, stream, instance, self._delay, lambda: None)
+        streams = (WatchStream(self.cluster, is_pod), WatchStream(self.cluster, is_not_pod))
+        self.watches[name] = [
+            DelayedWatch(self.cluster, stream, instance, self._delay, lambda: None)
             for stream in streams
         ]
         self.event_queue.after(SECOND, instance.deliver, happened.Synced())
 
     def _restart(self) -> None:
-        """The other process ends, and begins anew."""
+        """Restart the other scheduler, every day."""
         self.injected_counts["restart"] += 1
         self.event_queue.after(DAY, self._restart)
-        self.schedulers["other"].stop()
-        for feed in self.feeds["other"]:
-            feed.stop()
-        if self.holder == "other":
-            self._elect("elder")
-        self._start("other")
+        self.schedulers["restarted"].stop()
+        for watch in self.watches["restarted"]:
+            watch.stop()
+        if self.holder == "restarted":
+            self._elect("long-lived")
+        self._start("restarted")
 
     def _called(
         self, instance: SchedulerInstance, events: list[Any], effects: list[Effect]
@@ -203,13 +205,13 @@ class Month:
         self.n_calls += 1
         for effect in effects:
             self.injected_counts[type(effect).__name__] += 1
-        if isinstance(instance, LiveInstance):
+        if isinstance(instance, InformerInstance):
             instance.recorded(effects)
         if self.n_calls % 64 == 0:
-            self.world.compact(min(feed.stream.version for feed in self._all_feeds()))
+            self.cluster.compact(min(watch.stream.version for watch in self._all_feeds()))
 
     def _all_feeds(self) -> list[DelayedWatch]:
-        return [feed for feeds in self.feeds.values() for feed in feeds]
+        return [watch for watches in self.watches.values() for watch in watches]
 
     def _delay(self) -> int:
         return 0 if self.is_night else random_int(self.rng, 0, 40) * SECOND // 1000
@@ -217,16 +219,16 @@ class Month:
     def _may_write(self, name: str, effect: Effect) -> bool:
         return self.holder == name and effect.term == self.term  # type: ignore[union-attr]
 
-    def machines(self) -> list[Scheduler]:
-        """Those that run."""
+    def schedulers_running(self) -> list[Scheduler]:
+        """The running schedulers."""
         return [instance.scheduler for instance in self.schedulers.values()]
 
-    # The lead.
+    # Leader election.
 
     def _change_lead(self) -> None:
-        """The lead is given up, is lost and that is noticed later, or its holder is frozen."""
+        """The leader releases its lease, loses it and is notified late, or is frozen."""
         loser = self.schedulers[self.holder]
-        successor = "other" if self.holder == "elder" else "elder"
+        successor = "restarted" if self.holder == "long-lived" else "long-lived"
         how = random_int(self.rng, 0, 2)
         self.holder = ""
         late = random_int(self.rng, 1, 60) * SECOND
@@ -257,57 +259,68 @@ class Month:
         if self.schedulers.get(self.holder) is not instance:
             instance.deliver(happened.LeaderLost())
 
-    # What goes wrong.
+    # Faults.
 
     def _arm(self) -> None:
-        self.armed.arm(fault(self.rng, pick(self.rng, REQUESTS), SECOND))
+        self.pending_faults.arm(fault(self.rng, pick(self.rng, REQUESTS), SECOND))
 
-    def _trouble_watch(self) -> None:
-        feed = pick(self.rng, self._all_feeds())
+    def _inject_watch_fault(self) -> None:
+        watch = pick(self.rng, self._all_feeds())
         kind = pick(self.rng, WATCHES)
         self.injected_counts[kind] += 1
         if kind == "watch repeats":
-            feed.repeat(random_int(self.rng, 0, 999))
+            watch.repeat(random_int(self.rng, 0, 999))
         else:
-            feed.close(random_int(self.rng, 1, 60) * SECOND, expired=kind == "watch expired")
+            watch.close(random_int(self.rng, 1, 60) * SECOND, expired=kind == "watch expired")
 
-    def _turn_tide(self) -> None:
+    def _toggle_permit_gate(self) -> None:
         labels = {"level": pick(self.rng, ("high", "low"))}
-        self.world.put_object(StorageClass(ObjectMeta(name=TIDE, uid=TIDE, labels=labels)))
+        self.cluster.put_object(
+            StorageClass(ObjectMeta(name=PERMIT_GATE, uid=PERMIT_GATE, labels=labels))
+        )
 
     # Pods.
 
-    def come(self, made: Pod) -> str:
-        """A pod is made, under an identity that no other ever has; returns its key."""
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes created so far."""
+        return self.node_rotation.n_created
+
+    def create_pod(self, made: Pod) -> str:
+        """Create a pod with a uid that is never reused; returns its key."""
         self.n_pods += 1
         meta = replace(made.metadata, uid=f"uid-{self.n_pods}")
-        return self.world.put_pod(replace(made, metadata=meta)).key
+        return self.cluster.put_pod(replace(made, metadata=meta)).key
 
     def _started(self, one: Pod) -> None:
-        self.fleet.pulled(one)
+        self.node_rotation.pull_images(one)
         for deployment in self.deployments:
             deployment.started(one.key)
 
     def _ended(self, one: Pod, why: str) -> None:
         for deployment in self.deployments:
             deployment.ended(one.key)
-        self.visitors.ended(one)
+        self.short_workloads.ended(one)
         if one.is_finished:
-            # The world says no more of it; the API would say when it is removed.
-            self.event_queue.after(REMOVED_AFTER, self.world._changed, happened.PodDeleted(one))
+            # The simulated cluster reports no deletion of finished pods; the API does.
+            self.event_queue.after(REMOVED_AFTER, self.cluster._changed, happened.PodDeleted(one))
 
-    # What is held.
+    # Objects held.
 
-    def held(self) -> Sizes:
-        """What the elder and the modules hold."""
-        elder = self.schedulers["elder"]
-        assert isinstance(elder, LiveInstance)
-        parts = {"machine": elder.scheduler, "informers": elder.informers, "series": elder.series}
-        return Sizes({**parts, **of_modules("stowplan")})
+    def held_objects(self) -> ObjectSizes:
+        """Objects held by the long-lived scheduler and by the modules."""
+        long_lived = self.schedulers["long-lived"]
+        assert isinstance(long_lived, InformerInstance)
+        parts = {
+            "scheduler": long_lived.scheduler,
+            "informers": long_lived.informers,
+            "correlator": long_lived.correlator,
+        }
+        return ObjectSizes({**parts, **of_modules("stowplan")})
 
-    def unrest(self) -> list[str]:
-        """What is not as it should be at night: who waits, what is under way."""
-        found = [f"{one.key} waits" for one in self.world.pods.values() if not one.node_name]
+    def not_at_rest(self) -> list[str]:
+        """What is not finished at night: pending pods, rollouts, work in progress."""
+        found = [f"{one.key} is pending" for one in self.cluster.pods.values() if not one.node_name]
         found += [line for one in self.deployments for line in one.unfinished()]
         for name, instance in self.schedulers.items():
             scheduler = instance.scheduler
@@ -321,28 +334,30 @@ class Month:
 
 
 def deciders() -> Deciders:
-    """All the default rules, sessions for gangs, and a rule that lets pods wait."""
-    return deciders_of([ConfigText(PROFILE, "profiles"), ConfigText(SESSIONS, "sessions")], [Tide])
+    """The default plugins, sessions for gangs, and a Permit plugin that waits."""
+    return deciders_of(
+        [ConfigText(PROFILE, "profiles"), ConfigText(SESSIONS, "sessions")], [GatePermit]
+    )
 
 
 def main(*arguments: str) -> None:
-    """Print what is held as the days go by."""
+    """Print the objects held, day by day."""
     for (module, name), cap in CAPS.items():
         setattr(module, name, cap)
     given = dict(zip(arguments[:-1:2], arguments[1:-1:2], strict=True))
-    month = Month(1, float(given.get("--busy", "1")))
+    run = LongRun(1, float(given.get("--busy", "1")))
     every = int(given.get("--every", "1"))
-    first: Sizes | None = None
+    first: ObjectSizes | None = None
     for day in range(every, int(arguments[-1]) + 1, every):
         begun = time.process_time()
-        while month.n_days < day:
-            month.day(lambda: [one.validate() for one in month.machines()])
+        while run.n_days < day:
+            run.day(lambda: [one.validate() for one in run.schedulers_running()])
         took = time.process_time() - begun
-        held = month.held()
+        held = run.held_objects()
         print(
-            f"day {day}: {month.n_pods} pods, {month.n_calls} calls, {month.fleet.n_born} nodes,"
+            f"day {day}: {run.n_pods} pods, {run.n_calls} calls, {run.n_nodes} nodes,"
             f" {held.n_objects} objects, {held.n_bytes / 1e6:.2f} MB,"
-            f" {resident() / 1e6:.1f} MB resident, {took:.1f} s, {month.unrest()}",
+            f" {resident() / 1e6:.1f} MB resident, {took:.1f} s, {run.not_at_rest()}",
             flush=True,
         )
         if first is not None:

@@ -1,4 +1,4 @@
-"""Rollouts: deployments that become another revision, a few pods at a time, again and again."""
+"""Rollouts of a long run: deployments that roll out one revision after another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stowplan.objects.workload import (
 from stowplan.testing.builders import HOSTNAME, ZONE, affinity, pod, spread, term
 
 if TYPE_CHECKING:
-    from tests.fault_runs.long_run import Month
+    from tests.fault_runs.long_run import LongRun
 
 REVISED = 6 * 3600 * SECOND
 HISTORY = 2
@@ -34,11 +34,11 @@ HASH = "pod-template-hash"
 LOCAL = "local"
 
 Make = Callable[[str, dict[str, str], str], Pod]
-"""Makes a pod of a name with labels and an image."""
+"""Builds a pod from a name, labels and an image."""
 
 
 class Kind(NamedTuple):
-    """A deployment as it is written down. has_claims: each pod brings a volume of its own."""
+    """Specification of a deployment. has_claims: each pod has a volume of its own."""
 
     name: str
     replicas: int
@@ -89,40 +89,40 @@ DEPLOYMENTS = (
 
 
 class Member(msgspec.Struct):
-    """A pod of a deployment. revision: that it was made from."""
+    """A pod of a deployment and its revision."""
 
     revision: int
     is_ready: bool = False
 
 
 class Deployment:
-    """Brings what there is closer to what is wanted, whenever one of its pods starts or ends."""
+    """Deployment controller: reconciles whenever one of its pods starts or ends."""
 
-    def __init__(self, month: Month, kind: Kind, busy: float) -> None:
+    def __init__(self, run: LongRun, kind: Kind, busy: float) -> None:
         self.kind = kind
         self.replicas = max(2, round(kind.replicas * busy))
         self.revision = 0
         self.members: dict[str, Member] = {}
-        self._month = month
+        self._run = run
         self._n_made = 0
         self._is_due = False
-        world, name = month.world, kind.name
-        world.put_object(Service(_meta(name), ServiceSpec({"app": name})))
+        cluster, name = run.cluster, kind.name
+        cluster.put_object(Service(_meta(name), ServiceSpec({"app": name})))
         budget = PodDisruptionBudgetSpec(LabelSelector({"app": name}), 1)
         allowed = PodDisruptionBudgetStatus(1)
-        world.put_object(PodDisruptionBudget(_meta(name), budget, allowed))
-        month.every(round(REVISED / busy), self.revise)
+        cluster.put_object(PodDisruptionBudget(_meta(name), budget, allowed))
+        run.every(round(REVISED / busy), self.revise)
         self.revise()
 
     def revise(self) -> None:
-        """Another revision is wanted; sets of revisions long past are removed."""
+        """Start a rollout; old ReplicaSets are deleted."""
         self.revision += 1
-        world = self._month.world
+        cluster = self._run.cluster
         selector = LabelSelector({"app": self.kind.name, HASH: self._hash()})
-        world.put_object(ReplicaSet(_meta(self._set()), WorkloadSpec(self.replicas, selector)))
+        cluster.put_object(ReplicaSet(_meta(self._set()), WorkloadSpec(self.replicas, selector)))
         past = f"default/{self._set(self.revision - HISTORY)}"
-        if (ReplicaSet, past) in world.objects:
-            world.drop_object(ReplicaSet, past)
+        if (ReplicaSet, past) in cluster.objects:
+            cluster.drop_object(ReplicaSet, past)
         self._soon()
 
     def _hash(self, revision: int | None = None) -> str:
@@ -132,20 +132,20 @@ class Deployment:
         return f"{self.kind.name}-{self._hash(revision)}"
 
     def started(self, key: str) -> None:
-        """A pod, be it of this deployment or not, has started."""
+        """A pod of any deployment has started."""
         if key in self.members:
             self.members[key].is_ready = True
             self._soon()
 
     def ended(self, key: str) -> None:
-        """A pod is no more, and its volume goes with it."""
+        """A pod has ended; its volume is deleted with it."""
         if self.kind.has_claims and key.startswith(f"default/{self.kind.name}-"):
             self._drop_claim(f"data-{key.partition('/')[2]}")
         if self.members.pop(key, None) is not None:
             self._soon()
 
     def unfinished(self) -> list[str]:
-        """What is not as it is wanted."""
+        """One line if the rollout is not complete."""
         ready = [one for one in self.members.values() if one.is_ready]
         is_new = all(one.revision == self.revision for one in ready)
         if is_new and len(ready) == len(self.members) == self.replicas:
@@ -155,7 +155,7 @@ class Deployment:
     def _soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            self._month.event_queue.after(SECOND, self._go_on)
+            self._run.event_queue.after(SECOND, self._go_on)
 
     def _go_on(self) -> None:
         self._is_due = False
@@ -171,7 +171,7 @@ class Deployment:
             if n_ready > self.replicas or not one.is_ready:
                 n_ready -= one.is_ready
                 del self.members[key]
-                self._month.world.delete_pod(key, "rolled out")
+                self._run.cluster.delete_pod(key, "rolled out")
                 self._soon()
 
     def _make(self) -> None:
@@ -183,22 +183,22 @@ class Deployment:
         if self.kind.has_claims:
             self._make_claim(f"data-{name}")
         meta = replace(made.metadata, owner_references=(owner,))
-        key = self._month.come(replace(made, metadata=meta))
+        key = self._run.create_pod(replace(made, metadata=meta))
         self.members[key] = Member(self.revision)
 
     def _make_claim(self, name: str) -> None:
         size = VolumeResources({"storage": "1Gi"})
         spec = PVCSpec(("ReadWriteOnce",), size, storage_class_name=LOCAL)
-        self._month.world.put_object(PersistentVolumeClaim(_meta(name), spec))
+        self._run.cluster.put_object(PersistentVolumeClaim(_meta(name), spec))
 
     def _drop_claim(self, name: str) -> None:
-        world = self._month.world
+        cluster = self._run.cluster
         for kind, key in (
             (PersistentVolumeClaim, f"default/{name}"),
             (PersistentVolume, f"pvc-{name}"),
         ):
-            if (kind, key) in world.objects:
-                world.drop_object(kind, key)
+            if (kind, key) in cluster.objects:
+                cluster.drop_object(kind, key)
 
 
 def _meta(name: str) -> ObjectMeta:

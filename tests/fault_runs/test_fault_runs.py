@@ -1,4 +1,4 @@
-"""Storms: whatever goes wrong, nothing happens that never may, and nobody is forgotten."""
+"""Fault runs: safety and liveness under random faults, and planted bugs that they find."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
-from tests.fault_runs.fault_runs import EXTENDED, KIT, MANNED
+from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
 from tests.soak import examples
 
 N_PARTS = 20
 SEEDS_SOAKED = 1_000_000
-"""Where the seeds of a soak begin: away from those of every day."""
+"""First seed of soak tests, apart from the seeds of the daily tests."""
 FOUND_WITHIN = range(200)
 
 
@@ -45,75 +45,75 @@ def part(number: int, first: int = 0) -> range:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(N_PARTS))
-def test_a_thousand_storms(number: int) -> None:
-    failure = first_failure(part(number), KIT)
+def test_a_thousand_runs(number: int) -> None:
+    failure = first_failure(part(number), BASE_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.parametrize(
     ("seed", "what"),
     [
-        (23562, "a preemptor is woken when a victim in doubt held no room"),
+        (23562, "a preemptor is woken when a victim with an unknown bind held nothing"),
         (3575, "no victim is evicted whose own binding has failed"),
-        (12625, "nor one that is bound elsewhere meanwhile"),
-        (16259, "nor one that is pending again"),
-        (2002214, "a nomination that is being cleared is announced anew"),
-        (3015598, "a preemptor is woken when its victim has lost its room before it is answered"),
+        (12625, "no victim is evicted that is meanwhile bound elsewhere"),
+        (16259, "no victim is evicted that is pending again"),
+        (2002214, "a nomination that is being cleared is announced again"),
+        (3015598, "a preemptor is woken when its victim is gone before the eviction is answered"),
     ],
 )
-def test_a_storm_that_once_found_something(seed: int, what: str) -> None:
-    failure = first_failure(range(seed, seed + 1), KIT)
+def test_seeds_that_found_bugs(seed: int, what: str) -> None:
+    failure = first_failure(range(seed, seed + 1), BASE_CONFIG)
     assert failure is None, f"{what}: {failure}"
 
 
 @pytest.mark.parametrize(
     ("seed", "what"),
-    [(1503, "no victim is evicted that has ended while extenders were asked")],
+    [(1503, "no victim is evicted that has ended during the extender calls")],
 )
-def test_a_storm_with_extenders_that_once_found_something(seed: int, what: str) -> None:
-    failure = first_failure(range(seed, seed + 1), EXTENDED)
+def test_extender_seeds_that_found_bugs(seed: int, what: str) -> None:
+    failure = first_failure(range(seed, seed + 1), EXTENDERS_CONFIG)
     assert failure is None, f"{what}: {failure}"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(100))
-def test_a_hundred_thousand_storms(number: int) -> None:
-    failure = first_failure(part(number, SEEDS_SOAKED), KIT)
+def test_a_hundred_thousand_runs(number: int) -> None:
+    failure = first_failure(part(number, SEEDS_SOAKED), BASE_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
-def test_storms_with_a_crew(number: int) -> None:
-    failure = first_failure(part(number), MANNED)
+def test_runs_with_test_plugins(number: int) -> None:
+    failure = first_failure(part(number), TEST_PLUGINS_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(10))
-def test_ten_thousand_storms_with_a_crew(number: int) -> None:
-    failure = first_failure(part(number, SEEDS_SOAKED), MANNED)
+def test_ten_thousand_runs_with_test_plugins(number: int) -> None:
+    failure = first_failure(part(number, SEEDS_SOAKED), TEST_PLUGINS_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(2))
-def test_storms_with_extenders(number: int) -> None:
-    failure = first_failure(part(number), EXTENDED)
+def test_runs_with_extenders(number: int) -> None:
+    failure = first_failure(part(number), EXTENDERS_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(20))
-def test_twenty_thousand_storms_with_extenders(number: int) -> None:
-    failure = first_failure(part(number, SEEDS_SOAKED), EXTENDED)
+def test_twenty_thousand_runs_with_extenders(number: int) -> None:
+    failure = first_failure(part(number, SEEDS_SOAKED), EXTENDERS_CONFIG)
     assert failure is None, str(failure)
 
 
-# A fault that finds nothing to strike proves nothing.
+# Every kind of fault must hit something: a fault without a target tests nothing.
 
 FAULTS = {
-    "watches": ("watch cut", "watch expired", "watch lags", "watch repeats", "lists anew"),
+    "watches": ("watch cut", "watch expired", "watch lags", "watch repeats", "relists"),
     "bindings": (
         *(f"bind refused {code}" for code in (409, 404, 429, 500)),
         "bind unanswered",
@@ -125,59 +125,62 @@ FAULTS = {
     "nodes": tuple(
         f"node {how} {when}"
         for how in ("vanishes", "flaps", "changes")
-        for when in ("under an assumed pod", "while nobody binds to it")
+        for when in ("under an assumed pod", "without an assumed pod")
     ),
     "pods": (
         *(f"pod deleted when {state}" for state in ("waiting", "assumed", "bound")),
         *(f"stranger binds when {state}" for state in ("waiting", "assumed")),
     ),
     "schedulers": ("restart", "restart before a request", "requests of the dead"),
-    "two of them": ("lead released", "lead lost", "frozen", "lead won"),
+    "two schedulers": ("lead released", "lead lost", "frozen", "lead won"),
 }
 
 
-def missing(wanted: Sequence[str], kit: FaultRunConfig, seeds: range) -> list[str]:
-    """Of some kinds of faults those that strike in none of the storms."""
+def missing(wanted: Sequence[str], config: FaultRunConfig, seeds: range) -> list[str]:
+    """The kinds of faults, of those wanted, that hit nothing in any of the runs."""
     counts: Counter[str] = Counter()
     for seed in seeds:
-        storm = FaultRun(seed, kit)
-        storm.run()
-        counts += storm.injected_counts
-        lists = (feed.stream.n_lists for pair in storm.feeds.values() for feed in pair)
-        counts["lists anew"] += sum(n_lists - 1 for n_lists in lists)
+        fault_run = FaultRun(seed, config)
+        fault_run.run()
+        counts += fault_run.injected_counts
+        lists = (watch.stream.n_lists for pair in fault_run.watches.values() for watch in pair)
+        counts["relists"] += sum(n_lists - 1 for n_lists in lists)
         if all(counts[kind] for kind in wanted):
             return []
     return [kind for kind in wanted if not counts[kind]]
 
 
 @pytest.mark.slow
-def test_every_fault_does_strike() -> None:
+def test_every_fault_is_injected() -> None:
     wanted = [kind for kinds in FAULTS.values() for kind in kinds]
-    assert missing(wanted, KIT, range(400)) == []
+    assert missing(wanted, BASE_CONFIG, range(400)) == []
 
 
 @pytest.mark.slow
-def test_every_fault_of_plugins_and_extenders_does_strike() -> None:
-    assert missing(("prepare refused", "prepare unanswered"), MANNED, range(100)) == []
-    assert missing((*CALLS, "pod deleted when awaiting an extender"), EXTENDED, range(200)) == []
+def test_every_fault_of_plugins_and_extenders_is_injected() -> None:
+    assert missing(("prepare refused", "prepare unanswered"), TEST_PLUGINS_CONFIG, range(100)) == []
+    assert (
+        missing((*CALLS, "pod deleted when awaiting an extender"), EXTENDERS_CONFIG, range(200))
+        == []
+    )
 
 
-def test_a_fault_that_never_strikes_is_noticed() -> None:
-    assert missing(("bind refused 418",), KIT, range(3)) == ["bind refused 418"]
+def test_a_fault_that_is_never_injected_is_reported() -> None:
+    assert missing(("bind refused 418",), BASE_CONFIG, range(3)) == ["bind refused 418"]
 
 
-# Planted bugs.
+# Planted bugs: each must make a run fail.
 
 
-def found(kit: FaultRunConfig = KIT) -> FaultRunFailure:
-    failure = first_failure(FOUND_WITHIN, kit)
-    assert failure is not None, "no storm showed the mistake"
+def found(config: FaultRunConfig = BASE_CONFIG) -> FaultRunFailure:
+    failure = first_failure(FOUND_WITHIN, config)
+    assert failure is not None, "no run failed"
     return failure
 
 
 @pytest.mark.slow
 def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what failed is forgotten, and plugins are not told."""
+    """Wrong: Unreserve is not called after a failure."""
 
     def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
         monkeypatch.setattr(self, "_tell", lambda *told: None)
@@ -190,42 +193,42 @@ def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     right = BindingCycles._undo
     plant()
-    assert "holds a cabin" in found().what
+    assert "holds a reservation" in found().error
 
 
 @pytest.mark.slow
 def test_a_bind_reply_that_is_trusted_over_the_watch_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: a reply that says nothing certain counts as a refusal; the watch would know."""
+    """Wrong: an ambiguous reply to Bind counts as a failure."""
     monkeypatch.setattr(
         "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
     )
     failure = found()
-    assert any(fault.kind in ("bind reply lost", "bind late") for fault in failure.plan)
+    assert any(fault.kind in ("bind reply lost", "bind late") for fault in failure.schedule)
 
 
 @pytest.mark.slow
 def test_an_event_that_is_dropped_between_pop_and_failure_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: what happens while a pod is in flight is not kept for it."""
-    monkeypatch.setattr(InFlightPods, "note", lambda self, *happening: None)
-    assert "and waits" in found().what
+    """Wrong: events are not recorded for pods in flight."""
+    monkeypatch.setattr(InFlightPods, "note", lambda self, *event: None)
+    assert "and waits" in found().error
 
 
 @pytest.mark.slow
-def test_room_that_is_given_up_before_the_watch_confirms_is_found(
+def test_an_assumption_that_ends_before_the_watch_confirms_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: the API's word ends the assumption, and the watch has not shown the pod yet."""
+    """Wrong: the reply to Bind ends the assumption before the watch delivers the bound pod."""
     monkeypatch.setattr(Cache, "expect", lambda self, uid, now: self.forget(uid))
     assert found() is not None
 
 
 @pytest.mark.slow
 def test_a_pod_that_is_forgotten_after_a_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: a read that finds no binding ends the journey; the watch, it is hoped, knows why."""
+    """Wrong: a read that finds no binding ends the binding cycle without a retry."""
 
     def pod_read(self: BindingCycles, event: PodRead) -> None:
         binding_cycle = self._binding_cycles.get(event.uid)
@@ -233,12 +236,12 @@ def test_a_pod_that_is_forgotten_after_a_read_is_found(monkeypatch: pytest.Monke
             self._undo(event.uid, binding_cycle)
 
     monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
-    assert "is in [], wanted" in found().what or "does not know the pod" in found().what
+    assert "is in [], wanted" in found().error or "does not know the pod" in found().error
 
 
 @pytest.mark.slow
 def test_a_decision_on_an_old_snapshot_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: now and then a pod is assumed, and takes no room."""
+    """Wrong: every third assumed pod requests nothing."""
 
     def assume(self: Cache, pod: Pod, node_name: str) -> None:
         count[0] += 1
@@ -248,101 +251,101 @@ def test_a_decision_on_an_old_snapshot_is_found(monkeypatch: pytest.MonkeyPatch)
     count = [0]
     right = Cache.assume
     monkeypatch.setattr(Cache, "assume", assume)
-    assert "wanted" in found().what
+    assert "wanted" in found().error
 
 
 @pytest.mark.slow
-def test_an_extender_that_is_not_minded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: every node that was offered counts as kept."""
+def test_an_ignored_extender_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: every node that was sent to the extender counts as passed."""
     monkeypatch.setattr(
         ExtenderConsultation, "_kept", lambda self, by, said, offered: list(offered)
     )
-    assert "where an extender bars it" in found(EXTENDED).what
+    assert "where an extender bars it" in found(EXTENDERS_CONFIG).error
 
 
 @pytest.mark.slow
-def test_a_call_that_is_forgotten_when_its_time_is_over_is_found(
+def test_a_call_that_is_dropped_at_its_timeout_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: whoever waits for it waits for ever."""
+    """Wrong: a call that times out is dropped, so its attempt never ends."""
 
     def serve_due(self: PendingExtenderCalls) -> None:
         for effect in self._deadlines.due(self._context.now):
             self._extender_calls.pop(effect, None)
 
     monkeypatch.setattr(PendingExtenderCalls, "serve_due", serve_due)
-    assert found(EXTENDED) is not None
+    assert found(EXTENDERS_CONFIG) is not None
 
 
 @pytest.mark.slow
-def test_an_extender_s_failure_that_is_taken_at_its_word_is_found(
+def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: who says that it could not bind has not bound."""
+    """Wrong: an extender that reports an error has not bound the pod."""
 
     def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
         self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
-    assert found(EXTENDED) is not None
+    monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
+    assert found(EXTENDERS_CONFIG) is not None
 
 
-# Telling.
+# Failure reports.
 
 
 @pytest.mark.slow
-def test_a_failure_tells_seed_faults_and_story(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_prints_seed_faults_and_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
     )
     failure = found()
     text = str(failure)
     assert text.startswith(f"seed {failure.seed}: ")
-    for place in range(len(failure.plan)):
-        spared = failure.plan[:place] + failure.plan[place + 1 :]
-        assert run_with_faults(failure.seed, KIT, spared) is None, (
-            f"{failure.plan[place]} is not needed"
+    for place in range(len(failure.schedule)):
+        spared = failure.schedule[:place] + failure.schedule[place + 1 :]
+        assert run_with_faults(failure.seed, BASE_CONFIG, spared) is None, (
+            f"{failure.schedule[place]} is not needed"
         )
-    assert all(str(fault) in text for fault in failure.plan)
+    assert all(str(fault) in text for fault in failure.schedule)
     assert " -> " in text
     assert "Bind effect=" in text
-    again = run_with_faults(failure.seed, KIT, failure.plan)
+    again = run_with_faults(failure.seed, BASE_CONFIG, failure.schedule)
     assert again is not None
     assert str(again) == text
 
 
-def test_what_a_failure_does_not_need_is_left_out() -> None:
-    plan = [ScheduledFault(at, "restart") for at in range(12)]
+def test_faults_that_a_failure_does_not_need_are_removed() -> None:
+    schedule = [ScheduledFault(at, "restart") for at in range(12)]
     needed = {3, 4, 11}
 
     def fails(tried: list[ScheduledFault]) -> bool:
         return needed <= {fault.at for fault in tried}
 
-    assert {fault.at for fault in shrink_schedule(plan, fails)} == needed
+    assert {fault.at for fault in shrink_schedule(schedule, fails)} == needed
 
 
-# The same whatever the hash seed.
+# Results do not depend on the hash seed.
 
-STORMS = ("1", "2", "3", "4", "5", "6")
+SEEDS = ("1", "2", "3", "4", "5", "6")
 
 
 @pytest.mark.slow
-def test_two_hash_seeds_give_the_same_story() -> None:
-    first, second = logged("1", *STORMS), logged("2", *STORMS)
+def test_two_hash_seeds_give_the_same_event_log() -> None:
+    first, second = event_log_of("1", *SEEDS), event_log_of("2", *SEEDS)
     assert first == second
     assert len(first.splitlines()) > 500
 
 
 @pytest.mark.slow
-def test_effects_in_the_order_of_a_set_are_noticed() -> None:
-    """Wrong: parked pods that an event may help are gathered in a set."""
-    assert logged("1", *STORMS, "--wrong") != logged("2", *STORMS, "--wrong")
+def test_effects_in_the_order_of_a_set_are_found() -> None:
+    """Wrong: unschedulable pods that an event may help are gathered in a set."""
+    assert event_log_of("1", *SEEDS, "--wrong") != event_log_of("2", *SEEDS, "--wrong")
 
 
-def logged(hash_seed: str, *arguments: str) -> bytes:
-    """What happens in storms of a process of its own."""
+def event_log_of(hash_seed: str, *arguments: str) -> bytes:
+    """Event logs of runs in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.fault_runs.fault_runs", "--manned", "--story", *arguments],
+        [sys.executable, "-m", "tests.fault_runs.configs", "--test-plugins", "--log", *arguments],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         check=True,

@@ -1,4 +1,4 @@
-"""Storms with gangs: whatever goes wrong, sessions decide nothing that they must not."""
+"""Fault runs with gangs: safety and liveness of session decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stowplan.batch.state.jobs import JobInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.fault_runs.fault_run import FaultRunFailure, first_failure
 from stowplan.scheduler.session_lane import SessionLane
-from tests.fault_runs.gang_fault_runs import KIT
+from tests.fault_runs.gang_config import GANG_CONFIG
 from tests.soak import examples
 
 N_PARTS = 4
@@ -25,32 +25,32 @@ def part(number: int, first: int = 0) -> range:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(N_PARTS))
-def test_storms_with_gangs(number: int) -> None:
-    failure = first_failure(part(number), KIT)
+def test_gang_runs(number: int) -> None:
+    failure = first_failure(part(number), GANG_CONFIG)
     assert failure is None, str(failure)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(50))
-def test_a_thousand_storms_with_gangs(number: int) -> None:
-    failure = first_failure(part(number, 1_000_000), KIT)
+def test_a_thousand_gang_runs(number: int) -> None:
+    failure = first_failure(part(number, 1_000_000), GANG_CONFIG)
     assert failure is None, str(failure)
 
 
-# Planted bugs.
+# Planted bugs: each must make a run fail.
 
 
 def found() -> FaultRunFailure:
-    failure = first_failure(FOUND_WITHIN, KIT)
-    assert failure is not None, "no storm showed the mistake"
+    failure = first_failure(FOUND_WITHIN, GANG_CONFIG)
+    assert failure is not None, "no run failed"
     return failure
 
 
 @pytest.mark.slow
-def test_a_binding_that_an_update_makes_forgotten_is_found(
+def test_a_binding_lost_by_a_stale_update_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: a pod is pending again when the watch shows it before it shows the binding."""
+    """Wrong: a pod is pending again when the watch delivers an update older than its binding."""
 
     def pod_updated(self: Inventory, pod: Any) -> None:
         if pod.uid in self._pods and not pod.node_name:
@@ -59,41 +59,41 @@ def test_a_binding_that_an_update_makes_forgotten_is_found(
 
     right = Inventory.pod_updated
     monkeypatch.setattr(Inventory, "pod_updated", pod_updated)
-    assert found().what
+    assert found().error
 
 
 @pytest.mark.slow
-def test_room_on_a_node_that_comes_back_with_its_pods_is_found(
+def test_missing_pods_of_a_recreated_node_are_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Wrong: a node that goes takes its pods with it, and comes back empty."""
+    """Wrong: the pods of a deleted node are forgotten, and the node comes back empty."""
 
     def leave_ghost(self: NodeLedger, row: int) -> None:
         self._drop_row(row)
 
     monkeypatch.setattr(NodeLedger, "_keep_gone_node", leave_ghost)
-    assert "sessions: " in found().what or "wanted" in found().what
+    assert "sessions: " in found().error or "wanted" in found().what
 
 
 @pytest.mark.slow
-def test_a_session_that_is_not_held_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: only what comes is a reason for a session, not what changes or goes."""
+def test_a_session_that_is_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: only additions trigger a session, not changes or deletions."""
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
-        stirred = self._is_stirred
+        stirred = self._has_changes
         right(self, uid)
-        self._is_stirred = stirred
+        self._has_changes = stirred
 
     right = SessionLane.pod_deleted
     monkeypatch.setattr(SessionLane, "pod_deleted", pod_deleted)
     monkeypatch.setattr(
         "stowplan.scheduler.session_lane._is_relevant_to_sessions", lambda before, after: False
     )
-    assert "a session was due" in found().what
+    assert "a session was due" in found().error
 
 
 @pytest.mark.slow
 def test_a_gang_that_starts_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: whatever has room is bound."""
+    """Wrong: tasks are bound although their gang is not ready."""
     monkeypatch.setattr(JobInfo, "is_ready", property(lambda self: True))
-    assert "starts with" in found().what
+    assert "starts with" in found().error

@@ -1,4 +1,4 @@
-"""A month: a scheduler holds on to what there is, however much there has been."""
+"""Long run: what a scheduler holds depends on the present cluster, not on its history."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.scheduler.session_lane import SessionLane
-from tests.fault_runs.long_run import CAPS, Month
-from tests.fault_runs.sizes import Sizes, kept_calls, resident
+from tests.fault_runs.long_run import CAPS, LongRun
+from tests.fault_runs.object_sizes import ObjectSizes, kept_calls, resident
 
 SHARE, SLACK, SLACK_BUSY = 0.4, 48, 160
-"""What one way leads to may vary from night to night by this share, and by so many objects; by more
-where four times as many pods come and go."""
+"""Growth of one path between nights: share, and number of objects (more under full load)."""
 WHOLE_SHARE = 0.25
-"""All together varies less."""
+"""Allowed growth of all objects together."""
 RESIDENT_MAX = 12_000_000
-"""By so many bytes a process may grow in twenty days of which nobody can say what they are."""
+"""Allowed growth of the resident set in 20 days."""
 
 
 @pytest.fixture(autouse=True)
@@ -32,22 +31,22 @@ def _little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, name, cap)
 
 
-def night(month: Month, day: int) -> Sizes:
-    """What is held in the night after a day. Until then every machine is compared with a rebuild
-    every hour, and every night nobody waits and nothing is under way."""
+def night(run: LongRun, day: int) -> ObjectSizes:
+    """Objects held in the night after `day`. Every hour each scheduler is compared with a rebuild;
+    every night nothing is pending or in progress."""
 
     def hourly() -> None:
-        for scheduler in month.machines():
+        for scheduler in run.schedulers_running():
             scheduler.validate()
 
-    while month.n_days < day:
-        month.day(hourly)
-        assert month.unrest() == [], f"in the night after day {month.n_days}"
-    return month.held()
+    while run.n_days < day:
+        run.day(hourly)
+        assert run.not_at_rest() == [], f"in the night after day {run.n_days}"
+    return run.held_objects()
 
 
-def changes(first: Sizes, last: Sizes, slack: int = SLACK) -> list[str]:
-    """What is held that was not, by the way that leads to it."""
+def changes(first: ObjectSizes, last: ObjectSizes, slack: int = SLACK) -> list[str]:
+    """Growth between two nights, by path."""
     found = last.grown(first, share=SHARE, slack=slack)
     wholes = {
         "objects": (first.n_objects, last.n_objects),
@@ -60,49 +59,49 @@ def changes(first: Sizes, last: Sizes, slack: int = SLACK) -> list[str]:
 
 
 def unbounded_calls() -> dict[str, int]:
-    """Functions that keep all their answers, and how many they have kept."""
+    """Functions with an unbounded cache -> number of entries."""
     return {name: size for name, size, most in kept_calls("stowplan") if most is None}
 
 
-def piled_up(before: dict[str, int]) -> list[str]:
-    """Those that have kept many more since."""
+def grown_caches(before: dict[str, int]) -> list[str]:
+    """Unbounded caches that have grown since."""
     return [n for n, size in unbounded_calls().items() if size > before.get(n, 0) + SLACK]
 
 
-def assert_eventful(month: Month, days: int) -> None:
-    """A month in which nothing happens proves nothing."""
+def assert_eventful(run: LongRun, days: int) -> None:
+    """A run without faults tests nothing."""
     daily = {"lead won": 2, "restart": 1, "Evict": 1, "PatchGroup": 5, "Write": 5, "ReadPod": 0.5}
-    told = {**month.injected_counts, "nodes": month.fleet.n_born, "pods": month.n_pods}
+    counts = {**run.injected_counts, "nodes": run.node_rotation.n_created, "pods": run.n_pods}
     for what, least in {**daily, "nodes": 10, "pods": 150, **dict.fromkeys(WATCHES, 1)}.items():
-        assert told.get(what, 0) >= least * days, f"{what} in {days} days: {told}"
+        assert counts.get(what, 0) >= least * days, f"{what} in {days} days: {counts}"
 
 
 @pytest.mark.slow
 def test_nights_are_alike() -> None:
-    kept, month = unbounded_calls(), Month(1, busy=0.25)
-    first = night(month, 1)
-    assert changes(first, night(month, 3)) == []
-    assert piled_up(kept) == []
-    assert_eventful(month, 3)
+    kept, run = unbounded_calls(), LongRun(1, busy=0.25)
+    first = night(run, 1)
+    assert changes(first, night(run, 3)) == []
+    assert grown_caches(kept) == []
+    assert_eventful(run, 3)
 
 
 @pytest.mark.soak
-def test_a_month_s_nights_are_alike() -> None:
-    kept, month = unbounded_calls(), Month(2)
-    second, tenth, room = night(month, 2), night(month, 10), resident()
-    last = night(month, 30)
+def test_thirty_nights_are_alike() -> None:
+    kept, run = unbounded_calls(), LongRun(2)
+    second, tenth, room = night(run, 2), night(run, 10), resident()
+    last = night(run, 30)
     for before, after in ((second, tenth), (second, last), (tenth, last)):
         assert changes(before, after, SLACK_BUSY) == []
     assert resident() < room + RESIDENT_MAX
-    assert piled_up(kept) == []
-    assert_eventful(month, 30)
+    assert grown_caches(kept) == []
+    assert_eventful(run, 30)
 
 
-# Wrong variants: mistakes of which nobody hears until the memory is full.
+# Wrong variants: leaks.
 
 
 def arrivals_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """When a pod came is forgotten when it is bound, not when it goes."""
+    """The arrival time of a deleted pod is kept."""
     right = SessionLane.pod_deleted
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
@@ -114,7 +113,7 @@ def arrivals_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def specs_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """What is found out of a spec is noted beside it, by its identity."""
+    """Every spec is kept by its id."""
     right = PreEnqueueGates._about
 
     def about(self: Any, pod: Pod) -> Any:
@@ -125,42 +124,42 @@ def specs_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 def journals_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """Every change is kept for readers that may come."""
+    """The journal is never trimmed."""
     patch.setattr(Journal, "trim", lambda self, n_nodes: None)
 
 
 def values_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """What nodes were ever labelled or tainted with has a number for ever."""
+    """Unused vocabulary items are never removed."""
     patch.setattr(NodeTable, "_forget_unused", lambda self: None)
 
 
 def classes_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """Every kind of pod is known until there are far too many."""
+    """Idle pod classes are never removed."""
     patch.setattr(CycleDecider, "forget_idle", lambda self: None)
 
 
 def templates_are_kept(patch: pytest.MonkeyPatch) -> None:
-    """So are templates."""
+    """Unused pod templates are never removed."""
     patch.setattr(PodTemplates, "keep_for", lambda self, n_pods: None)
 
 
 LEAKS = {
-    "machine.sessions._arrived": arrivals_are_kept,
-    "machine.queue._gates._by_spec": specs_are_kept,
-    "machine.cache.nodes.journal._rows": journals_are_kept,
-    "machine.cache.nodes.labels._columns[].vocabulary": values_are_kept,
-    "machine._decider._engine._index": classes_are_kept,
+    "scheduler.sessions._arrived_at": arrivals_are_kept,
+    "scheduler.queue._gates._by_spec": specs_are_kept,
+    "scheduler.cache.nodes.journal._rows": journals_are_kept,
+    "scheduler.cache.nodes.labels._columns[].vocabulary": values_are_kept,
+    "scheduler._decider._engine._index": classes_are_kept,
     "informers[]._decoder._templates._kept": templates_are_kept,
 }
 
 
 @pytest.mark.slow
-def test_what_is_kept_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each in a month of its own would be found too; together they cost one."""
+def test_leaks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All leaks in one run: a run for each would be slow."""
     for leak in LEAKS.values():
         leak(monkeypatch)
-    month = Month(1, busy=0.25)
-    first = night(month, 1)
-    found = changes(first, night(month, 4))
-    for way in LEAKS:
-        assert any(line.startswith(way) for line in found), f"{way} is not among {found}"
+    run = LongRun(1, busy=0.25)
+    first = night(run, 1)
+    found = changes(first, night(run, 4))
+    for path in LEAKS:
+        assert any(line.startswith(path) for line in found), f"{path} is not among {found}"

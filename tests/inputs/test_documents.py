@@ -1,4 +1,4 @@
-"""YAML and JSON to documents: what is read, as what, and where it is wrong."""
+"""YAML and JSON documents: values, types, and positions of errors."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def complaint(text: str | bytes, form: str = "") -> str:
     return str(caught.value)
 
 
-# What is read.
+# Valid documents.
 
 
 @pytest.mark.parametrize(
@@ -88,44 +88,52 @@ def test_documents_know_where_they_stand() -> None:
     assert found_json.place == "document 1"
 
 
-# What is wrong.
+# Errors.
 
 
 @pytest.mark.parametrize(
     ("text", "form", "wanted"),
     [
-        ("a: 1\nb: 2\na: 3\n", "yaml", "f: line 3, column 1: got the key 'a' again, wanted each"),
-        ("a:\n  b: [1, 2\n", "yaml", "f: line 3, column 1: got did not find expected ',' or ']'"),
-        ("a: b: c\n", "yaml", "f: line 1, column 5: got mapping values are not allowed"),
-        ("? [a]\n: b\n", "yaml", "f: line 1, column 3: got a key that is no scalar, wanted a name"),
-        ("a: *x\n", "yaml", "f: line 1, column 4: got *x, wanted an anchor that was defined"),
-        ("a: &x [*x]\n", "yaml", "f: line 1, column 8: got *x, wanted a value that does not"),
-        ("a: !!python/object:os.x {}\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org"),
-        ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org,2002:bin"),
-        ("<<: [1]\n", "yaml", "f: line 1, column 5: got another value for <<, wanted a mapping"),
+        ("a: 1\nb: 2\na: 3\n", "yaml", "f: line 3, column 1: the key 'a' again: expected each"),
+        ("a:\n  b: [1, 2\n", "yaml", "f: line 3, column 1: did not find expected ',' or ']'"),
+        ("a: b: c\n", "yaml", "f: line 1, column 5: mapping values are not allowed"),
+        ("? [a]\n: b\n", "yaml", "f: line 1, column 3: a key that is no scalar: expected a name"),
+        (
+            "a: *x\n",
+            "yaml",
+            "f: line 1, column 4: Invalid value: *x: expected an anchor that was defined",
+        ),
+        (
+            "a: &x [*x]\n",
+            "yaml",
+            "f: line 1, column 8: Invalid value: *x: expected a value that does not",
+        ),
+        ("a: !!python/object:os.x {}\n", "yaml", "f: line 1, column 4: the tag 'tag:yaml.org"),
+        ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: the tag 'tag:yaml.org,2002:bin"),
+        ("<<: [1]\n", "yaml", "f: line 1, column 5: another value for <<: expected a mapping"),
         ("a: \x01\n", "yaml", "f: "),
-        # Pythons differ in whether they point at the comma or behind it.
+        # Python versions point at the comma or behind it.
         ('{"a": 1,}', "json", "f: line 1, column "),
-        ('{"a": 1}\n nope', "json", "f: line 2, column 2: got 'nope', wanted JSON"),
-        ('{"a": ', "json", "f: line 1, column 7: got the end of the text, wanted JSON"),
-        ("a: 1", "json", "f: line 1, column 1: got 'a: 1', wanted JSON"),
+        ('{"a": 1}\n nope', "json", "f: line 2, column 2: Invalid value: 'nope': expected JSON"),
+        ('{"a": ', "json", "f: line 1, column 7: the end of the text: expected JSON"),
+        ("a: 1", "json", "f: line 1, column 1: Invalid value: 'a: 1': expected JSON"),
         ('{"a": 1,}', "", "f: line 1, column "),
     ],
 )
 def test_complaints(text: str, form: str, wanted: str) -> None:
     text = complaint(text, form)
     assert text.startswith(wanted), text
-    assert "wanted" in text
+    assert ": expected " in text
     assert "\n" not in text
 
 
 def test_what_is_not_utf_8() -> None:
-    assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: got the byte 0xff, wanted text in UTF-8"
+    assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: invalid byte 0xff: expected UTF-8 text"
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**80])
 def test_numbers_beyond_64_bits(number: int) -> None:
-    wanted = "got a longer number, wanted whole numbers within 64 bits"
+    wanted = "a longer number: expected whole numbers within 64 bits"
     assert complaint(f"a:\n  b: {number}\n", "yaml") == f"f: line 2, column 6: {wanted}"
     assert complaint(f'{{"a": [{{"b": {number}}}]}}', "json") == f"f: document 1: {wanted}"
 
@@ -148,7 +156,7 @@ def test_numbers_of_64_bits(number: int | str) -> None:
     ],
 )
 def test_deep_nesting_in_yaml_ends_in_a_line(text: str) -> None:
-    wanted = f"got deeper nesting, wanted at most {DEPTH_MAX} levels"
+    wanted = f"deeper nesting: expected at most {DEPTH_MAX} levels"
     assert complaint(text, "yaml").endswith(wanted)
 
 
@@ -163,4 +171,4 @@ def test_aliases_within_aliases_end_in_a_line() -> None:
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     text = complaint("\n".join(lines), "yaml")
     more = "a document that expands to more"
-    assert text.endswith(f"got {more}, wanted at most {ALIASED_MAX} values by alias")
+    assert text.endswith(f"{more}: expected at most {ALIASED_MAX} values by alias")

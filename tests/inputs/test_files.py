@@ -1,4 +1,4 @@
-"""Paths to files: directories, standard input, compression, and what cannot be read."""
+"""Files by path: directories, standard input, compression, and errors."""
 
 import gzip
 import io
@@ -61,15 +61,14 @@ def test_standard_input(pack: type[bytes], monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.yaml"
-    wanted = f"{path}: got no such file or directory, wanted a file that can be read"
+    wanted = f"{path}: no such file or directory: expected a readable file"
     assert complaint(path) == wanted
 
 
 def test_a_directory_without_files(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("x")
     assert complaint(tmp_path) == (
-        f"{tmp_path}: got a directory without such files, "
-        "wanted one with files *.yaml, *.yml, *.json, *.csv (or .gz of them)"
+        f"{tmp_path}: no input files in the directory: expected *.yaml, *.yml, *.json, *.csv or .gz"
     )
 
 
@@ -81,7 +80,7 @@ def test_a_file_that_must_not_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert complaint(path) == f"{path}: got permission denied, wanted a file that can be read"
+    assert complaint(path) == f"{path}: permission denied: expected a readable file"
 
 
 def test_a_directory_that_must_not_be_searched(
@@ -91,7 +90,7 @@ def test_a_directory_that_must_not_be_searched(
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    assert complaint(tmp_path) == f"{tmp_path}: got permission denied, wanted a directory to read"
+    assert complaint(tmp_path) == f"{tmp_path}: permission denied: expected a readable directory"
 
 
 @pytest.mark.parametrize("damage", [slice(0, -12), slice(0, 14)])
@@ -99,18 +98,18 @@ def test_a_damaged_compressed_file(tmp_path: Path, damage: slice) -> None:
     path = tmp_path / "x.yaml.gz"
     path.write_bytes(gzip.compress(b"some text that is long enough to be cut" * 20)[damage])
     text = complaint(path)
-    assert text.startswith(f"{path}: got a damaged compressed file (")
-    assert text.endswith("), wanted a whole .gz file")
+    assert text.startswith(f"{path}: damaged gzip file (")
+    assert text.endswith("): expected a complete .gz file")
 
 
 def test_a_compressed_file_with_other_content(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml.gz"
     path.write_bytes(b"\x1f\x8bnot really")
-    assert complaint(path).startswith(f"{path}: got a damaged compressed file (")
+    assert complaint(path).startswith(f"{path}: damaged gzip file (")
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="line 1: got the byte 0xff, wanted text in UTF-8"):
+    with pytest.raises(InputError, match="line 1: invalid byte 0xff: expected UTF-8 text"):
         read_text(path)

@@ -1,4 +1,4 @@
-"""Jobs of other controllers are read as the pods and gangs that they come to."""
+"""Jobs of other controllers are expanded to pods and gangs."""
 
 from __future__ import annotations
 
@@ -255,17 +255,20 @@ def test_mistakes_in_templates_are_found_once(tmp_path: Path) -> None:
     [
         (
             VOLCANO.replace("replicas: 1", "replicas: -1"),
-            "Job default/mpi: spec.tasks[0].replicas: got -1, wanted a whole number from 0 to",
+            "Job default/mpi: spec.tasks[0].replicas: Invalid value: -1: "
+            "expected a whole number from 0 to",
         ),
         (
             JOBSET.replace("replicas: 2", "replicas: two"),
-            "JobSet default/js: spec.replicatedJobs[1].replicas: got 'two', wanted a whole number",
+            "JobSet default/js: spec.replicatedJobs[1].replicas: Invalid value: 'two': "
+            "expected a whole number",
         ),
         (
             PYTORCH.replace("Master: {template: ", "Master: {template: 5} # "),
-            "PyTorchJob default/pt: spec.pytorchReplicaSpecs.Master.template: got 5, wanted a",
+            "PyTorchJob default/pt: spec.pytorchReplicaSpecs.Master.template: Invalid value: 5: "
+            "expected a",
         ),
-        (VOLCANO + "---\n" + VOLCANO, "Job default/mpi: got it again, wanted it once"),
+        (VOLCANO + "---\n" + VOLCANO, "Job default/mpi: Duplicate value"),
     ],
 )
 def test_what_cannot_be_expanded_is_refused(tmp_path: Path, text: str, wanted: str) -> None:

@@ -1,4 +1,4 @@
-"""Documents to objects: kinds, lists, what the API server fills in, and every complaint."""
+"""Manifests as objects: kinds, lists, defaults, and error messages."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_equal_waiting_pods_share_their_spec() -> None:
     assert first != third
 
 
-# What the API server fills in.
+# Defaults.
 
 
 def test_requests_default_to_limits_per_resource() -> None:
@@ -200,60 +200,76 @@ def test_what_the_api_server_has_stored_stays_as_it_is() -> None:
     assert once.spec.containers[0].ports[0].host_port == 80
 
 
-# Complaints: where, what was got, what was wanted.
+# Error messages: object, path, value, what is expected.
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
 BAD_QUANTITY = (
-    "got 'lots', wanted a quantity: a decimal number, with or without one of the suffixes "
+    "Invalid value: 'lots': "
+    "expected a quantity: a decimal number, with or without one of the suffixes "
     "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
 )
 
 
 COMPLAINTS: list[tuple[Any, str]] = [
-    (5, "got 5, wanted an object with apiVersion and kind"),
-    ([pod()], "got a list, wanted an object with apiVersion and kind"),
-    ({"apiVersion": "v1"}, "kind: got nothing, wanted a kind such as Pod"),
-    ({"kind": ["Pod"]}, "kind: got a list, wanted a kind such as Pod"),
-    ({"kind": "Pod"}, "apiVersion: got nothing, wanted a version such as v1"),
-    ({"kind": "Pod", "apiVersion": 1}, "apiVersion: got 1, wanted a version such as v1"),
-    ({"kind": "PodList", "items": 3}, "items: got 3, wanted a list"),
+    (5, "Invalid value: 5: expected an object with apiVersion and kind"),
+    ([pod()], "Invalid value: a list: expected an object with apiVersion and kind"),
+    ({"apiVersion": "v1"}, "kind: Required value: expected a kind such as Pod"),
+    ({"kind": ["Pod"]}, "kind: Invalid value: a list: expected a kind such as Pod"),
+    ({"kind": "Pod"}, "apiVersion: Required value: expected a version such as v1"),
+    (
+        {"kind": "Pod", "apiVersion": 1},
+        "apiVersion: Invalid value: 1: expected a version such as v1",
+    ),
+    ({"kind": "PodList", "items": 3}, "items: Invalid value: 3: expected a list"),
     (
         {"kind": "List", "items": [3]},
-        "items[0]: got 3, wanted an object with apiVersion and kind",
+        "items[0]: Invalid value: 3: expected an object with apiVersion and kind",
     ),
-    ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: got nothing, wanted a name"),
-    (pod("p1", containers={}), "Pod default/p1: spec.containers: got an empty mapping, wanted a list"),
+    ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: Required value: expected a name"),
+    (
+        pod("p1", containers={}),
+        "Pod default/p1: spec.containers: Invalid value: an empty mapping: expected a list",
+    ),
     (
         pod("p1", hostNetwork="yes"),
-        "Pod default/p1: spec.hostNetwork: got 'yes', wanted true or false",
+        "Pod default/p1: spec.hostNetwork: Invalid value: 'yes': expected true or false",
     ),
-    (pod("p1", priority=1.5), "Pod default/p1: spec.priority: got 1.5, wanted a whole number"),
+    (
+        pod("p1", priority=1.5),
+        "Pod default/p1: spec.priority: Invalid value: 1.5: expected a whole number",
+    ),
     (
         pod("p1", containers=[container(image=7)]),
-        "Pod default/p1: spec.containers[0].image: got 7, wanted a text",
+        "Pod default/p1: spec.containers[0].image: Invalid value: 7: expected a string",
     ),
     (
         pod("p1", containers=[resources({"cpu": True})]),
-        "Pod default/p1: spec.containers[0].resources.requests.cpu: got true, wanted a quantity",
+        "Pod default/p1: spec.containers[0].resources.requests.cpu: Invalid value: true: "
+        "expected a quantity",
     ),
     (
         pod("p1", nodeSelector={"ok": "yes", "example.com/a": 1}),
-        "Pod default/p1: spec.nodeSelector['example.com/a']: got 1, wanted a text",
+        "Pod default/p1: spec.nodeSelector['example.com/a']: Invalid value: 1: expected a string",
     ),
     (
         {**pod("p1"), "metadata": {"name": "p1", "creationTimestamp": "today"}},
-        "Pod default/p1: metadata.creationTimestamp: got 'today', wanted a time such as "
+        "Pod default/p1: metadata.creationTimestamp: Invalid value: 'today': "
+        "expected a time such as "
         "2026-01-31T12:00:00Z",
     ),
-    ({**pod("p1"), "metadata": []}, "Pod: metadata: got an empty list, wanted a mapping"),
+    (
+        {**pod("p1"), "metadata": []},
+        "Pod: metadata: Invalid value: an empty list: expected a mapping",
+    ),
     (
         {**DEPLOYMENT, "spec": {"replicas": "three"}},
-        "Deployment default/d: spec.replicas: got 'three', wanted a whole number",
+        "Deployment default/d: spec.replicas: Invalid value: 'three': expected a whole number",
     ),
     (node(allocatable={"cpu": "lots"}), f"Node n1: status.allocatable.cpu: {BAD_QUANTITY}"),
     (
         node(allocatable={"nvidia.com/gpu": "-1"}),
-        "Node n1: status.allocatable['nvidia.com/gpu']: got '-1', wanted a quantity from 0 up",
+        "Node n1: status.allocatable['nvidia.com/gpu']: Invalid value: '-1': "
+        "expected a quantity of at least 0",
     ),
     (
         pod("p1", initContainers=[resources({}, {"memory": "lots"})]),
@@ -315,7 +331,7 @@ def test_quantities_in_a_status_are_checked_too() -> None:
 
 @pytest.mark.parametrize(("tree", "name"), [(node(), "Node n1"), (pod(), "Pod default/p1")])
 def test_an_object_that_comes_twice_is_refused_with_the_first_place(tree: Tree, name: str) -> None:
-    wanted = f"{name}: got it again, wanted it once (it is in f.yaml: document 1 already)"
+    wanted = f"{name}: Duplicate value: first defined in f.yaml: document 1"
     assert complaint(tree, tree) == wanted
 
 

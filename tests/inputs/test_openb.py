@@ -1,4 +1,4 @@
-"""OpenB CSVs to nodes and pods, and every way in which a line can be wrong."""
+"""OpenB CSV files: nodes, pods, and errors of lines."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import amount
 from stowplan.plugins.node_affinity.node_selector import matches_node_selector_and_affinity
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 
 def parsed(text: str) -> list[Node | Pod]:
@@ -139,11 +139,11 @@ WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", f"f.csv: line 1: got no header, wanted {WANTED} (pods)"),
-        ("a,b\n1,2\n", f"f.csv: line 1: got the header 'a,b', wanted {WANTED} (pods)"),
+        ("", f"f.csv: line 1: no header: expected {WANTED} (pods)"),
+        ("a,b\n1,2\n", f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED} (pods)"),
         (
             trace.NODE_HEADER + ",sn\nn,1,1,0,,n\n",
-            "f.csv: line 1: got the column 'sn' again, wanted each column once",
+            "f.csv: line 1: duplicate column 'sn': expected each column once",
         ),
     ],
 )
@@ -151,29 +151,30 @@ def test_headers_that_are_none(text: str, wanted: str) -> None:
     assert complaint(text) == wanted
 
 
-WHOLE = "wanted a whole number from 0 to 1000000000000"
+WHOLE = "expected a whole number from 0 to 1000000000000"
 
 
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("n2,1,1,0", "line 3: got 4 cells, wanted 5, as in the header"),
-        ("n2,1,1,0,,", "line 3: got 6 cells, wanted 5, as in the header"),
-        (",1,1,0,", "line 3, sn: got nothing, wanted a name"),
-        ("n2,x,1,0,", f"line 3, cpu_milli: got 'x', {WHOLE}"),
-        ("n2,1.5,1,0,", f"line 3, cpu_milli: got '1.5', {WHOLE}"),
-        ("n2,1,-1,0,", f"line 3, memory_mib: got '-1', {WHOLE}"),
-        ("n2,1,,0,", f"line 3, memory_mib: got nothing, {WHOLE}"),
-        ("n2,1,99999999999999,0,", f"line 3, memory_mib: got '99999999999999', {WHOLE}"),
-        ("n2,1,1,\u0661,", f"line 3, gpu: got '\u0661', {WHOLE}"),
-        ("n2,1,1,1,T4|P100", "line 3, model: got 'T4|P100', wanted one model"),
+        ("n2,1,1,0", "line 3: Invalid value: 4 cells: expected 5, as in the header"),
+        ("n2,1,1,0,,", "line 3: Invalid value: 6 cells: expected 5, as in the header"),
+        (",1,1,0,", "line 3, sn: Required value: expected a name"),
+        ("n2,x,1,0,", f"line 3, cpu_milli: Invalid value: 'x': {WHOLE}"),
+        ("n2,1.5,1,0,", f"line 3, cpu_milli: Invalid value: '1.5': {WHOLE}"),
+        ("n2,1,-1,0,", f"line 3, memory_mib: Invalid value: '-1': {WHOLE}"),
+        ("n2,1,,0,", f"line 3, memory_mib: Required value: {WHOLE}"),
+        ("n2,1,99999999999999,0,", f"line 3, memory_mib: Invalid value: '99999999999999': {WHOLE}"),
+        ("n2,1,1,\u0661,", f"line 3, gpu: Invalid value: '\u0661': {WHOLE}"),
+        ("n2,1,1,1,T4|P100", "line 3, model: Invalid value: 'T4|P100': expected one model"),
         (
             "n2,1,1,1,a b",
-            "line 3, model: got 'a b', wanted models that can be label values, joined by |",
+            "line 3, model: Invalid value: 'a b': "
+            "expected models that are valid label values, separated by |",
         ),
         (
             'n2,"1,1,0,',
-            "line 3: got 'n2,\"1,1,0,' (unexpected end of data), wanted a line of CSV",
+            "line 3: Invalid value: 'n2,\"1,1,0,' (unexpected end of data): expected a line of CSV",
         ),
     ],
 )
@@ -186,25 +187,28 @@ def test_lines_of_nodes_that_are_wrong(line: str, wanted: str) -> None:
     [
         (
             "p,1,1,1,1001,,,,,,",
-            "line 2, gpu_milli: got '1001', wanted a whole number from 0 to 1000",
+            "line 2, gpu_milli: Invalid value: '1001': expected a whole number from 0 to 1000",
         ),
         (
             "p,1,1,1,1,a b,,,,,",
-            "line 2, gpu_spec: got 'a b', wanted models that can be label values, joined by |",
+            "line 2, gpu_spec: Invalid value: 'a b': "
+            "expected models that are valid label values, separated by |",
         ),
         (
             "p,1,1,1,1,,,,noon,,",
-            "line 2, creation_time: got 'noon', wanted seconds, from 0 to 253402300799",
+            "line 2, creation_time: Invalid value: 'noon': "
+            "expected seconds, from 0 to 253402300799",
         ),
         (
             "p,1,1,1,1,,,,1e20,,",
-            "line 2, creation_time: got '1e20', wanted seconds, from 0 to 253402300799",
+            "line 2, creation_time: Invalid value: '1e20': "
+            "expected seconds, from 0 to 253402300799",
         ),
         (
             "p,1,1,1,1,,,,nan,,",
-            "line 2, creation_time: got 'nan', wanted seconds, from 0 to 253402300799",
+            "line 2, creation_time: Invalid value: 'nan': expected seconds, from 0 to 253402300799",
         ),
-        ("p,1,1,?,1,,,,,,", f"line 2, num_gpu: got '?', {WHOLE}"),
+        ("p,1,1,?,1,,,,,,", f"line 2, num_gpu: Invalid value: '?': {WHOLE}"),
     ],
 )
 def test_lines_of_pods_that_are_wrong(line: str, wanted: str) -> None:

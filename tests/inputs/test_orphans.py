@@ -19,7 +19,7 @@ status: {allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
 
 
 def bound(name: str, node: str, owner: str = "", meta: str = "", phase: str = "Running") -> str:
-    """A pod as a dump has it."""
+    """A pod as in a dump."""
     owners = f", ownerReferences: [{{kind: {owner}, name: o, uid: o, controller: true}}]"
     return f"""\
 ---
@@ -63,7 +63,7 @@ def test_orphans_are_pending_again_and_named(tmp_path: Path) -> None:
         "2 pods bound to nodes that are not in the input pending again:"
         " default/web-1 (node lost), default/bare (node lost)"
     )
-    assert gone.startswith("3 pods bound to nodes that are not in the input gone with them:")
+    assert gone.startswith("3 pods bound to nodes that are not in the input removed:")
 
 
 def test_a_simulation_places_orphans_like_pods_without_a_node(tmp_path: Path) -> None:
@@ -80,13 +80,13 @@ def test_orphans_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_orphans_can_be_refused(tmp_path: Path) -> None:
-    wanted = r"got 5 pods bound to nodes that are not in the input: default/web-1 \(node lost\),"
+    wanted = r"5 pods bound to nodes that are not in the input: default/web-1 \(node lost\),"
     with pytest.raises(InputError, match=wanted):
         read_cluster(dump(tmp_path), orphans="error")
 
 
 def test_the_word_for_what_becomes_of_them_is_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="wanted one of pending, ignore, error"):
+    with pytest.raises(InputError, match="expected one of pending, ignore, error"):
         read_cluster(dump(tmp_path), orphans="drop")
 
 

@@ -22,7 +22,7 @@ A_FEW = st.lists(pods() | pods(on="n0") | pods(on="n1"), max_size=6)
 
 
 def again(pod: Pod) -> Pod:
-    """The pod as another message would bring it: equal, and nothing shared."""
+    """An equal pod that shares nothing, as from another message."""
     return decode(encode(pod), Pod)
 
 
@@ -101,7 +101,7 @@ def test_what_came_up_least_recently_is_forgotten() -> None:
 
 
 def check_equal_and_shared(found: list[Pod], intern: Intern) -> None:
-    """Interned, each pod is what it was, and those of equal spec and labels share both."""
+    """Interned pods are unchanged, and pods with equal spec and labels share both."""
     interned = [intern(again(pod)) for pod in found]
     assert interned == found
     for pod, one in zip(found, interned, strict=True):
@@ -118,7 +118,7 @@ def test_an_interned_pod_is_equal_and_shares_with_its_like(found: list[Pod]) -> 
 
 
 def by_spec_alone() -> Intern:
-    """A wrong one: forgets that labels are part of a template."""
+    """Wrong: ignores labels of templates."""
     kept: dict[bytes, Pod] = {}
 
     def intern(pod: Pod) -> Pod:

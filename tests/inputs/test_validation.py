@@ -1,4 +1,4 @@
-"""Objects that people write are validated as the API server does; those it has stored are not."""
+"""Manifests are validated by the API server's rules; objects that it has stored are not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ MISTAKES = {
     ),
     "a quantity": (
         pod(container="name: main, resources: {requests: {cpu: 1x}}"),
-        "spec.containers[0].resources.requests.cpu: got '1x', wanted a quantity",
+        "spec.containers[0].resources.requests.cpu: Invalid value: '1x': expected a quantity",
     ),
     "a quantity of a field that is not read": (
         pod("volumes: [{name: v, emptyDir: {sizeLimit: 1x}}]"),
@@ -127,7 +127,7 @@ def test_mistakes_are_bounded(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, several)
     lines = str(caught.value).split("\n")
-    assert (len(lines), lines[-1]) == (PROBLEMS_MAX + 1, "and 7 mistakes more")
+    assert (len(lines), lines[-1]) == (PROBLEMS_MAX + 1, "and 7 more errors")
 
 
 def test_pods_that_are_alike_but_for_their_names_are_all_judged(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_mistakes_can_be_notes_or_nothing(tmp_path: Path) -> None:
 
 
 def test_the_word_for_how_to_validate_is_checked(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="wanted one of auto, strict, warn, ignore"):
+    with pytest.raises(InputError, match="expected one of auto, strict, warn, ignore"):
         read(tmp_path, pod(), "loud")
 
 

@@ -1,4 +1,4 @@
-"""The generated workload: sizes as asked, the same for the same seed, something of everything."""
+"""The generated workload: sizes, determinism, and variety."""
 
 import pytest
 

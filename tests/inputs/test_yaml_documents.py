@@ -1,4 +1,4 @@
-"""Text to documents: what a caller may choose, what bounds hold, what an error carries."""
+"""Documents of a text: options, limits, and errors."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ def refusal(text: str, form: str = "yaml", **choices: Any) -> DocumentError:
     return caught.value
 
 
-# What is read.
+# Valid documents.
 
 
 def same(one: Any, other: Any) -> bool:
@@ -64,7 +64,7 @@ def test_control_a_reader_that_forgets_quotes(monkeypatch: pytest.MonkeyPatch) -
         return module._resolved(event.value)
 
     monkeypatch.setattr(module._Composer, "_scalar", forgetful)
-    # Raises when there is no such tree.
+    # Raises for a text without a tree.
     find(TREES, lambda tree: not comes_back(tree))
 
 
@@ -85,7 +85,7 @@ def test_anchors_end_with_their_document() -> None:
     assert (refused.place, refused.got) == ("line 3, column 4", "*x")
 
 
-# What a caller may choose.
+# Options.
 
 
 def test_repeated_keys_are_told_with_their_path() -> None:
@@ -123,7 +123,7 @@ def test_values_may_be_bounded(text: str) -> None:
     )
 
 
-# What cannot exhaust the machine.
+# Limits.
 
 
 def nested(levels: int) -> str:
@@ -174,7 +174,7 @@ def test_written_values_have_no_bound_but_aliased_ones_do() -> None:
     assert refusal(text + "- *x\n").wanted == f"at most {ALIASED_MAX} values by alias"
 
 
-# What an error carries.
+# Errors.
 
 
 def test_errors_carry_what_a_face_needs() -> None:

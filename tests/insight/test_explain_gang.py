@@ -1,4 +1,4 @@
-"""explain_pod_group() and the CLI: whether a gang can run at all, and what evictions would do."""
+"""explain_pod_group() and the CLI: whether a gang can start, and the effect of evictions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.simulation.simulate_jobs import simulate_jobs
 from tests.cli.run import run
-from tests.simulation.test_rounds import ALL, cluster, deciders, group, node, pod, queue
+from tests.simulation.test_session_runner import (
+    ALL,
+    deciders,
+    group,
+    make_cluster,
+    node,
+    pod,
+    queue,
+)
 
 Objects = list[dict[str, object]]
 
 
-def explained(world: Cluster, name: str, text: str = ALL) -> JobExplanation:
-    return explain_pod_group(f"default/{name}", world, config=deciders(text))
+def explained(cluster: Cluster, name: str, text: str = ALL) -> JobExplanation:
+    return explain_pod_group(f"default/{name}", cluster, config=deciders(text))
 
 
 def gang(name: str, size: int, cpu: str, queue: str = "default", node: str = "") -> Objects:
@@ -29,25 +37,25 @@ def gang(name: str, size: int, cpu: str, queue: str = "default", node: str = "")
 
 
 def test_a_gang_that_needs_more_than_the_cluster_has(tmp_path: Path) -> None:
-    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 5, "2"))
-    told = explained(world, "g")
+    cluster = make_cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 5, "2"))
+    told = explained(cluster, "g")
     assert told.never == ("needs 10 cpu, the cluster has 8",)
     assert (told.state, told.is_placed, told.evictions) == ("pending", False, ())
-    # Of a pod of it that is said too.
-    assert explain_job("default/g-0", world, config=deciders()).never == told.never
+    # The same for a pod of the gang.
+    assert explain_job("default/g-0", cluster, config=deciders()).never == told.never
 
 
 def test_what_runs_of_it_counts_to_what_it_needs(tmp_path: Path) -> None:
     some = [group("g", 5), *(pod(f"r{i}", "g", "2", node="n1") for i in range(2))]
     waiting = [pod(f"w{i}", "g", "2") for i in range(3)]
-    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *some, *waiting)
-    assert explained(world, "g").never == ("needs 10 cpu, the cluster has 8",)
+    cluster = make_cluster(tmp_path, node("n1"), node("n2"), queue("default"), *some, *waiting)
+    assert explained(cluster, "g").never == ("needs 10 cpu, the cluster has 8",)
 
 
 def test_a_gang_above_the_capability_of_its_queue(tmp_path: Path) -> None:
     limited = queue("q") | {"spec": {"weight": 1, "capability": {"cpu": 3, "pods": 2}}}
-    world = cluster(tmp_path, node("n1", "8"), limited, *gang("g", 4, "1", "q"))
-    assert explained(world, "g").never == (
+    cluster = make_cluster(tmp_path, node("n1", "8"), limited, *gang("g", 4, "1", "q"))
+    assert explained(cluster, "g").never == (
         "needs 4 cpu, the capability of queue 'q' is 3",
         "needs 4 pods, the capability of queue 'q' is 2",
     )
@@ -56,29 +64,33 @@ def test_a_gang_above_the_capability_of_its_queue(tmp_path: Path) -> None:
 def test_a_gang_of_which_a_pod_is_larger_than_any_node(tmp_path: Path) -> None:
     pods = [pod("small", "g"), pod("large", "g", "5")]
     nodes = (node("n1"), node("n2"))
-    world = cluster(tmp_path, *nodes, queue("default"), group("g", 2), *pods)
-    assert explained(world, "g").never == ("pod default/large needs 5 cpu, the largest node has 4",)
-    # Where it does not need them all it can run.
-    world = cluster(tmp_path, *nodes, queue("default"), group("g", 1), *pods)
-    assert explained(world, "g").never == ()
+    cluster = make_cluster(tmp_path, *nodes, queue("default"), group("g", 2), *pods)
+    assert explained(cluster, "g").never == (
+        "pod default/large needs 5 cpu, the largest node has 4",
+    )
+    # With a smaller minMember it can start.
+    cluster = make_cluster(tmp_path, *nodes, queue("default"), group("g", 1), *pods)
+    assert explained(cluster, "g").never == ()
 
 
 def test_a_gang_that_empty_nodes_do_not_take_together(tmp_path: Path) -> None:
-    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 3, "2500m"))
-    assert explained(world, "g").never == ("empty nodes have room for 2 of its pods, 3 are needed",)
+    cluster = make_cluster(
+        tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 3, "2500m")
+    )
+    assert explained(cluster, "g").never == ("2 of its pods fit on empty nodes, 3 are needed",)
 
 
 def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: Path) -> None:
     running = gang("old", 4, "2", node="n1")[:3]
-    world = cluster(
+    cluster = make_cluster(
         tmp_path, node("n1"), node("n2"), queue("default"), *running, *gang("g", 4, "2")
     )
-    told = explained(world, "g")
+    told = explained(cluster, "g")
     assert (told.never, told.is_placed) == ((), False)
 
 
 def spared() -> Objects:
-    """Of six nodes each has a pod of another queue; of that gang five may go."""
+    """Six nodes with a pod of another queue each; five pods of that gang may be evicted."""
     nodes = [node(f"n{number}") for number in range(6)]
     old = [pod(f"old-{number}", "old", "4", node=f"n{number}") for number in range(6)]
     queues = [queue("poor", 1), queue("rich", 30)]
@@ -86,10 +98,10 @@ def spared() -> Objects:
 
 
 def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
-    # A gang of one pod may be broken up; one that needs two keeps one more than it would.
+    # A gang with minMember 2 keeps one pod more than one with minMember 1.
     kept = [one if one["kind"] != "PodGroup" else group("old", 2, "poor") for one in spared()]
-    world = cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
-    told = explained(world, "g")
+    cluster = make_cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
+    told = explained(cluster, "g")
     assert told.evicted == {}
     frees = told.evictions[0]
     assert frees.startswith("reclaim does not help: it frees ")
@@ -102,47 +114,54 @@ def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
 
 def test_reclaim_that_is_not_configured_and_would_help(tmp_path: Path) -> None:
     text = ALL.replace("reclaim, ", "").replace(", preempt", "")
-    world = cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
-    told = explained(world, "g", text)
-    assert told.evictions == ("reclaim would make room for it; it is not among the actions",)
-    assert len(explained(world, "g").evicted) == 2
+    cluster = make_cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
+    told = explained(cluster, "g", text)
+    assert told.evictions == (
+        "reclaim could free resources for it, but is not a configured action",
+    )
+    assert len(explained(cluster, "g").evicted) == 2
 
 
 def test_a_queue_that_has_all_it_deserves_does_not_reclaim(tmp_path: Path) -> None:
-    world = cluster(
+    cluster = make_cluster(
         tmp_path,
         *(node("n1"), queue("a"), queue("b")),
         *(*gang("mine", 2, "1", "a", node="n1"), *gang("theirs", 2, "1", "b", node="n1")),
         *(*gang("more", 2, "1", "a"), *gang("wanted", 2, "1", "b")),
     )
-    told = explained(world, "more")
-    assert told.evictions[0] == "reclaim does not help: queue 'a' has all that it deserves"
+    told = explained(cluster, "more")
+    assert told.evictions[0] == "reclaim does not help: queue 'a' already has its deserved share"
 
 
 def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
     objects = [*spared(), *gang("one", 1, "4", "rich"), *gang("two", 2, "4", "rich")]
-    world = cluster(tmp_path, *objects)
-    one, two = explained(world, "one"), explained(world, "two")
+    cluster = make_cluster(tmp_path, *objects)
+    one, two = explained(cluster, "one"), explained(cluster, "two")
     assert (len(one.evicted), one.evicted_for_others) == (1, 2)
     assert (len(two.evicted), two.evicted_for_others) == (2, 1)
     assert not one.evicted.keys() & two.evicted.keys()
-    assert explain_job("default/two-0", world, config=deciders()).evicted == two.evicted
+    assert explain_job("default/two-0", cluster, config=deciders()).evicted == two.evicted
 
 
 def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
-    world = cluster(tmp_path, node("n1"), queue("default"), group("g", 3))
-    told = explained(world, "g")
-    assert told.message == "no pod with schedulerName kube-batch or volcano names it, 3 are needed"
+    cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 3))
+    told = explained(cluster, "g")
+    assert (
+        told.message
+        == "no pod with schedulerName kube-batch or volcano belongs to it, minMember is 3"
+    )
     with pytest.raises(InputError, match=r'podgroups "h" not found in namespace "default".*1 Pod'):
-        explained(world, "h")
+        explained(cluster, "h")
 
 
 def test_a_session_that_looks_changes_nothing(tmp_path: Path) -> None:
-    """What is tried for an answer is taken back: a later session decides as without it."""
-    world = cluster(tmp_path, *spared(), *gang("g", 6, "4", "rich"), *gang("h", 1, "1", "rich"))
-    before = simulate_jobs(world, config=deciders()).placements
-    explained(world, "g")
-    assert simulate_jobs(world, config=deciders()).placements == before
+    """An explanation leaves no trace: a later session decides as without it."""
+    cluster = make_cluster(
+        tmp_path, *spared(), *gang("g", 6, "4", "rich"), *gang("h", 1, "1", "rich")
+    )
+    before = simulate_jobs(cluster, config=deciders()).placements
+    explained(cluster, "g")
+    assert simulate_jobs(cluster, config=deciders()).placements == before
 
 
 # The command.
@@ -178,9 +197,9 @@ def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
 
 def test_the_scheduler_that_pods_of_a_gang_ask_for_is_named(tmp_path: Path) -> None:
     pods = [pod(f"g-{number}", "g", "5", schedulerName="volcano") for number in range(2)]
-    world = cluster(tmp_path, node("n1"), queue("default"), group("g", 2), *pods)
-    assert explained(world, "g").scheduler_name == "volcano"
-    assert explain_job("default/g-0", world, config=deciders()).scheduler_name == "volcano"
+    cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 2), *pods)
+    assert explained(cluster, "g").scheduler_name == "volcano"
+    assert explain_job("default/g-0", cluster, config=deciders()).scheduler_name == "volcano"
 
 
 def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
@@ -194,7 +213,7 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
 
 
 def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> None:
-    hint = "sessions were not loaded (--config FILE with actions and tiers loads them)"
+    hint = "no sessions are configured (add --config FILE with actions and tiers)"
     ran = run("explain", "pg/big", *WORLD)
     assert "it can never run here" in ran.out
     assert f"Note: {hint}" in ran.out
@@ -203,19 +222,18 @@ def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> N
     (files / "cluster.yaml").write_text(text)
     ran = run("explain", "big-0", *WORLD)
     assert "1 of 1 nodes fit" in ran.out
-    assert f"Note: the pod is in PodGroup default/big and was judged alone: {hint}" in ran.out
+    assert f"Note: the pod is in PodGroup default/big and was evaluated alone: {hint}" in ran.out
     assert (
-        f"Note: 5 pods are in PodGroups, and were tried alone: {hint}"
-        in run("simulate", *WORLD).out
+        f"Note: 5 pods are in PodGroups and were tried alone: {hint}" in run("simulate", *WORLD).out
     )
     ran = run("explain", "fits", *WORLD)
     assert "Note" not in ran.out
 
 
 def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:
-    world = cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
+    cluster = make_cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
     told = explain_pod_group(
-        "default/one", world, config=deciders(compat=Compat(reclaims_at_once=True))
+        "default/one", cluster, config=deciders(compat=Compat(reclaims_at_once=True))
     )
     assert told.evicted
     assert told.evicted_for_others == 0

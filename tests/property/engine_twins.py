@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stowplan.assembly import registered
 from stowplan.columns import NodeTable
-from stowplan.columns.engine.tie_break import draw_tie_breaks
+from stowplan.columns.engine.tie_break import NO_TIE_BREAKS, draw_tie_breaks
 from stowplan.columns.invariants import validate
 from stowplan.config import default, from_tree
 from stowplan.cycle import CycleDecider, decide
@@ -35,7 +35,6 @@ from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property import engine_objects as objects
 from tests.property.engine_objects import Wish
 
-NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TEMPLATES_MAX = 12
 SCALAR_ROWS = 60
@@ -143,7 +142,7 @@ class Twins:
 
     def run(self, pods: Sequence[Pod]) -> None:
         """Place pods on either twin and compare."""
-        lots = draw_tie_breaks(self.rng, len(pods)) if self.course.drawn else NO_DRAWS
+        lots = draw_tie_breaks(self.rng, len(pods)) if self.course.drawn else NO_TIE_BREAKS
         found = self._place_fast(pods, lots)
         rows_left = SCALAR_ROWS
         for i, pod in enumerate(pods):

@@ -28,6 +28,7 @@ from stowplan.queue.scheduling_queue import SchedulingQueue
 from tests.property import engine_objects as objects
 from tests.property.engine_kernels import plain
 from tests.property.engine_profiles import PROFILES
+from tests.property.engine_random_walk import Pair, play_together, walk_together
 from tests.property.engine_twins import (
     TO_PODS,
     Course,
@@ -35,9 +36,8 @@ from tests.property.engine_twins import (
     a_controller_changes,
     a_namespace_changes,
 )
-from tests.property.engine_voyages import Pair, play_together, voyage_together
 from tests.scenarios import script
-from tests.scheduler import voyage
+from tests.scheduler import random_walk
 from tests.soak import examples, factor
 
 compiled = pytest.importorskip("stowplan.columns.engine.kernels")
@@ -140,28 +140,30 @@ def test_what_is_forgotten_is_found_anew(name: str, monkeypatch: pytest.MonkeyPa
 @settings(max_examples=examples(12))
 @given(SEEDS, st.integers(10, 60))
 def test_two_machines_answer_the_same_to_the_byte(seed: int, n_steps: int) -> None:
-    voyage_together(seed, n_steps, compiled)
+    walk_together(seed, n_steps, compiled)
 
 
-def crewed_voyage(seed: int, n_steps: int) -> None:
-    """A voyage with plugins that wait, refuse, break their contract and call pods; on each, what
+def walk_with_plugins(seed: int, n_steps: int) -> None:
+    """A walk with plugins that wait, refuse, break their contract and call pods; on each, what
     one pod's attempt leads to may change what the next pod is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(voyage, "made", lambda **given: Pair(compiled, lambda: script.made(**given)))
-        crewed = voyage.Voyage(np.random.default_rng(seed))
+        patch.setattr(
+            random_walk, "made", lambda **given: Pair(compiled, lambda: script.made(**given))
+        )
+        walk = random_walk.RandomWalk(np.random.default_rng(seed))
         for _ in range(n_steps):
-            crewed.step()
+            walk.step()
 
 
-def crewed_voyages(n_seeds: int) -> None:
+def check_walks_with_plugins(n_seeds: int) -> None:
     for seed in range(n_seeds):
-        crewed_voyage(seed, 60)
+        walk_with_plugins(seed, 60)
 
 
 @settings(max_examples=examples(12))
 @given(SEEDS, st.integers(20, 80))
-def test_two_machines_with_a_crew_answer_the_same(seed: int, n_steps: int) -> None:
-    crewed_voyage(seed, n_steps)
+def test_two_machines_with_label_plugins_answer_the_same(seed: int, n_steps: int) -> None:
+    walk_with_plugins(seed, n_steps)
 
 
 def test_runs_that_do_not_end_where_the_queue_is_stirred_are_noticed(
@@ -170,7 +172,7 @@ def test_runs_that_do_not_end_where_the_queue_is_stirred_are_noticed(
     """Wrong: what was popped with a pod is tried next, though the attempt has let others go."""
     monkeypatch.setattr(SchedulingQueue, "revision", (0, 0, 0))
     with pytest.raises(AssertionError):
-        crewed_voyages(60)
+        check_walks_with_plugins(60)
 
 
 SIZES = {
@@ -370,13 +372,13 @@ def test_mistakes_around_the_kernels_are_noticed(
     assert_noticed(wrong(monkeypatch), compiled, 150)
 
 
-def voyages(n_seeds: int, kernels: Any) -> None:
+def walks(n_seeds: int, kernels: Any) -> None:
     for seed in range(n_seeds):
-        voyage_together(seed, 30, kernels)
+        walk_together(seed, 30, kernels)
 
 
 def test_a_machine_that_places_by_another_rule_is_noticed() -> None:
     """Wrong: of equal rows the last is taken, not the first."""
     wrong = plain(("its = np.uint64(rank[row])", "its = ~np.uint64(rank[row])"))
     with pytest.raises(AssertionError):
-        voyages(20, wrong)
+        walks(20, wrong)

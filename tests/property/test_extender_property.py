@@ -28,10 +28,10 @@ from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import pick, random_int
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made, rendered
-from tests.scheduler import answerers
-from tests.scheduler.answerers import EXTENDERS
-from tests.scheduler.voyage import ROUGH, Voyage
-from tests.scheduler.world import Faults
+from tests.scheduler import extender_replies
+from tests.scheduler.extender_replies import EXTENDERS
+from tests.scheduler.fake_cluster import Faults
+from tests.scheduler.random_walk import ROUGH, RandomWalk
 from tests.soak import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -44,12 +44,12 @@ UNCERTAIN = replace(ROUGH, late=0, lost=2)
 BINDERS = tuple(one for one in EXTENDERS if ":bind" in one)
 
 
-def voyage_of(
+def walk_of(
     seed: int, faults: Faults = ROUGH, among: tuple[str, ...] = EXTENDERS, *, strangers: bool = True
-) -> Voyage:
+) -> RandomWalk:
     rng = np.random.default_rng(seed)
     extenders, waits = pick(rng, among), pick(rng, ("1", "1", "3"))
-    return Voyage(rng, faults, strangers=strangers, extenders=extenders, waits=waits)
+    return RandomWalk(rng, faults, strangers=strangers, extenders=extenders, waits=waits)
 
 
 # No pod is lost.
@@ -58,13 +58,13 @@ def voyage_of(
 def nothing_is_lost(seed: int, n_steps: int) -> None:
     """At every step each pod is in exactly one place, and every binding that is asked for fits;
     when the faults stop each pod that fits somewhere is bound, and nobody waits."""
-    voyage = voyage_of(seed)
+    walk = walk_of(seed)
     for _ in range(n_steps):
-        voyage.step()
-    voyage.settle()
-    voyage.check_rest()
-    assert not len(voyage.scheduler.extender_attempts)
-    assert not len(voyage.scheduler._extender_calls), "calls are under way that nobody waits for"
+        walk.step()
+    walk.settle()
+    walk.check_rest()
+    assert not len(walk.scheduler.extender_attempts)
+    assert not len(walk.scheduler._extender_calls), "calls are under way that nobody waits for"
 
 
 @settings(max_examples=examples(30))
@@ -74,17 +74,17 @@ def test_no_pod_is_lost_while_extenders_fail(seed: int, n_steps: int) -> None:
 
 
 @pytest.mark.parametrize(("seed", "n_steps"), [(2471, 53), (2939, 118)])
-def test_voyages_that_once_found_something(seed: int, n_steps: int) -> None:
+def test_walks_that_once_found_something(seed: int, n_steps: int) -> None:
     """A write whose answer was lost has bound the claim elsewhere by the time of the next."""
     nothing_is_lost(seed, n_steps)
 
 
-def test_voyages_do_wait_for_extenders() -> None:
-    voyages = [voyage_of(seed) for seed in range(6)]
-    for voyage in voyages:
+def test_walks_do_wait_for_extenders() -> None:
+    walks = [walk_of(seed) for seed in range(6)]
+    for walk in walks:
         for _ in range(60):
-            voyage.step()
-    assert sum(voyage.n_waits for voyage in voyages) > 50
+            walk.step()
+    assert sum(walk.n_waits for walk in walks) > 50
 
 
 def test_an_attempt_that_is_dropped_when_its_time_is_over_is_missed(
@@ -125,10 +125,10 @@ def test_a_kept_node_that_has_filled_up_is_noticed(monkeypatch: pytest.MonkeyPat
 
 def no_node_is_crowded(seed: int, n_steps: int) -> None:
     """Without strangers and late bindings no node is over-committed in truth."""
-    voyage = voyage_of(seed, UNCERTAIN, BINDERS, strangers=False)
+    walk = walk_of(seed, UNCERTAIN, BINDERS, strangers=False)
     for _ in range(n_steps):
-        voyage.step()
-        voyage.check_truth()
+        walk.step()
+        walk.check_truth()
 
 
 @settings(max_examples=examples(20))
@@ -143,7 +143,7 @@ def test_room_that_is_given_away_too_early_is_noticed(monkeypatch: pytest.Monkey
     def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
         self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
+    monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert_caught(no_node_is_crowded, SEEDS, LONG)
 
 
@@ -164,7 +164,7 @@ def decisions(seed: int, extenders: str) -> list[str]:
         while told:
             effects = scheduler.handle(told, 0)
             calls = [one for one in effects if isinstance(one, to_do.CallExtender)]
-            told = [answerers.reply(ANSWERS, one, calm=True) for one in calls]
+            told = [extender_replies.reply(ANSWERS, one, calm=True) for one in calls]
             lines += [
                 rendered(one)
                 for one in effects

@@ -1,4 +1,4 @@
-"""The machine against a world that answers late, wrongly or not at all.
+"""The machine against a cluster that answers late, wrongly or not at all.
 
 Each property comes with a realistic wrong variant of the machine, which it is shown to catch.
 """
@@ -32,7 +32,7 @@ from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.testing import node, pod
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made
-from tests.scheduler.voyage import ROUGH, Voyage
+from tests.scheduler.random_walk import ROUGH, RandomWalk
 from tests.soak import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -51,11 +51,11 @@ def rng(seed: int) -> np.random.Generator:
 def nothing_is_lost(seed: int, n_steps: int) -> None:
     """At every step each pod is in exactly one place; when the faults stop, each that fits
     somewhere is bound. No pod is bound before its claims are."""
-    voyage = Voyage(rng(seed))
+    walk = RandomWalk(rng(seed))
     for _ in range(n_steps):
-        voyage.step()
-    voyage.settle()
-    voyage.check_rest()
+        walk.step()
+    walk.settle()
+    walk.check_rest()
 
 
 @settings(max_examples=examples(25))
@@ -91,7 +91,7 @@ def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.Mo
 
 def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a reservation is forgotten and not taken back."""
-    monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, world: None)
+    monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, store: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -101,8 +101,8 @@ def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.Mon
 def every_binding_fits(seed: int, n_steps: int) -> None:
     """Each binding fits into the scheduler's view of its node at the time, and without strangers
     no node is over-committed in truth."""
-    calm = Voyage(rng(seed), UNCERTAIN, strangers=False)
-    rough = Voyage(rng(seed))
+    calm = RandomWalk(rng(seed), UNCERTAIN, strangers=False)
+    rough = RandomWalk(rng(seed))
     for _ in range(n_steps):
         rough.step()
         calm.step()

@@ -21,7 +21,7 @@ from stowplan.batch.state.capability import QueueCapabilities
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
-from tests.scenarios.town import Town
+from tests.scenarios.cluster_script import ClusterScript
 from tests.soak import examples
 
 SESSIONS_MAX = 50
@@ -61,7 +61,7 @@ class Drawn(NamedTuple):
     capabilities: tuple[int, ...] = (0, 0, 0)
 
 
-def worlds(runs: bool = False, limited: bool = False) -> st.SearchStrategy[Drawn]:
+def clusters(runs: bool = False, limited: bool = False) -> st.SearchStrategy[Drawn]:
     job = st.builds(
         DrawnJob,
         size=st.integers(1, 5),
@@ -85,11 +85,11 @@ def worlds(runs: bool = False, limited: bool = False) -> st.SearchStrategy[Drawn
     )
 
 
-def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
-    """The town as all jobs have come, with every session judged."""
-    town = Town()
-    town.compat = compat or Compat()
-    town.judge = check_session
+def script_of(drawn: Drawn, compat: Compat | None = None) -> ClusterScript:
+    """The script as all jobs have come, with every session judged."""
+    script = ClusterScript()
+    script.compat = compat or Compat()
+    script.judge = check_session
     setup = [
         f"nodes {drawn.nodes} cpu={drawn.cpu} memory=64Gi gpus={drawn.gpus}",
         "class low 1",
@@ -98,51 +98,51 @@ def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
     for number, (weight, most) in enumerate(zip(drawn.weights, drawn.capabilities, strict=True)):
         limit = f" capability={most}" if most else ""
         setup.append(f"queue q{number} weight={weight}{limit}")
-    town.play(setup)
+    script.play(setup)
     at = 0
     for number, job in sorted(enumerate(drawn.jobs), key=lambda one: one[1].comes_s):
         if job.comes_s > at:
-            town.play([f"wait {job.comes_s - at}s"])
+            script.play([f"wait {job.comes_s - at}s"])
             at = job.comes_s
-        town.play([job.command(number)])
-    return town
+        script.play([job.command(number)])
+    return script
 
 
-def come_to_rest(town: Town) -> None:
+def come_to_rest(script: ClusterScript) -> None:
     """Time passes until nothing happens: within fifty sessions."""
-    started = town.n_sessions
+    started = script.n_sessions
     while True:
-        before = town.n_sessions
-        town.play(["wait 8s"])
-        evicted = sum(town.evictions.values())
-        if town.n_sessions == before or (not evicted and town.n_sessions - before <= 1):
+        before = script.n_sessions
+        script.play(["wait 8s"])
+        evicted = sum(script.evictions.values())
+        if script.n_sessions == before or (not evicted and script.n_sessions - before <= 1):
             return
-        if town.n_sessions - started > SESSIONS_MAX:
-            raise Violation(f"no rest after {town.n_sessions - started} sessions")
+        if script.n_sessions - started > SESSIONS_MAX:
+            raise Violation(f"no rest after {script.n_sessions - started} sessions")
 
 
-@given(worlds())
+@given(clusters())
 @settings(max_examples=examples(60), deadline=None)
 def test_sessions_keep_their_promises_and_come_to_rest(drawn: Drawn) -> None:
-    come_to_rest(town_of(drawn))
+    come_to_rest(script_of(drawn))
 
 
-@given(worlds(runs=True))
+@given(clusters(runs=True))
 @settings(max_examples=examples(30), deadline=None)
 def test_they_do_while_pods_come_to_their_end(drawn: Drawn) -> None:
-    town_of(drawn).play(["wait 40s"])
+    script_of(drawn).play(["wait 40s"])
 
 
-@given(worlds(runs=True, limited=True))
+@given(clusters(runs=True, limited=True))
 @settings(max_examples=examples(100), deadline=None)
 def test_no_queue_has_more_than_its_capability(drawn: Drawn) -> None:
-    town_of(drawn).play(["wait 20s"])
+    script_of(drawn).play(["wait 20s"])
 
 
-@given(worlds(limited=True))
+@given(clusters(limited=True))
 @settings(max_examples=examples(60), deadline=None)
 def test_queues_with_a_capability_come_to_rest(drawn: Drawn) -> None:
-    come_to_rest(town_of(drawn))
+    come_to_rest(script_of(drawn))
 
 
 # Each promise, broken.
@@ -197,14 +197,14 @@ STARVED = drawn(job(2, 1, cpu=2), job(2, 1, cpu=4), nodes=2)
 
 def test_wrong_a_job_that_has_no_turn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a queue is left when one of its jobs cannot be served, and the others with it."""
-    come_to_rest(town_of(STARVED))
+    come_to_rest(script_of(STARVED))
     monkeypatch.setattr("stowplan.batch.actions.allocate._serve", lambda *given: False)
     with pytest.raises(Violation, match="waits, and"):
-        come_to_rest(town_of(STARVED))
+        come_to_rest(script_of(STARVED))
 
 
 @pytest.mark.parametrize(
-    ("world", "wrong", "said"),
+    ("cluster", "wrong", "said"),
     [
         (BLOCKED, Compat(keeps_unready=True), "in vain"),
         (EQUALS, Compat(ignores_priority=True), "of no higher rank"),
@@ -212,35 +212,35 @@ def test_wrong_a_job_that_has_no_turn_is_noticed(monkeypatch: pytest.MonkeyPatch
         (TWO_QUEUES, Compat(reclaims_at_once=True), "goes for nobody"),
     ],
 )
-def test_a_defect_of_the_original_is_noticed(world: Drawn, wrong: Compat, said: str) -> None:
-    come_to_rest(town_of(world))
+def test_a_defect_of_the_original_is_noticed(cluster: Drawn, wrong: Compat, said: str) -> None:
+    come_to_rest(script_of(cluster))
     with pytest.raises(Violation, match=said):
-        come_to_rest(town_of(world, wrong))
+        come_to_rest(script_of(cluster, wrong))
 
 
 def test_wrong_a_capability_that_nobody_looks_at_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    come_to_rest(town_of(LIMITED))
+    come_to_rest(script_of(LIMITED))
     with pytest.raises(Violation, match=r"queue q0 has 6000.0 cpu, above its capability 3000.0"):
-        come_to_rest(town_of(LIMITED, Compat(ignores_capability=True)))
+        come_to_rest(script_of(LIMITED, Compat(ignores_capability=True)))
 
 
 def test_wrong_a_capability_that_allocate_alone_looks_at_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: preempt finds room on nodes, and promises it whatever the queue has."""
-    come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
+    come_to_rest(script_of(LIMITED_WITH_LARGE_GANG))
     monkeypatch.setattr(QueueCapabilities, "shortage", lambda self, task: {})
     with pytest.raises(Violation, match=r"above its capability 7000.0"):
-        come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
+        come_to_rest(script_of(LIMITED_WITH_LARGE_GANG))
 
 
 def test_wrong_a_capability_that_forgets_pods_on_their_way_out_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: pods that are being deleted have no part in what a queue has."""
-    come_to_rest(town_of(LIMITED_WITH_GANG))
+    come_to_rest(script_of(LIMITED_WITH_GANG))
     right = QueueCapabilities.allows
     monkeypatch.setattr(
         QueueCapabilities,
@@ -248,38 +248,38 @@ def test_wrong_a_capability_that_forgets_pods_on_their_way_out_is_noticed(
         lambda self, task, *, later=False: right(self, task, later=True),
     )
     with pytest.raises(Violation, match=r"above its capability 4000.0"):
-        come_to_rest(town_of(LIMITED_WITH_GANG))
+        come_to_rest(script_of(LIMITED_WITH_GANG))
 
 
 def test_wrong_a_gang_above_the_capability_of_its_queue_keeps_room_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: what such a gang wants counts like what others want."""
-    come_to_rest(town_of(GANG_ABOVE_LIMIT))
+    come_to_rest(script_of(GANG_ABOVE_LIMIT))
     monkeypatch.setattr(ProportionPlugin, "_may_start", lambda self, job: True)
     with pytest.raises(Violation, match="waits, and"):
-        come_to_rest(town_of(GANG_ABOVE_LIMIT))
+        come_to_rest(script_of(GANG_ABOVE_LIMIT))
 
 
 def test_wrong_a_gang_that_starts_in_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    come_to_rest(town_of(GANG_TOO_LARGE))
+    come_to_rest(script_of(GANG_TOO_LARGE))
     monkeypatch.setattr(JobInfo, "is_ready", property(ready))
     with pytest.raises(Violation, match="starts with"):
-        come_to_rest(town_of(GANG_TOO_LARGE))
+        come_to_rest(script_of(GANG_TOO_LARGE))
 
 
 def test_wrong_a_queue_below_its_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
+    come_to_rest(script_of(OTHER_QUEUE_AT_ITS_PART))
     monkeypatch.setattr(ProportionPlugin, "victims", everybody)
     monkeypatch.setattr(ProportionPlugin, "overused", lambda self, queue: False)
     monkeypatch.setattr(ProportionPlugin, "spares", lambda self, job: False)
     with pytest.raises(Violation, match="is left"):
-        come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
+        come_to_rest(script_of(OTHER_QUEUE_AT_ITS_PART))
 
 
 def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: preempt takes what is less important wherever it runs."""
-    come_to_rest(town_of(LESS_ELSEWHERE))
+    come_to_rest(script_of(LESS_ELSEWHERE))
 
     def anywhere(self: Preempt, session: Session, *given: Any, within: bool) -> bool:
         statement, task, job = given
@@ -297,25 +297,25 @@ def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Preempt, "_make_room", anywhere)
     with pytest.raises(Violation, match="of another queue is preempted"):
-        come_to_rest(town_of(LESS_ELSEWHERE))
+        come_to_rest(script_of(LESS_ELSEWHERE))
 
 
 def test_wrong_what_is_more_important_goes_first_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: reclaim takes the most important pods of the other queue."""
-    come_to_rest(town_of(HIGH_AND_LOW))
+    come_to_rest(script_of(HIGH_AND_LOW))
     right = VictimCandidates.on
     monkeypatch.setattr(VictimCandidates, "on", lambda self, row: right(self, row)[::-1])
     with pytest.raises(Violation, match="of less rank, stays"):
-        come_to_rest(town_of(HIGH_AND_LOW))
+        come_to_rest(script_of(HIGH_AND_LOW))
 
 
 def test_wrong_a_queue_that_gives_to_its_betters_only_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: reclaim takes from jobs of lower priority alone."""
-    come_to_rest(town_of(LOW_RECLAIMS))
+    come_to_rest(script_of(LOW_RECLAIMS))
     right = ProportionPlugin.victims
 
     def lower(self: ProportionPlugin, task: TaskInfo, candidates: list[TaskInfo]) -> list[TaskInfo]:
@@ -325,27 +325,27 @@ def test_wrong_a_queue_that_gives_to_its_betters_only_is_noticed(
 
     monkeypatch.setattr(ProportionPlugin, "victims", lower)
     with pytest.raises(Violation, match=r"waits, and .* might go"):
-        come_to_rest(town_of(LOW_RECLAIMS))
+        come_to_rest(script_of(LOW_RECLAIMS))
 
 
 def test_wrong_cards_that_are_kept_while_cpu_is_plentiful_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: a queue gives nothing up as long as it has less than it wants of anything."""
-    come_to_rest(town_of(CARDS))
+    come_to_rest(script_of(CARDS))
     monkeypatch.setattr(ProportionPlugin, "_is_scarce", lambda *given: False)
     with pytest.raises(Violation, match=r"waits, and .* might go"):
-        come_to_rest(town_of(CARDS))
+        come_to_rest(script_of(CARDS))
 
 
 def test_wrong_what_a_gang_beyond_the_cluster_keeps_from_others_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: what such a gang wants counts like what others want."""
-    come_to_rest(town_of(MORE_THAN_ALL))
+    come_to_rest(script_of(MORE_THAN_ALL))
     monkeypatch.setattr("stowplan.batch.session_plugins.proportion.can_start", lambda *given: True)
     with pytest.raises(Violation, match="waits, and"):
-        come_to_rest(town_of(MORE_THAN_ALL))
+        come_to_rest(script_of(MORE_THAN_ALL))
 
 
 def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ProportionPlugin, "victims", everybody)
     monkeypatch.setattr(ProportionPlugin, "overused", lambda self, queue: False)
     monkeypatch.setattr(ProportionPlugin, "spares", lambda self, job: False)
-    town = town_of(TWO_QUEUES)
-    town.judge = lambda session: None
+    script = script_of(TWO_QUEUES)
+    script.judge = lambda session: None
     with pytest.raises(Violation, match="no rest"):
-        come_to_rest(town)
+        come_to_rest(script)

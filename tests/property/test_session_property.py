@@ -12,7 +12,7 @@ from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
-from tests.batch.worlds import BatchWorld
+from tests.batch.batch_cluster import BatchCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -20,7 +20,7 @@ Decided = list[tuple[dict[str, str], list[str]]]
 
 
 class Shape:
-    """A drawn world. jobs: (size, least, milli-CPU, queue, priority, node or -1)."""
+    """A drawn cluster. jobs: (size, least, milli-CPU, queue, priority, node or -1)."""
 
     def __init__(self, cpus: list[int], jobs: list[tuple[int, int, int, int, int, int]]) -> None:
         self.cpus = cpus
@@ -29,16 +29,16 @@ class Shape:
     def __repr__(self) -> str:
         return f"Shape({self.cpus}, {self.jobs})"
 
-    def world(self) -> BatchWorld:
-        world = BatchWorld()
-        world.queue("q0")
-        world.queue("q1", 2)
-        world.priority("p1", 10)
+    def cluster(self) -> BatchCluster:
+        cluster = BatchCluster()
+        cluster.queue("q0")
+        cluster.queue("q1", 2)
+        cluster.priority("p1", 10)
         for number, cpu in enumerate(self.cpus):
-            world.node(f"n{number}", cpu=cpu)
+            cluster.node(f"n{number}", cpu=cpu)
         for number, (size, least, milli, queue, priority, node) in enumerate(self.jobs):
             home = f"n{node}" if 0 <= node < len(self.cpus) else ""
-            world.gang(
+            cluster.gang(
                 f"j{number}",
                 size,
                 f"{milli}m",
@@ -47,7 +47,7 @@ class Shape:
                 priority="p1" if priority else "",
                 node=home,
             )
-        return world
+        return cluster
 
 
 SHAPES = st.builds(
@@ -69,8 +69,8 @@ SHAPES = st.builds(
 
 def decided(shape: Shape) -> Decided:
     """What three sessions decide; between them what was bound or evicted stays under way."""
-    world = shape.world()
-    return [world.run() for _ in range(3)]
+    cluster = shape.cluster()
+    return [cluster.run() for _ in range(3)]
 
 
 def check_kept(shape: Shape, anew: type[BestNodeCache]) -> None:
@@ -120,7 +120,7 @@ class _Copying(Inventory):
 def check_copied(shape: Shape, make: Callable[..., Inventory]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         live = decided(shape)
-        patch.setattr("tests.batch.worlds.Inventory", make)
+        patch.setattr("tests.batch.batch_cluster.Inventory", make)
         assert decided(shape) == live
 
 

@@ -15,7 +15,7 @@ from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.state.jobs import TaskInfo, TaskStatus
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.statement import Statement
-from tests.batch.worlds import BatchWorld
+from tests.batch.batch_cluster import BatchCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -34,20 +34,20 @@ MAKE = Callable[[SessionState], Statement]
 
 def opened() -> Session:
     """Two queues, three nodes, jobs that run and jobs that wait."""
-    world = BatchWorld("allocate")
-    world.queue("q2")
+    cluster = BatchCluster("allocate")
+    cluster.queue("q2")
     for number in range(3):
-        world.node(f"n{number}", cpu=4)
-        world.gang(f"run{number}", 2, queue="q2", node=f"n{number}", least=1)
-        world.gang(f"wait{number}", 2, "2")
-    inventory = world.inventory
-    return Session(inventory.open(), world.options, inventory, "s")
+        cluster.node(f"n{number}", cpu=4)
+        cluster.gang(f"run{number}", 2, queue="q2", node=f"n{number}", least=1)
+        cluster.gang(f"wait{number}", 2, "2")
+    inventory = cluster.inventory
+    return Session(inventory.open(), cluster.options, inventory, "s")
 
 
 def state(session: Session) -> list[Any]:
     """All that operations change."""
     nodes = session.state.nodes
-    drf, proportion = session.policies[DrfPlugin.name], session.policies[ProportionPlugin.name]
+    drf, proportion = session.plugins[DrfPlugin.name], session.plugins[ProportionPlugin.name]
     assert isinstance(drf, DrfPlugin)
     assert isinstance(proportion, ProportionPlugin)
     return [
@@ -58,7 +58,7 @@ def state(session: Session) -> list[Any]:
         ],
         [{key: held.status for key, held in nodes.held[row].items()} for row in range(3)],
         nodes.pod_count.tolist(),
-        (nodes.has_promises, nodes.has_releases),
+        (nodes.has_pipelined, nodes.has_releases),
         {t.key: (t.status, t.node) for j in session.jobs.values() for t in j.tasks.values()},
         {j.uid: (j.allocated.pairs(), j.wanted.pairs()) for j in session.jobs.values()},
         {uid: (s.share, s.allocated.pairs()) for uid, s in drf.shares.items()},

@@ -1,51 +1,52 @@
-"""Scripts for the machine: what happens, then a line of dashes, then what is to be done.
+"""Scripts for the scheduler: commands, a line of dashes, and the effects.
 
-A script is a text of stories in blocks, each with commands, `----` and the effects of one call of
-`handle`; a comment before a block says what it is about. The first block may set the machine up.
+A script is a text of blocks, each with commands, `----` and the effects of one call of `handle`; a
+comment before a block says what it shows. The first block may configure the scheduler.
 
-    machine profiles=one,two plugins=Captain,Crane binders=Pilot assume_limit=30 leads=no
-    machine extenders=fit:filter:names waits=2          see `callers`
+    scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO leads=no
+    scheduler assume_limit=30
+    scheduler extenders=fit:filter:names waits=2          see `extender_commands`
 
-The watch; settings are those that `draw` knows, kept from command to command, and a few more:
+The watch; settings are those of `draw` and a few more, kept from command to command:
 
     node n1 cpu=4 taints=gpu=yes:NoSchedule
     node n1 gone
-    pod web cpu=1 priority=10 labels=app=web        a pod is there, or has changed
+    pod web cpu=1 priority=10 labels=app=web        a pod is added or updated
     pod web on=n1                                   it is bound
-    pod web gates=                                  a setting that is empty is taken back
+    pod web gates=                                  an empty setting is removed
     pod web uid=web-2 scheduler=two phase=Succeeded
-    pod web leaving                                 it is being deleted; `preempted`: for another
+    pod web leaving                                 it is terminating; `preempted`: by preemption
     pod web gone
 
-Objects that pods wait for, each version newer than the one before:
+Objects that pods wait for, each with a new version:
 
     class local provisioner=csi.example.com         its claims are bound with the first pod
     volume pv1 class=local node=n1 claim=data       claim data class=local volume=pv1 node=n1
 
-Sessions, for the pods of `scheduler=kube-batch`, with `group=NAME` those of a group:
+Sessions, for pods with `scheduler=kube-batch`; `group=NAME` names their group:
 
-    machine sessions=yes profiles=default-scheduler bind_failures=2 policy=Release synced=yes
+    scheduler sessions=yes profiles=default-scheduler bind_failures=2 policy=Release synced=yes
     queue default weight=1                  group train min=2 queue=q1 priority=high
     priority high value=100                 synced
     reload actions=allocate,backfil         (default tiers)
 
-What became of effects, the latest about that pod or object:
+Outcomes of effects, the latest about that pod or object:
 
     bind web done                       bind web failed 409 it is bound already
     read web on n1                      read web pending         read web gone
     evict web done                      evict web failed 500 try again
     patch train failed 500              (the status of a group)
-    prepare web done                    prepare web failed no power       (web/Crane for one of two)
+    prepare web done                    prepare web failed no power (web/PreBindIO for one of two)
     write pv1 done                      write pv1 failed 409 it has been modified
-    write pv1/web done                  write pv1 done already            (there was nothing to do)
+    write pv1/web done                  write pv1 done already            (no change needed)
     answer web {"NodeNames": ["n1"]}    answer web/fit 500                answer web failed no route
 
 Others:
 
-    allow web Captain                   reject web Captain not today
+    allow web PermitByLabel             reject web PermitByLabel rejected
     elected 2                           deposed
-    wait 30s                            time passes; the machine is called whenever it asks for it
-    show                                where everything is
+    wait 30s                            time advances; the scheduler is called at its wake-ups
+    show                                nodes and pods with their state
 """
 
 from __future__ import annotations
@@ -73,9 +74,9 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.extenders.extender_attempts import AWAITING
 from stowplan.testing import draw
-from tests.scenarios import callers, gangs
-from tests.scenarios.crew import CREW
-from tests.scenarios.storage import KINDS
+from tests.scenarios import extender_commands, group_commands
+from tests.scenarios.label_plugins import LABEL_PLUGINS
+from tests.scenarios.storage_commands import KINDS
 
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
@@ -94,7 +95,7 @@ _OUTCOMES: dict[type[Any], str] = {
 
 
 class Player:
-    """A machine, its clock and the effects that have no outcome yet."""
+    """A scheduler, its clock and the effects without an outcome."""
 
     def __init__(self) -> None:
         self.scheduler = made()
@@ -105,9 +106,9 @@ class Player:
         self._version = 0
 
     def play(self, commands: list[str]) -> list[str]:
-        """The lines that a block answers with."""
+        """Run a block of commands; returns its output lines."""
         first, *words = commands[0].split()
-        if first == "machine":
+        if first == "scheduler":
             self.scheduler = made(**dict(word.split("=", 1) for word in words))
             return ["ready"]
         if first == "wait":
@@ -156,8 +157,8 @@ class Player:
         for _, binding_cycle in bindings:
             yield f"{short(binding_cycle.pod)}: {binding_cycle.stage.value} on {binding_cycle.node}"
         if self.scheduler.sessions is not None:
-            for uid, node in self.scheduler.sessions.promised.items():
-                yield f"{uid.partition('/')[2]}: promised {node}"
+            for uid, node in self.scheduler.sessions.nominations.items():
+                yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
             yield f"{short(attempt.entry.pod)}: {AWAITING}"
 
@@ -165,14 +166,14 @@ class Player:
 
     def _event(self, command: str) -> Event:
         words = command.split()
-        if words[0] in KINDS or words[0] in gangs.KINDS:
+        if words[0] in KINDS or words[0] in group_commands.KINDS:
             return self._read_object(*words)
         read: Callable[..., Event] = getattr(self, f"_read_{words[0]}")
         return read(*words[1:])
 
     def _read_object(self, kind: str, name: str, *settings: str) -> Event:
         is_new = (kind, name) not in self._objects
-        make = {**KINDS, **gangs.KINDS}[kind]
+        make = {**KINDS, **group_commands.KINDS}[kind]
         value = make(name, self._newer(), self._settled(kind, name, settings))
         if "gone" in settings:
             del self._objects[kind, name]
@@ -217,7 +218,7 @@ class Player:
             pod.metadata,
             uid=own.get("uid", pod.uid),
             deletion_timestamp=leaving,
-            annotations=gangs.annotations(own.get("group", "")),
+            annotations=group_commands.annotations(own.get("group", "")),
         )
         spec = replace(pod.spec, scheduler_name=own.get("scheduler", pod.spec.scheduler_name))
         conditions = (PREEMPTED,) if "preempted" in settings else ()
@@ -235,7 +236,8 @@ class Player:
         return (drawing.nodes if kind == "node" else drawing.pods)[name]
 
     def _asked(self, kind: str, name: str, narrower: str = "") -> Any:
-        """The latest effect of a kind about a pod or an object. narrower: of a plugin, a pod."""
+        """The latest effect of a kind about a pod or an object. narrower: name of a plugin or
+        pod."""
         found = [
             effect
             for effect in self._open
@@ -248,7 +250,7 @@ class Player:
 
     def _read_answer(self, name: str, first: str, *rest: str) -> Event:
         name, _, extender = name.partition("/")
-        return callers.answer(self._asked("answer", name, extender), first, rest)
+        return extender_commands.answer(self._asked("answer", name, extender), first, rest)
 
     def _read_bind(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
         effect = self._asked("bind", name)
@@ -296,7 +298,7 @@ class Player:
         return happened.Synced()
 
     def _read_reload(self, *settings: str) -> Event:
-        return happened.ConfigurationChanged(gangs.configured(settings), "batch.yaml")
+        return happened.ConfigurationChanged(group_commands.configured(settings), "batch.yaml")
 
     def _read_allow(self, name: str, plugin: str) -> Event:
         return happened.Allowed(f"default/{name}", plugin)
@@ -325,10 +327,10 @@ def made(
     synced: str = "yes",
     **batch: str,
 ) -> Scheduler:
-    """A machine with these profiles, all alike, with plugins of the crew, and binders by name.
+    """A scheduler with these profiles, all alike, with label plugins and Bind plugins by name.
 
-    extenders: see `callers`. waits: how many attempts may wait for them. sessions: whether such are
-    held too; batch: their options.
+    extenders: see `extender_commands`. waits: how many attempts may wait for them. sessions:
+    whether sessions run too; batch: their options.
     """
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
     tree = {
@@ -338,10 +340,10 @@ def made(
             {"schedulerName": name, "plugins": {"bind": bind} if binders else {}}
             for name in profiles.split(",")
         ],
-        "extenders": callers.configured(extenders),
+        "extenders": extender_commands.configured(extenders),
     }
-    crew = [CREW[name] for name in plugins.split(",") if name]
-    configuration, registry = configuration_of(json.dumps(tree), "script", crew)
+    custom = [LABEL_PLUGINS[name] for name in plugins.split(",") if name]
+    configuration, registry = configuration_of(json.dumps(tree), "script", custom)
     limit = float(assume_limit) if assume_limit else None
     queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
     options = SchedulerOptions(
@@ -355,36 +357,36 @@ def made(
     asked = extenders_of(configuration)
     held = None
     if sessions:
-        text = gangs.configured([f"{key}={value}" for key, value in batch.items()])
+        text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
-        held = deciders_of([ConfigText(text, "batch.yaml")], crew).session_decider(shared)
+        held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
     return Scheduler(built, CycleDecider(), options, extenders=asked, sessions=held)
 
 
 def _subject(effect: Any) -> str:
-    """The name of the pod or object that an effect is about."""
+    """Name of the pod or object that an effect is about."""
     if isinstance(effect, to_do.CallExtender):
         return effect.uid.partition("/")[2]
     return str(getattr(effect, "value", effect).name)
 
 
 def _partner(effect: Any) -> str:
-    """The plugin or extender that has to do with an effect."""
+    """Plugin or extender of an effect."""
     if isinstance(effect, to_do.CallExtender):
-        return callers.caller(effect.question)
+        return extender_commands.caller(effect.question)
     return str(getattr(effect, "plugin", ""))
 
 
-# Writing effects down.
+# Formatting effects.
 
 
 def clock(now: int) -> str:
-    """A time as seconds from the beginning."""
+    """A time as seconds since the start."""
     return render(datetime.timedelta(microseconds=now // 1000))
 
 
 def short(about: Any) -> str:
-    """A pod's name, with its namespace where that is not the usual one."""
+    """A pod's name, with its namespace unless that is `default`."""
     return str(about.name) if about.namespace == "default" else f"{about.namespace}/{about.name}"
 
 
@@ -405,12 +407,12 @@ def _line(effect: Effect) -> str:
             node = effect.nominated_node
             return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
         case to_do.PatchGroup():
-            return f"group {short(effect)}: {gangs.told(effect.status)}"
+            return f"group {short(effect)}: {group_commands.status_line(effect.status)}"
         case to_do.RecordEvent():
             kind = "" if effect.kind == "Pod" else f"{effect.kind} "
             return f"event {kind}{short(effect)} {effect.type} {effect.reason}: {effect.note}"
         case to_do.Evict():
-            return f"evict {short(effect)} for {effect.preemptor or 'nobody'}: {effect.message}"
+            return f"evict {short(effect)} for {effect.preemptor or 'no pod'}: {effect.message}"
         case to_do.Prepare():
             what = f"{effect.plugin} at {effect.point} for {effect.timeout_s:g}s"
             return f"prepare {short(effect)} on {effect.node}: {what}"
@@ -418,7 +420,7 @@ def _line(effect: Effect) -> str:
             kind, patch = type(effect.value).__name__, encode(effect.patch).decode()
             return f"write {kind} {effect.value.name}: {patch}"
         case to_do.CallExtender():
-            return callers.written(effect)
+            return extender_commands.written(effect)
         case to_do.Cancel():
             return f"cancel {effect.uid.partition('/')[2]}"
         case to_do.Report():
@@ -427,17 +429,17 @@ def _line(effect: Effect) -> str:
             return f"wake {clock(effect.at)}"
 
 
-# Whole scripts.
+# Scripts.
 
 
 def replayed(text: str, player: Player | None = None) -> str:
-    """The script as it should read: the same commands with the answers that they get."""
+    """Run the script; returns the same commands with the actual output."""
     player = player or Player()
     return "\n\n".join(_answered(block, player) for block in text.strip().split("\n\n")) + "\n"
 
 
 def _answered(block: str, player: Player) -> str:
-    """A block with its answers; comments stay, and a block of comments alone is left as it is."""
+    """A block with its output; comments stay, and a block of comments alone is left as it is."""
     lines = block.split("\n")
     head = lines[: lines.index(DASHES)] if DASHES in lines else lines
     commands = [line for line in head if not line.startswith("#")]
@@ -447,5 +449,5 @@ def _answered(block: str, player: Player) -> str:
 
 
 def scripts() -> list[Path]:
-    """Every script beside this file."""
+    """All scripts in this folder."""
     return sorted(Path(__file__).parent.glob("*.txt"))

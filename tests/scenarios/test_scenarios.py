@@ -1,4 +1,4 @@
-"""Every script is answered as it says. `make golden` writes the answers anew: read the diff."""
+"""Every script produces the recorded output. `make golden` rewrites it: read the diff."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def test_script(path: Path) -> None:
     assert answered == text
 
 
-def test_scripts_fit_on_a_screen_and_say_what_they_are_about() -> None:
+def test_scripts_fit_on_a_screen_and_have_a_title() -> None:
     assert scripts()
     for path in scripts():
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -29,7 +29,7 @@ def test_scripts_fit_on_a_screen_and_say_what_they_are_about() -> None:
         assert lines[0].startswith("# "), path.name
 
 
-def test_control_an_answer_that_is_not_given_is_noticed() -> None:
+def test_control_a_wrong_output_is_noticed() -> None:
     text = f"# A pod.\npod web\n{DASHES}\nbind web to n1\n"
     assert replayed(text) != text
 
@@ -38,8 +38,8 @@ def test_control_a_lost_pod_is_noticed() -> None:
     player = Player()
     player.play(["node n1"])
     player.play(["pod web"])
-    # As if a binding had been forgotten.
+    # As if the scheduler had lost a binding.
     (uid,) = dict(player.scheduler.bindings)
     player.scheduler.cache.forget(uid)
-    with pytest.raises(AssertionError, match="no room is held"):
+    with pytest.raises(AssertionError, match="pod is not assumed"):
         player.scheduler.validate()

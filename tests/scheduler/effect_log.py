@@ -1,10 +1,10 @@
-"""The effects of a voyage, a line each: what a process with another hash seed must print too.
+"""The effects of a random walk, one per line: equal for every hash seed.
 
-The stories of storms are compared in the same way (`tests/fault_runs/test_fault_runs.py`); voyages
-reach claims and volumes, of which storms have none.
+Event logs of fault runs are compared in the same way (`tests/fault_runs/test_fault_runs.py`);
+random walks also cover claims and volumes.
 
-Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
-event may help come in the order of a set.
+Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the unschedulable pods
+that an event may help come in the order of a set.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.queue import QueueEntry
 from stowplan.queue.unschedulable_pods import UnschedulablePods
-from tests.scheduler.voyage import Voyage
+from tests.scheduler.random_walk import RandomWalk
 
 N_STEPS = 120
 
 
-class Logged(Voyage):
-    """A voyage that keeps every effect."""
+class Logged(RandomWalk):
+    """A walk that keeps every effect."""
 
     def __init__(self, seed: int) -> None:
         self.effects: list[Effect] = []
@@ -37,15 +37,15 @@ class Logged(Voyage):
 
 
 def effect_log(seed: int) -> list[str]:
-    """The effects of the voyage of a seed."""
-    voyage = Logged(seed)
+    """The effects of the walk with a seed."""
+    walk = Logged(seed)
     for _ in range(N_STEPS):
-        voyage.step()
-    return [repr(effect) for effect in voyage.effects]
+        walk.step()
+    return [repr(effect) for effect in walk.effects]
 
 
 def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
-    """The wrong variant of Parked.refused_by."""
+    """Wrong variant of UnschedulablePods.refused_by."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]
 

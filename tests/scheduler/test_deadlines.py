@@ -1,4 +1,4 @@
-"""Deadlines against the plainest model: a dict that is searched."""
+"""Deadlines compared with a simple model: a dict that is searched."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -46,11 +46,11 @@ def test_deadlines_agree_with_a_dict(steps: Steps) -> None:
 
 
 class Sticky(Deadlines[str]):
-    """Wrong: a deadline that is put off stays due at its old time."""
+    """Wrong: a deadline that is moved also stays due at its old time."""
 
     def next(self) -> int | None:
         return self._heap[0][0] if self._heap and self._at else None
 
 
-def test_a_deadline_that_is_not_put_off_is_noticed() -> None:
+def test_control_a_deadline_that_is_not_moved_is_noticed() -> None:
     assert_caught(lambda steps: agrees(steps, Sticky), STEPS)

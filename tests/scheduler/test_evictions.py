@@ -1,4 +1,4 @@
-"""Preemption under way: the pod that preempts is gated until the last of its victims is going."""
+"""Preemption: the preemptor is gated until the last of its victims is terminating."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import SubQueue
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import pod
-from tests.scheduler.bridge import Bridge, leaving
+from tests.scheduler.scheduler_driver import SchedulerDriver, leaving
 
 VIP = "default/vip"
 
 
-class Preempting(Bridge):
-    """A full node of two victims, and a pod that wants all of it."""
+class Preempting(SchedulerDriver):
+    """A node filled by two victims, and a pod that needs all of it."""
 
     def __init__(self) -> None:
         super().__init__(cpu="2")
@@ -26,24 +26,24 @@ class Preempting(Bridge):
 
     def bound_pod(self, name: str, priority: int) -> Pod:
         made = pod(name, cpu="1", priority=priority, on="n1")
-        self.told(happened.PodAdded(made))
+        self.handle(happened.PodAdded(made))
         return made
 
-    def asked(self) -> list[str]:
+    def evicting(self) -> list[str]:
         return [effect.name for effect in self.effects if isinstance(effect, to_do.Evict)]
 
     def done(self, name: str) -> None:
         effect = self.last(to_do.Evict, name)
-        self.told(happened.EvictDone(effect.effect, effect.uid))
+        self.handle(happened.EvictDone(effect.effect, effect.uid))
 
     def failed(self, name: str, code: int) -> None:
         effect = self.last(to_do.Evict, name)
-        self.told(happened.EvictFailed(effect.effect, effect.uid, code))
+        self.handle(happened.EvictFailed(effect.effect, effect.uid, code))
 
     def is_gated(self) -> bool:
         return self.vip.uid in self.scheduler._context.shared.preempting
 
-    def told_of(self) -> list[str]:
+    def reported(self) -> list[str]:
         return [
             effect.name
             for effect in self.effects
@@ -51,128 +51,128 @@ class Preempting(Bridge):
         ]
 
 
-def test_the_last_victim_is_asked_when_the_others_are_done() -> None:
-    bridge = Preempting()
-    assert (bridge.asked(), bridge.is_gated()) == (["mid"], True)
-    bridge.done("mid")
-    assert (bridge.asked(), bridge.is_gated()) == (["mid", "low"], True)
-    bridge.done("low")
-    assert (bridge.is_gated(), bridge.told_of()) == (False, ["mid", "low"])
+def test_the_last_victim_is_evicted_after_the_others() -> None:
+    driver = Preempting()
+    assert (driver.evicting(), driver.is_gated()) == (["mid"], True)
+    driver.done("mid")
+    assert (driver.evicting(), driver.is_gated()) == (["mid", "low"], True)
+    driver.done("low")
+    assert (driver.is_gated(), driver.reported()) == (False, ["mid", "low"])
 
 
-def test_the_gate_opens_when_the_last_victim_begins_to_end() -> None:
-    bridge = Preempting()
-    bridge.done("mid")
-    bridge.told(happened.PodUpdated(leaving(bridge.low)))
-    assert not bridge.is_gated()
-    # The answer comes later, and the user is told all the same.
-    bridge.done("low")
-    assert bridge.told_of() == ["mid", "low"]
+def test_the_preemptor_is_ungated_when_the_last_victim_terminates() -> None:
+    driver = Preempting()
+    driver.done("mid")
+    driver.handle(happened.PodUpdated(leaving(driver.low)))
+    assert not driver.is_gated()
+    # The outcome comes later, and the event is recorded all the same.
+    driver.done("low")
+    assert driver.reported() == ["mid", "low"]
 
 
-def test_a_victim_that_goes_while_others_are_asked_opens_no_gate() -> None:
-    bridge = Preempting()
-    bridge.told(happened.PodUpdated(leaving(bridge.low)))
-    bridge.told(happened.PodDeleted(bridge.mid))
-    assert bridge.is_gated()
+def test_a_victim_deleted_before_the_others_does_not_ungate_the_preemptor() -> None:
+    driver = Preempting()
+    driver.handle(happened.PodUpdated(leaving(driver.low)))
+    driver.handle(happened.PodDeleted(driver.mid))
+    assert driver.is_gated()
 
 
-def test_a_last_victim_that_went_by_itself_is_not_asked() -> None:
-    bridge = Preempting()
-    bridge.told(happened.PodDeleted(bridge.low))
-    bridge.told(happened.PodDeleted(bridge.mid))
-    assert bridge.stage("vip") is None
-    bridge.done("mid")
-    # Its going woke nobody, as the pod was gated then; so the pod is tried now.
-    assert (bridge.asked(), bridge.stage("vip")) == (["mid"], BindingStage.BINDING)
+def test_a_last_victim_that_ended_by_itself_is_not_evicted() -> None:
+    driver = Preempting()
+    driver.handle(happened.PodDeleted(driver.low))
+    driver.handle(happened.PodDeleted(driver.mid))
+    assert driver.stage("vip") is None
+    driver.done("mid")
+    # The victim's deletion woke nobody, since the preemptor was gated then; so it is tried now.
+    assert (driver.evicting(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
 
 
-def test_a_refused_eviction_has_the_pod_tried_again_at_once() -> None:
-    bridge = Preempting()
-    bridge.failed("mid", 500)
-    # It preempts anew, as nothing has changed.
-    assert bridge.asked() == ["mid", "mid"]
-    assert bridge.is_gated()
+def test_a_refused_eviction_retries_the_preemptor_at_once() -> None:
+    driver = Preempting()
+    driver.failed("mid", 500)
+    # It preempts again, as nothing has changed.
+    assert driver.evicting() == ["mid", "mid"]
+    assert driver.is_gated()
 
 
-def test_other_victims_are_awaited_before_the_pod_is_tried_again() -> None:
-    bridge = Bridge(cpu="3")
+def test_the_preemptor_waits_for_all_its_victims() -> None:
+    driver = SchedulerDriver(cpu="3")
     victims = [pod(f"v{i}", cpu="1", priority=i, on="n1") for i in range(3)]
-    bridge.told(*map(happened.PodAdded, victims))
-    bridge.add("vip", cpu="3", priority=100)
-    first, second = (bridge.last(to_do.Evict, name) for name in ("v2", "v1"))
-    assert bridge.told(happened.EvictFailed(first.effect, first.uid, 500)) == []
-    effects = bridge.told(happened.EvictDone(second.effect, second.uid))
+    driver.handle(*map(happened.PodAdded, victims))
+    driver.add("vip", cpu="3", priority=100)
+    first, second = (driver.last(to_do.Evict, name) for name in ("v2", "v1"))
+    assert driver.handle(happened.EvictFailed(first.effect, first.uid, 500)) == []
+    effects = driver.handle(happened.EvictDone(second.effect, second.uid))
     assert "Preempted" in {getattr(effect, "reason", "") for effect in effects}
-    # Tried again: all three are still there.
+    # Tried again: all three victims remain.
     assert sum(isinstance(effect, to_do.Evict) for effect in effects) == 2
 
 
-def test_a_victim_that_the_api_does_not_know_counts_as_evicted() -> None:
-    bridge = Preempting()
-    bridge.failed("mid", 404)
-    assert (bridge.asked(), bridge.told_of()) == (["mid", "low"], [])
-    bridge.failed("low", 404)
-    assert not bridge.is_gated()
+def test_a_victim_unknown_to_the_api_server_counts_as_evicted() -> None:
+    driver = Preempting()
+    driver.failed("mid", 404)
+    assert (driver.evicting(), driver.reported()) == (["mid", "low"], [])
+    driver.failed("low", 404)
+    assert not driver.is_gated()
 
 
 @pytest.mark.parametrize("event", [happened.PodDeleted, happened.PodUpdated])
-def test_no_more_victims_for_a_pod_that_is_gone_or_bound(event: type) -> None:
-    bridge = Preempting()
-    bridge.told(event(pod("vip", cpu="2", priority=100, on="n9")))
-    assert not bridge.is_gated()
-    bridge.done("mid")
-    assert (bridge.asked(), bridge.told_of()) == (["mid"], ["mid"])
+def test_no_more_victims_for_a_deleted_or_bound_preemptor(event: type) -> None:
+    driver = Preempting()
+    driver.handle(event(pod("vip", cpu="2", priority=100, on="n9")))
+    assert not driver.is_gated()
+    driver.done("mid")
+    assert (driver.evicting(), driver.reported()) == (["mid"], ["mid"])
 
 
 def test_a_second_preemption_is_not_ended_by_the_first() -> None:
-    bridge = Preempting()
-    bridge.done("mid")
-    bridge.told(happened.PodDeleted(bridge.mid))
-    bridge.told(happened.PodUpdated(leaving(bridge.low)))
-    other = bridge.bound_pod("other", 3)
-    bridge.told(happened.PodDeleted(bridge.low))
-    # Tried as there is room again, but not enough: it preempts anew.
-    assert (bridge.asked(), bridge.is_gated()) == (["mid", "low", "other"], True)
-    bridge.done("low")
-    assert bridge.is_gated()
-    bridge.told(happened.PodDeleted(other))
-    assert not bridge.is_gated()
+    driver = Preempting()
+    driver.done("mid")
+    driver.handle(happened.PodDeleted(driver.mid))
+    driver.handle(happened.PodUpdated(leaving(driver.low)))
+    other = driver.bound_pod("other", 3)
+    driver.handle(happened.PodDeleted(driver.low))
+    # Tried as resources were released, but not enough: it preempts again.
+    assert (driver.evicting(), driver.is_gated()) == (["mid", "low", "other"], True)
+    driver.done("low")
+    assert driver.is_gated()
+    driver.handle(happened.PodDeleted(other))
+    assert not driver.is_gated()
 
 
-def test_victims_that_are_going_already_are_not_asked() -> None:
-    bridge = Bridge(cpu="1")
+def test_terminating_victims_are_not_evicted() -> None:
+    driver = SchedulerDriver(cpu="1")
     low = pod("low", cpu="1", priority=1, on="n1")
-    bridge.told(happened.PodAdded(leaving(low)))
-    bridge.add("vip", cpu="1", priority=100)
-    assert not any(isinstance(effect, to_do.Evict) for effect in bridge.effects)
-    assert bridge.last(to_do.PatchStatus).nominated_node == "n1"
-    assert bridge.scheduler.queue.place_of(VIP) is SubQueue.UNSCHEDULABLE
+    driver.handle(happened.PodAdded(leaving(low)))
+    driver.add("vip", cpu="1", priority=100)
+    assert not any(isinstance(effect, to_do.Evict) for effect in driver.effects)
+    assert driver.last(to_do.PatchStatus).nominated_node == "n1"
+    assert driver.scheduler.queue.place_of(VIP) is SubQueue.UNSCHEDULABLE
 
 
 def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
-    bridge = Bridge(cpu="1")
-    low = bridge.add("low", cpu="1", priority=1)
-    bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, low.uid, 0))
-    assert bridge.stage("low") is BindingStage.BIND_UNKNOWN
-    bridge.add("vip", cpu="1", priority=100)
-    assert bridge.last(to_do.Evict).uid == low.uid
-    bridge.told(happened.PodUpdated(leaving(low)))
-    # The API binds no pod that is being deleted, so its room is free.
-    assert bridge.stage("vip") is BindingStage.BINDING
+    driver = SchedulerDriver(cpu="1")
+    low = driver.add("low", cpu="1", priority=1)
+    driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, low.uid, 0))
+    assert driver.stage("low") is BindingStage.BIND_UNKNOWN
+    driver.add("vip", cpu="1", priority=100)
+    assert driver.last(to_do.Evict).uid == low.uid
+    driver.handle(happened.PodUpdated(leaving(low)))
+    # The API server binds no terminating pod, so its resources are free.
+    assert driver.stage("vip") is BindingStage.BINDING
 
 
-def test_a_preemptor_is_woken_when_its_victim_has_lost_its_room_before_the_answer() -> None:
-    """The victim's own binding falls through, and it is pending when its deletion is taken: of its
-    going nobody else will hear."""
-    bridge = Bridge(cpu="1")
-    low = bridge.add("low", cpu="1")
-    bind = bridge.last(to_do.Bind, "low")
-    bridge.told(happened.BindFailed(bind.effect, low.uid, 504))
-    read = bridge.last(to_do.ReadPod, "low")
-    bridge.add("vip", cpu="1", priority=9)
-    evict = bridge.last(to_do.Evict, "low")
-    bridge.told(happened.PodRead(read.effect, low.uid, low))
-    bridge.told(happened.EvictDone(evict.effect, low.uid))
-    assert bridge.last(to_do.Bind).name == "vip"
-    bridge.told(happened.PodDeleted(low))
+def test_a_preemptor_is_activated_if_its_victim_lost_its_resources_before_the_outcome() -> None:
+    """The victim's own binding is rolled back, and it is pending when its deletion is handled: that
+    deletion is no event for others."""
+    driver = SchedulerDriver(cpu="1")
+    low = driver.add("low", cpu="1")
+    bind = driver.last(to_do.Bind, "low")
+    driver.handle(happened.BindFailed(bind.effect, low.uid, 504))
+    read = driver.last(to_do.ReadPod, "low")
+    driver.add("vip", cpu="1", priority=9)
+    evict = driver.last(to_do.Evict, "low")
+    driver.handle(happened.PodRead(read.effect, low.uid, low))
+    driver.handle(happened.EvictDone(evict.effect, low.uid))
+    assert driver.last(to_do.Bind).name == "vip"
+    driver.handle(happened.PodDeleted(low))

@@ -1,4 +1,4 @@
-"""Gates that break their contract keep their pods out, and the machine goes on."""
+"""PreEnqueue plugins that break their contract keep their pods out of the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.testing import node, pod
 
 
 class Jammed:
-    """A gate that breaks."""
+    """A PreEnqueue plugin that breaks its contract."""
 
     name = "Jammed"
 
@@ -23,20 +23,20 @@ class Jammed:
         return OK
 
 
-def test_a_gate_that_breaks_keeps_its_pod_out_and_says_so() -> None:
+def test_a_failing_pre_enqueue_keeps_the_pod_out_and_is_reported() -> None:
     scheduler = scheduler_for(*configuration_of(None, "default", [Jammed]))
     scheduler.handle([happened.NodeAdded(node("n1"))], 0)
     effects = scheduler.handle([happened.PodAdded(pod("odd")), happened.PodAdded(pod("even"))], 1)
-    told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
-    assert len(told) == 1, told
-    assert "Jammed" in told[0], told
-    assert "KeyError" in told[0], told
+    notes = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
+    assert len(notes) == 1, notes
+    assert "Jammed" in notes[0], notes
+    assert "KeyError" in notes[0], notes
     assert [e.name for e in effects if isinstance(e, to_do.Bind)] == ["even"]
     assert scheduler.queue.place_of("default/odd") is SubQueue.GATED
 
 
 class Muddled:
-    """A filter whose hint breaks."""
+    """A filter whose hint breaks its contract."""
 
     name = "Muddled"
 
@@ -50,12 +50,12 @@ class Muddled:
         raise KeyError("zone")
 
 
-def test_a_hint_that_breaks_has_its_pod_tried_again_and_says_so() -> None:
+def test_a_failing_hint_retries_the_pod_and_is_reported() -> None:
     scheduler = scheduler_for(*configuration_of(None, "default", [Muddled]))
     scheduler.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
     assert scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
     effects = scheduler.handle([happened.NodeAdded(node("n2"))], 1)
-    told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
-    assert any("Muddled" in note and "KeyError" in note for note in told), told
+    notes = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
+    assert any("Muddled" in note and "KeyError" in note for note in notes), notes
     (entry,) = scheduler.queue
     assert entry.attempts == 2

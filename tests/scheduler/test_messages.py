@@ -1,4 +1,4 @@
-"""The two closed lists: every message has somebody who takes it."""
+"""Events and effects: every message has a handler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.scenarios.script import made
 
 
 def defined(module: object, base: type) -> set[type]:
-    """The messages that a module defines."""
+    """Message types that a module defines."""
     found = (value for value in vars(module).values() if isinstance(value, type))
     return {one for one in found if issubclass(one, base) and one not in (Message, Numbered)}
 
@@ -26,16 +26,16 @@ def test_every_effect_has_a_number_and_a_term() -> None:
         assert kind.__struct_fields__[:2] == ("effect", "term")
 
 
-def test_the_machine_takes_every_event() -> None:
+def test_the_scheduler_handles_every_event() -> None:
     assert made()._event_table.keys() == set(typing.get_args(Event))
 
 
 def test_every_outcome_names_its_effect() -> None:
-    """What ends an effect is said in its docstring."""
+    """The docstring of an effect names the events that end it."""
     outcomes = {
         kind.__name__: kind
         for kind in typing.get_args(Event)
         if kind.__struct_fields__[:1] == ("effect",)
     }
-    told = "".join(kind.__doc__ or "" for kind in typing.get_args(Effect))
-    assert {name for name in outcomes if name not in told} == set()
+    docs = "".join(kind.__doc__ or "" for kind in typing.get_args(Effect))
+    assert {name for name in outcomes if name not in docs} == set()

@@ -1,4 +1,4 @@
-"""What can be chosen about a machine, and that `scheduler_for` lets it be chosen."""
+"""SchedulerOptions, and that `scheduler_for` passes them on."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def queue(**chosen: float | bool) -> SchedulerOptions:
 
 
 def backoff_ends(made: Scheduler) -> int:
-    """When, in seconds, a pod is tried again whose first binding is refused at once."""
+    """When, in seconds, a pod is retried whose first binding is refused at once."""
     effects = made.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
     (bind,) = (effect for effect in effects if isinstance(effect, to_do.Bind))
     effects = made.handle([happened.BindFailed(bind.effect, bind.uid, 409)], 0)
@@ -56,7 +56,7 @@ def woken(effects: list[Effect]) -> int:
         (queue(initial_backoff_s=5, flush_backoff_s=20), None, 20),
     ],
 )
-def test_backoff_is_the_options_then_the_configurations_then_the_usual(
+def test_backoff_is_of_the_options_then_the_configuration_then_the_default(
     options: SchedulerOptions | None, tree: object, wanted_s: int
 ) -> None:
     assert backoff_ends(scheduler(options, tree)) == wanted_s
@@ -75,7 +75,7 @@ def park(made: Scheduler) -> list[Effect]:
         (queue(max_in_unschedulable_pods_s=40, flush_unschedulable_s=7), 7, 42),
     ],
 )
-def test_leftovers_are_looked_for_and_found(
+def test_unschedulable_pods_are_flushed(
     options: SchedulerOptions | None, swept_s: int, over_s: int
 ) -> None:
     made = scheduler(options)
@@ -91,7 +91,7 @@ def test_leftovers_are_looked_for_and_found(
 def test_hints_may_be_turned_off(hints: bool, attempts: int) -> None:
     made = scheduler(queue(hints=hints))
     park(made)
-    # No hint thinks that so small a node may help.
+    # No hint expects so small a node to help.
     made.handle([happened.NodeAdded(node("n2", cpu="0", pods=0))], 9 * SECOND)
     assert made.queue.get("default/web").attempts == attempts
 

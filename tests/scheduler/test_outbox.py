@@ -1,4 +1,4 @@
-"""Effects are numbered, and notes are short enough for the API."""
+"""Effects are numbered, and notes are within the API's limit."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_effects_are_numbered_across_calls() -> None:
     assert outbox.take() == []
 
 
-def test_who_does_not_lead_tells_nobody_anything() -> None:
+def test_without_leadership_nothing_is_reported() -> None:
     outbox = Outbox(leads=False)
     outbox.record(WEB, "Normal", "Scheduled", "Binding", "")
     outbox.patch_status(WEB, "n1")
@@ -28,16 +28,16 @@ def test_who_does_not_lead_tells_nobody_anything() -> None:
     outbox.leads = True
     outbox.record(WEB, "Normal", "Scheduled", "Binding", "to n1")
     outbox.patch_status(WEB, None, "Unschedulable", "no room")
-    told, patched = outbox.take()
+    recorded, patched = outbox.take()
     who = ("shop/web", "shop", "web")
     of = "default-scheduler"
-    assert told == RecordEvent(1, 1, *who, of, "Normal", "Scheduled", "Binding", "to n1")
+    assert recorded == RecordEvent(1, 1, *who, of, "Normal", "Scheduled", "Binding", "to n1")
     assert patched == PatchStatus(2, 1, *who, "Unschedulable", "no room", None)
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "語", "\N{SHIP}"])
 @pytest.mark.parametrize("size", [0, 255, 256, 341, 342, 511, 512, 513, 1023, 1024, 1025, 5000])
-def test_a_note_is_cut_at_1024_bytes_between_letters(letter: str, size: int) -> None:
+def test_a_note_is_truncated_at_1024_bytes_between_characters(letter: str, size: int) -> None:
     note = letter * size
     cut = truncate_note(note)
     assert len(cut.encode()) <= NOTE_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Claims and volumes of a tiny API server, and the controller that looks after them."""
+"""Claims and volumes of the fake cluster, and their controller."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from stowplan.plugins.volumes.volume_claims import (
     volume_uses_of,
 )
 from stowplan.testing.generators.choices import chance, pick
-from tests.scenarios import storage
+from tests.scenarios import storage_commands
 
 if TYPE_CHECKING:
-    from tests.scheduler.world import World
+    from tests.scheduler.fake_cluster import FakeCluster
 
 CLAIMS = ("c0", "c1", "c2", "c3")
 VOLUMES = ("v0", "v1", "v2")
@@ -33,35 +33,35 @@ Kind = type[PersistentVolume | PersistentVolumeClaim]
 
 
 class Volumes:
-    """Objects by kind and key as the API server has them."""
+    """Objects of the API server, by kind and key."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
         self.objects: dict[tuple[type[Object], str], Object] = {}
         self._born = 0
-        self.put(storage.storage_class("local", "", {}))
-        self.put(storage.storage_class(MADE, "", {"provisioner": "csi.example.com"}))
+        self.put(storage_commands.storage_class("local", "", {}))
+        self.put(storage_commands.storage_class(MADE, "", {"provisioner": "csi.example.com"}))
 
     # The API.
 
     def put(self, value: Any) -> str:
-        """Write an object; returns its version, the old one where nothing has changed."""
+        """Write an object; returns its version, unchanged if the object is."""
         where = type(value), key_of(value)
         before = self.objects.get(where)
         if before is not None and content(before) == content(value):
             return before.metadata.resource_version
-        version = self.world.next_version()
+        version = self.cluster.next_version()
         meta = replace(value.metadata, resource_version=version)
         self.objects[where] = value = replace(value, metadata=meta)
         is_new = before is None
-        self.world.watch.append(
+        self.cluster.watch.append(
             happened.ObjectAdded(value) if is_new else happened.ObjectUpdated(value)
         )
         return version
 
     def drop(self, value: Object) -> None:
         del self.objects[type(value), key_of(value)]
-        self.world.watch.append(happened.ObjectDeleted(value))
+        self.cluster.watch.append(happened.ObjectDeleted(value))
 
     def claim(self, name: str) -> PersistentVolumeClaim | None:
         found: Any = self.objects.get((PersistentVolumeClaim, f"default/{name}"))
@@ -75,7 +75,7 @@ class Volumes:
         return [value for (each, _), value in self.objects.items() if each is kind]
 
     def carry_out(self, effect: to_do.Write) -> tuple[int, str]:
-        """The HTTP status of a change, made where it is 200, and the version."""
+        """Apply a change; returns the HTTP status, 200 on success, and the version."""
         now = self.objects.get((type(effect.value), key_of(effect.value)))
         if now is None:
             return 404, ""
@@ -84,17 +84,17 @@ class Volumes:
         return 200, self.put(effect.value)
 
     def shown_anew(self, known: Any) -> Iterator[Event]:
-        """All objects, as when a watch starts over; known: of which world."""
+        """All objects, as when a watch restarts; known: the scheduler's object store."""
         for kind in (PersistentVolume, PersistentVolumeClaim):
             for value in list(known.all(kind)):
                 if (kind, key_of(value)) not in self.objects:
                     yield happened.ObjectDeleted(value)
         yield from map(happened.ObjectAdded, self.objects.values())
 
-    # What pods need.
+    # Needs of pods.
 
     def are_bound(self, pod: Pod, node: str) -> bool:
-        """True when every claim of a pod has a volume that the node reaches."""
+        """True if every claim of a pod has a volume that the node reaches."""
         for name in volume_uses_of(pod.spec).named_claims:
             claim = self.claim(name)
             volume = None if claim is None else self.volume(claim.spec.volume_name)
@@ -105,7 +105,7 @@ class Volumes:
         return True
 
     def may_go_to(self, pod: Pod, node: str) -> bool:
-        """True when the volumes of a pod that waits could be had on a node."""
+        """True if the volumes of a pending pod could be bound on a node."""
         return all(self._is_to_be_had(name, node) for name in volume_uses_of(pod.spec).named_claims)
 
     def _is_to_be_had(self, name: str, node: str) -> bool:
@@ -123,39 +123,39 @@ class Volumes:
             for volume in self.all(PersistentVolume)
         )
 
-    # What happens to them.
+    # Actions.
 
     def claim_comes(self, name: str) -> None:
-        """A claim is made."""
+        """A claim is created."""
         if self.claim(name) is None:
             self._born += 1
-            kind = pick(self.world.rng, ("local", MADE))
-            made = storage.claim(name, "", {"class": kind})
+            kind = pick(self.cluster.rng, ("local", MADE))
+            made = storage_commands.claim(name, "", {"class": kind})
             self.put(replace(made, metadata=replace(made.metadata, uid=f"{name}-{self._born}")))
 
     def claim_goes(self, name: str) -> None:
         """A claim that no pod uses is deleted."""
         used = {
-            c for pod in self.world.pods.values() for c in volume_uses_of(pod.spec).named_claims
+            c for pod in self.cluster.pods.values() for c in volume_uses_of(pod.spec).named_claims
         }
         claim = self.claim(name)
         if claim is not None and name not in used:
             self.drop(claim)
 
     def volume_comes(self, name: str, node: str) -> None:
-        """Somebody offers a volume on a node, or notes something on one that is there."""
+        """A volume is added on a node, or an existing one is modified."""
         volume = self.volume(name)
         if volume is None:
-            self.put(storage.volume(name, "", {"node": node}))
+            self.put(storage_commands.volume(name, "", {"node": node}))
         else:
             labels = {"seen": str(len(volume.labels.get("seen", "")) % 3)}
             self.put(replace(volume, metadata=replace(volume.metadata, labels=labels)))
 
     def control(self, *, everything: bool = False) -> None:
-        """What is left to do for claims and volumes is done, or some of it."""
+        """The volume controller processes all claims and volumes, or some of them."""
         for claim in self.all(PersistentVolumeClaim):
-            if not is_fully_bound(claim) and (everything or chance(self.world.rng, 2)):
-                self._serve(claim, without_effect=not everything and chance(self.world.rng, 4))
+            if not is_fully_bound(claim) and (everything or chance(self.cluster.rng, 2)):
+                self._serve(claim, without_effect=not everything and chance(self.cluster.rng, 4))
         for volume in self.all(PersistentVolume):
             self._release(volume)
 
@@ -176,13 +176,13 @@ class Volumes:
             self.put(replace(claim, metadata=replace(claim.metadata, annotations=left)))
             return
         settings = {"class": MADE, "node": node, "claim": claim.name}
-        made = storage.volume(f"pvc-{claim.metadata.uid}", "", settings)
-        ref = replace(storage.reference(claim.name), uid=claim.metadata.uid)
+        made = storage_commands.volume(f"pvc-{claim.metadata.uid}", "", settings)
+        ref = replace(storage_commands.reference(claim.name), uid=claim.metadata.uid)
         self.put(replace(made, spec=replace(made.spec, claim_ref=ref)))
         self._bind(claim, made.name)
 
     def _bind(self, claim: PersistentVolumeClaim, volume: str) -> None:
-        bound = storage.claim(claim.name, "", {"volume": volume})
+        bound = storage_commands.claim(claim.name, "", {"volume": volume})
         annotations = claim.metadata.annotations | bound.metadata.annotations
         self.put(
             replace(
@@ -194,7 +194,7 @@ class Volumes:
         )
 
     def _release(self, volume: PersistentVolume) -> None:
-        """A volume whose claim is gone is free again, or gone as well."""
+        """A volume whose claim was deleted becomes available or is deleted."""
         ref = volume.spec.claim_ref
         if ref is None:
             return
@@ -204,7 +204,7 @@ class Volumes:
         if volume.spec.storage_class_name == MADE:
             self.drop(volume)
         else:
-            free = storage.volume(volume.name, "", {})
+            free = storage_commands.volume(volume.name, "", {})
             spec = replace(volume.spec, claim_ref=None)
             self.put(replace(volume, spec=spec, status=free.status))
 
@@ -215,7 +215,7 @@ def content(value: Any) -> Any:
 
 
 def reaches(volume: PersistentVolume, node: str) -> bool:
-    """True for a volume of these tests that can be used on a node."""
+    """True for a test volume that can be used on a node."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return True

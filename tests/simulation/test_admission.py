@@ -61,12 +61,12 @@ def test_defaults_are_set_where_the_pod_says_nothing(tmp_path: Path) -> None:
     item = "type: Container, default: {cpu: 500m, memory: 1Gi}, defaultRequest: {cpu: 100m}"
     text = limits(item) + pod("bare") + pod("own", "requests: {cpu: 2}") + pod("old", uid="u")
     cluster = read(tmp_path, text)
-    # A default limit is the default request, too, where the LimitRange names none.
+    # A default limit is the default request if the LimitRange has none.
     both = {"cpu": "100m", "memory": "1Gi"}, {"cpu": "500m", "memory": "1Gi"}
     assert resources(cluster, "bare") == both
     assert resources(cluster, "old") == ({}, {})
     assert cluster.notes[0] == "1 pod with defaults of LimitRanges"
-    # What it asks for is above the default limit that it gets.
+    # Its request is above the default limit.
     assert cluster.not_created == {
         "default/own": 'Pod "own" is invalid: spec.containers[0].resources.requests: Invalid value:'
         ' "2": must be less than or equal to cpu limit of 500m'

@@ -1,4 +1,4 @@
-"""Files to a cluster, and the one line that bad input ends in: file, place, got, wanted."""
+"""Reading clusters from files, and the error lines of invalid input."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 NODE = """\
 apiVersion: v1
@@ -49,7 +49,7 @@ def complaint(folder: Path, **files: str) -> str:
     return text.removeprefix(f"{folder}/")
 
 
-# What is read.
+# Valid input.
 
 
 def test_documents_of_several_files_are_one_cluster(tmp_path: Path) -> None:
@@ -102,18 +102,18 @@ def test_one_path_may_stand_alone(tmp_path: Path) -> None:
     assert len(read_cluster(str(tmp_path / "a.yaml")).nodes) == 1
 
 
-# What is wrong.
+# Invalid input.
 
 
 def test_no_path() -> None:
-    with pytest.raises(InputError, match=r"^cluster: got no path, wanted at least one$"):
+    with pytest.raises(InputError, match=r"^cluster: Required value: expected at least one path$"):
         read_cluster([])
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_cluster([tmp_path / "a.yaml"])
-    wanted = "got no such file or directory, wanted a file that can be read"
+    wanted = "no such file or directory: expected a readable file"
     assert str(caught.value) == f"{tmp_path}/a.yaml: {wanted}"
 
 
@@ -123,47 +123,49 @@ def test_a_missing_file(tmp_path: Path) -> None:
         (
             {"a_yaml": f"{NODE}---\n# b\n---\n{POD.replace('cpu: 1', 'cpu: 1x')}"},
             "a.yaml: document 3, line 8: Pod default/p1: "
-            "spec.containers[0].resources.requests.cpu: got '1x', wanted a quantity: a decimal "
+            "spec.containers[0].resources.requests.cpu: Invalid value: '1x': "
+            "expected a quantity: a decimal "
             "number, with or without one of the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or "
             "an exponent such as e3",
         ),
         (
             {"a_yaml": NODE.replace("16Gi", "-1")},
             "a.yaml: document 1, line 1: Node n1: status.allocatable.memory: "
-            "got -1, wanted a quantity from 0 up",
+            "Invalid value: -1: expected a quantity of at least 0",
         ),
         (
             {"a_yaml": POD.replace("[{name: main,", "[{name: 5,")},
             "a.yaml: document 1, line 1: Pod default/p1: spec.containers[0].name: "
-            "got 5, wanted a text",
+            "Invalid value: 5: expected a string",
         ),
         (
             {"a_json": '{"apiVersion": "v1", "kind": "Pod"}'},
-            "a.json: document 1: Pod: metadata.name: got nothing, wanted a name",
+            "a.json: document 1: Pod: metadata.name: Required value: expected a name",
         ),
         (
             {"a_yaml": NODE, "b_yaml": f"{POD}---\n{NODE}"},
-            "b.yaml: document 2, line 6: Node n1: got it again, wanted it once "
-            "(it is in {folder}/a.yaml: document 1, line 1 already)",
+            "b.yaml: document 2, line 6: Node n1: Duplicate value: "
+            "first defined in {folder}/a.yaml: document 1, line 1",
         ),
         (
             {"a_yaml": f"{NODE}---\n{POD}---\n{POD}"},
-            "a.yaml: document 3, line 11: Pod default/p1: got it again, wanted it once "
-            "(it is in {folder}/a.yaml: document 2, line 6 already)",
+            "a.yaml: document 3, line 11: Pod default/p1: Duplicate value: "
+            "first defined in {folder}/a.yaml: document 2, line 6",
         ),
         (
             {"a_csv": trace.nodes(2), "b_csv": trace.nodes(1)},
-            "b.csv: line 2: Node node-000: got it again, wanted it once "
-            "(it is in {folder}/a.csv: line 2 already)",
+            "b.csv: line 2: Node node-000: Duplicate value: "
+            "first defined in {folder}/a.csv: line 2",
         ),
         (
             {"a_csv": trace.nodes(2), "p_csv": trace.pods(3) + trace.pods(1).split("\n")[1]},
-            "p.csv: line 5: Pod default/pod-0000: got it again, wanted it once "
-            "(it is in {folder}/p.csv: line 2 already)",
+            "p.csv: line 5: Pod default/pod-0000: Duplicate value: "
+            "first defined in {folder}/p.csv: line 2",
         ),
         (
             {"a_csv": trace.nodes(2).replace("64000", "many")},
-            "a.csv: line 2, cpu_milli: got 'many', wanted a whole number from 0 to 1000000000000",
+            "a.csv: line 2, cpu_milli: Invalid value: 'many': "
+            "expected a whole number from 0 to 1000000000000",
         ),
         (
             {"a_yaml": NODE, "b_yaml": DEPLOYMENT.replace("replicas: 2", "replicas: -2")},
@@ -173,11 +175,11 @@ def test_a_missing_file(tmp_path: Path) -> None:
         (
             {"a_yaml": NODE, "b_yaml": DEPLOYMENT.replace("replicas: 2", "replicas: 1000001")},
             "b.yaml: document 1, line 1: Deployment shop/web: spec.replicas: "
-            "got 1000001, wanted a whole number from 0 to 1000000",
+            "Invalid value: 1000001: expected a whole number from 0 to 1000000",
         ),
         (
             {"a_yaml": NODE + "status: {}\n"},
-            "a.yaml: line 5, column 1: got the key 'status' again, wanted each key once",
+            "a.yaml: line 5, column 1: the key 'status' again: expected each key once",
         ),
     ],
 )
@@ -192,11 +194,11 @@ def test_a_cluster_without_nodes(tmp_path: Path, text: str, n_pods: int) -> None
     write(tmp_path, a_yaml=text)
     with pytest.raises(InputError) as caught:
         read_cluster(tmp_path)
-    wanted = f"got no nodes ({n_pods} pods), wanted a cluster with at least one node"
+    wanted = f"no nodes ({n_pods} pods): expected a cluster with at least one node"
     assert str(caught.value) == f"{tmp_path}: {wanted}"
 
 
 def test_nesting_that_no_object_has(tmp_path: Path) -> None:
     deep = '{"a": ' * 200_000 + "null" + "}" * 200_000
     text = f'{{"apiVersion": "v1", "kind": "Pod", "spec": null, "x": {deep}}}'
-    assert "got deeper nesting, wanted" in complaint(tmp_path, a_json=text)
+    assert "deeper nesting: expected" in complaint(tmp_path, a_json=text)

@@ -1,4 +1,4 @@
-"""Simulated extenders: who answers, what answers come to, and what becomes of failures."""
+"""Simulated extenders: selection of classes, answers, and failures."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ def nodes_of(result: Simulation) -> list[str]:
     return [place.node for place in result.placements]
 
 
-# Who answers.
+# Selection and answers.
 
 
 @pytest.mark.parametrize("capable", [True, False])
 def test_who_has_no_class_agrees(tmp_path: Path, capable: bool) -> None:
-    """Of nodes that are returned whole the original counts no pods: all pods go where it is best
-    to go first."""
+    """kube-scheduler counts no pods of nodes returned as objects: all pods go to the best node."""
     file = config(tmp_path, FILTER | {"nodeCacheCapable": capable})
     cluster = generate_workload(12, 80, 1)
     plain, agreed = simulate(cluster), simulate(cluster, config=file)
@@ -60,7 +59,7 @@ def test_who_has_no_class_agrees(tmp_path: Path, capable: bool) -> None:
     (figures,) = agreed.summary["extenders"]
     assert figures["answered_by"] == "agreement"
     assert figures["calls"]["filter"] >= agreed.summary["placed"]
-    assert any("nobody answers in place of http://fit" in n for n in agreed.summary["notes"])
+    assert any("extender http://fit is not simulated" in n for n in agreed.summary["notes"])
     assert "extenders" not in plain.summary
 
 
@@ -97,7 +96,7 @@ def test_nodes_that_are_dropped_without_a_word(tmp_path: Path) -> None:
 
     file = config(tmp_path, FILTER)
     result = simulate(small(builders.pod("p")), config=file, extenders=[Never])
-    assert result.placements[0].reason == "extenders kept no node"
+    assert result.placements[0].reason == "extenders rejected all nodes"
 
 
 def test_one_class_speaks_for_all_that_no_other_speaks_for(tmp_path: Path) -> None:
@@ -134,7 +133,7 @@ def test_scores_count_beside_those_of_plugins(tmp_path: Path) -> None:
 
 
 class Binds:
-    """Binds what it likes, and a while later."""
+    """Binds some pods, after a delay."""
 
     simulated_s = 3
 
@@ -153,7 +152,7 @@ def test_who_binds_takes_its_time(tmp_path: Path) -> None:
 
 
 class Spares:
-    """Lets nobody be evicted from the first node, and one only from the second."""
+    """Allows no victims on the first node, and one on the second."""
 
     def preempt(self, node: Any, victims: list[Pod]) -> Any:
         return victims[:1] if node.name == "n1" else False
@@ -172,7 +171,7 @@ def test_candidates_for_eviction_are_reviewed(tmp_path: Path) -> None:
 
 
 class Fails:
-    """Does not answer twice, then cannot be reached twice, then agrees."""
+    """Times out twice, then is unreachable twice, then accepts."""
 
     def __init__(self) -> None:
         self.n_asked = 0
@@ -199,7 +198,7 @@ def test_a_failure_is_passed_over_only_where_that_is_allowed(
     if ignorable:
         assert (place.bound_s, place.refusals) == (2, 0)  # type: ignore[attr-defined]
     else:
-        # Twice 2 s and two connections that fail, with 1, 2, 4 and 8 s of backoff in between.
+        # Two timeouts of 2 s and two refused connections, with backoffs of 1, 2, 4 and 8 s.
         assert place.refusals == 4  # type: ignore[attr-defined]
         assert 19 <= place.bound_s <= 23  # type: ignore[attr-defined]
     assert result.summary["extenders"][0]["failed"] == (1 if ignorable else 4)
@@ -237,7 +236,7 @@ def test_a_binding_that_comes_too_late_is_one(tmp_path: Path) -> None:
     assert result.summary["bindings"] == 1
 
 
-# What cannot be used.
+# Invalid classes.
 
 
 def refused(kind: Any, tmp_path: Path, *extenders: dict[str, Any]) -> str:
@@ -256,14 +255,32 @@ def raises(self: Any) -> bool:
 
 
 CASES: Sequence[tuple[dict[str, Any], str]] = [
-    ({"filter": lambda self, nodes: True}, "filter() asks for 'nodes'; on offer are pod, node, po"),
-    ({"bind": lambda self: None}, "bind would never be called: there is no bindVerb of http://fit"),
-    ({"filtre": raises, "filter": raises}, "filtre would never be called, an extender has filter"),
-    ({"x": 1}, "has nothing to say, wanted one of filter, prioritize, preempt, bind"),
-    ({"filter": raises, "simulated_s": -1}, "`simulated_s` is -1, wanted seconds, 0 or more"),
-    ({"filter": raises, "__init__": lambda self, x: None}, "its constructor asks for x; nothing"),
-    ({"filter": raises, "__init__": raises}, "its constructor raised KeyError: 'gone'"),
-    ({"filter": raises, "url": "http://fat"}, "wanted one of the configuration: http://fit (did"),
+    (
+        {"filter": lambda self, nodes: True},
+        "filter(): unknown parameter 'nodes': expected pod, node, po",
+    ),
+    (
+        {"bind": lambda self: None},
+        "bind is never called: the configuration has no bindVerb for http://fit",
+    ),
+    (
+        {"filtre": raises, "filter": raises},
+        "filtre is never called: the methods of an extender are filter",
+    ),
+    ({"x": 1}, "no methods: expected at least one of filter, prioritize, preempt, bind"),
+    (
+        {"filter": raises, "simulated_s": -1},
+        "simulated_s: Invalid value: -1: expected seconds >= 0",
+    ),
+    (
+        {"filter": raises, "__init__": lambda self, x: None},
+        "the constructor must not have parameters: x",
+    ),
+    ({"filter": raises, "__init__": raises}, "the constructor raised KeyError: 'gone'"),
+    (
+        {"filter": raises, "url": "http://fat"},
+        "expected an extender of the configuration: http://fit (did",
+    ),
 ]
 
 
@@ -279,7 +296,10 @@ def test_a_class_that_cannot_be_used(tmp_path: Path, body: dict[str, Any], text:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (lambda self: 7, "filter of pod 'default/bad' on node 'n0' gave 7, wanted True, Fa"),
+        (
+            lambda self: 7,
+            "filter() for pod 'default/bad' on node 'n0' returned 7: expected True, Fa",
+        ),
         (raises, "filter of pod 'default/bad' on node 'n0' raised KeyError: 'gone' (test_ex"),
     ],
 )
@@ -304,24 +324,26 @@ def test_a_call_that_fails_fails_its_pod_alone(
 
 def test_two_that_speak_for_one(tmp_path: Path) -> None:
     twin = type("Twin", (First,), {})
-    assert "First and Twin for 'http://fit/', wanted one" in refused([First, twin], tmp_path)
-    assert "nobody left to speak for" in refused([Second, Fails], tmp_path)
+    assert "two classes for 'http://fit/': First and Twin: expected one class" in refused(
+        [First, twin], tmp_path
+    )
+    assert "no extender without a class" in refused([Second, Fails], tmp_path)
 
 
 def test_a_class_where_there_is_no_extender() -> None:
-    with pytest.raises(InputError, match=r"extender Second: .*it has no extenders"):
+    with pytest.raises(InputError, match=r"extender Second: .*it has none"):
         simulate(small(builders.pod("p")), extenders=Second)
 
 
 def test_a_file_without_a_class(tmp_path: Path) -> None:
     file = tmp_path / "mind.py"
     file.write_text("def filter(pod, node):\n    return True\n")
-    with pytest.raises(ContractError, match=r"mind\.py: defines no extender; wanted a class with"):
+    with pytest.raises(ContractError, match=r"mind\.py: no extender found: expected a class with"):
         simulate(small(builders.pod("p")), extenders=file)
 
 
 def test_what_is_neither_class_nor_file() -> None:
-    with pytest.raises(ContractError, match="extenders: got 7, wanted a class"):
+    with pytest.raises(ContractError, match="extenders: Invalid value: 7: expected a class"):
         simulate(small(builders.pod("p")), extenders=[7])  # type: ignore[list-item]
 
 

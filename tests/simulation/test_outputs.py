@@ -1,4 +1,4 @@
-"""Result files appear whole, or not at all."""
+"""Result files are written atomically."""
 
 from __future__ import annotations
 

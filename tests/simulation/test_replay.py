@@ -1,4 +1,4 @@
-"""Replays: pods come and leave in virtual time, and the scheduler does all that it does."""
+"""Replays: pods arrive and end in virtual time, with retries and preemption."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from stowplan.simulation.cluster.simulated_cluster import Pace
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
-from tests.simulation import trace
-from tests.simulation.direct import direct
+from tests.simulation import openb_trace as trace
+from tests.simulation.direct_placement import direct
 
 AT_ONCE = ReplayOptions(pace=Pace(0, 0, 0))
 
 
 def timed(name: str, at: float, runs: float | None = None, **asks: Any) -> Pod:
-    """A pod that comes at a time, and runs for a while or for ever."""
+    """A pod with arrival time and optional run time."""
     pod = builders.pod(name, created_at=at, **asks)
     annotations = {} if runs is None else {RUN_ANNOTATION: str(runs)}
     return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
@@ -55,7 +55,7 @@ def rows(result: Simulation) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(result.series.decode())))
 
 
-# Coming and leaving.
+# Arrivals and ends.
 
 
 def test_pods_come_by_their_creation_and_run_as_long_as_they_say() -> None:
@@ -110,11 +110,11 @@ def test_a_replay_ends_when_nothing_can_come_of_it_any_more() -> None:
 
 def test_a_pod_of_nobodys_waits_and_is_said_to() -> None:
     result = run(small(timed("p", 0, scheduler="other")))
-    assert result.placements[0].reason == "no profile has the schedulerName 'other'"
+    assert result.placements[0].reason == "no profile has schedulerName 'other'"
 
 
 class Stumbles:
-    """A rule that raises for one of the pods."""
+    """A plugin that raises for one of the pods."""
 
     name = "Stumbles"
 
@@ -172,7 +172,7 @@ def test_nodes_leave_and_come_back_and_their_pods_start_again() -> None:
     assert result.summary["nodes"] == 3
 
 
-# What is written down.
+# Results.
 
 
 def test_the_series_says_who_waits_and_why() -> None:
@@ -187,7 +187,7 @@ def test_the_series_says_who_waits_and_why() -> None:
 
 
 def test_fragmentation_is_what_is_free_and_cannot_be_used() -> None:
-    """Each node has 1 of 4 CPUs left; half of the pods that come ask for 3, half for 1."""
+    """Each node has 1 of 4 CPUs free; half of the pods request 3 CPUs, half 1."""
     there = [builders.pod(f"t{i}", cpu="3", on=f"n{i}") for i in range(2)]
     pods = [timed("a", 0, 1, cpu="1"), timed("b", 100, 1, cpu="3")]
     result = run(small(*there, *pods, n_nodes=2), replace(AT_ONCE, sample_s=50))
@@ -245,7 +245,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     assert json.loads(first["summary.json"])["replay"]["churn"] == {"up_s": 20_000, "down_s": 2000}
 
 
-# Beside a fill.
+# Compared with a placement run.
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -263,7 +263,7 @@ def test_nobody_leaves_a_fill() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("speedup", [1, 95, 10_000])
 def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path, speedup: float) -> None:
-    """However often those that are refused are tried again meanwhile."""
+    """Independent of retries of unschedulable pods."""
     (tmp_path / "nodes.csv").write_text(trace.nodes(12))
     (tmp_path / "pods.csv").write_text(trace.pods(150))
     filled = simulate(tmp_path, seed=2)
@@ -311,26 +311,29 @@ def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
     assert result.summary["makespan_s"] > 149 * 86_400
 
 
-# What cannot be used.
+# Invalid options.
 
 
 @pytest.mark.parametrize("runs", ["soon", "-1", "nan", "1e99"])
 def test_a_run_time_that_is_none(runs: str) -> None:
     pod = builders.pod("p", created_at=0)
     pod = replace(pod, metadata=replace(pod.metadata, annotations={RUN_ANNOTATION: runs}))
-    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*wanted seconds from 0"):
+    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*expected seconds from 0"):
         run(small(pod))
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (ReplayOptions(speedup=0), "replay: speedup: got 0, wanted a number above 0"),
-        (ReplayOptions(speedup=float("nan")), "speedup: got nan"),
-        (ReplayOptions(until_s=-1), "until_s: got -1"),
-        (ReplayOptions(sample_s=0), "sample_s: got 0"),
-        (ReplayOptions(churn=Churn(0, 5)), r"churn\.up_s: got 0"),
-        (ReplayOptions(pace=Pace(bind_s=-1)), r"pace\.bind_s: got -1, wanted seconds, 0 or more"),
+        (ReplayOptions(speedup=0), "replay: speedup: Invalid value: 0: expected a number above 0"),
+        (ReplayOptions(speedup=float("nan")), "speedup: Invalid value: nan"),
+        (ReplayOptions(until_s=-1), "until_s: Invalid value: -1"),
+        (ReplayOptions(sample_s=0), "sample_s: Invalid value: 0"),
+        (ReplayOptions(churn=Churn(0, 5)), r"churn\.up_s: Invalid value: 0"),
+        (
+            ReplayOptions(pace=Pace(bind_s=-1)),
+            r"pace\.bind_s: Invalid value: -1: expected seconds, 0 or more",
+        ),
     ],
 )
 def test_options_that_are_none(options: ReplayOptions, text: str) -> None:

@@ -54,7 +54,7 @@ def test_pods_of_nodes_that_are_left_out_wait_again() -> None:
     start.pods = [pod("stays", on="s0"), pod("moves", on="s5"), daemon]
     small = resized(start, 3)
     assert [(one.name, one.node_name) for one in small.pods] == [("stays", "s0"), ("moves", "")]
-    assert "3 nodes in place of 9, of the same mix" in small.notes
+    assert "3 nodes instead of 9, of the same mix" in small.notes
 
 
 def test_pods_of_daemon_sets_go_with_their_nodes_before_they_are_bound(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main}]}
         assert (run.summary["pods"], run.summary["placed"]) == (n_nodes, n_nodes), n_nodes
         assert len({one.node for one in run.placements}) == n_nodes
     assert (
-        "6 pods gone with removed nodes: of DaemonSets, static, or being deleted"
+        "6 pods removed with their nodes: of DaemonSets, static, or being deleted"
         in (simulate(path, node_count=4).summary["notes"])
     )
 

@@ -1,4 +1,4 @@
-"""What people see of the package and of results in a Python prompt."""
+"""The package and its results in a Python prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FUNCTIONS = ("evaluate", "explain", "explain_job", "read_cluster", "simulate", "
 
 
 class Frame:
-    """Stands for a DataFrame: the columns that it was made of, and by whom."""
+    """Stub of a DataFrame: its columns and its library."""
 
     def __init__(self, columns: dict[str, list[Any]]) -> None:
         self.columns = columns
@@ -32,7 +32,7 @@ def pandas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """As if of the libraries just these were installed."""
+    """As if only these libraries were installed."""
     for name in LIBRARIES:
         if name in names:
             module = ModuleType(name)
@@ -49,7 +49,7 @@ def test_the_functions_are_listed_and_documented() -> None:
     text = pydoc.render_doc(stowplan, renderer=pydoc.plaintext)
     for name in FUNCTIONS:
         assert f"\n    {name}(" in text, name
-    assert "Place the pending pods of a cluster" in text
+    assert "Schedule the pending pods of a cluster" in text
 
 
 def test_listing_them_loads_nothing() -> None:

@@ -1,4 +1,4 @@
-"""simulate(): who goes where, what is said of the others, and the same files each time."""
+"""simulate(): placements, failures, and reproducible files."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, St
 from stowplan.simulation.results.summary import ORDER_NOTE, VOLUMES_NOTE
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 
 def small(
@@ -49,7 +49,7 @@ def files(result: Simulation, folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-# Who goes where.
+# Placements.
 
 
 def test_placed_pods_count_for_the_next() -> None:
@@ -105,7 +105,7 @@ def test_no_node_takes_more_than_it_has() -> None:
     assert result.summary["placed"] == sum(1 for p in result.placements if p.node) > 300
 
 
-# What is said of the others.
+# Failures.
 
 
 def test_a_gated_pod_is_not_tried() -> None:
@@ -117,7 +117,7 @@ def test_a_gated_pod_is_not_tried() -> None:
 
 def test_a_scheduler_that_nobody_configured() -> None:
     cluster = small(builders.pod("p", scheduler="other"), n_nodes=1)
-    assert outcome(simulate(cluster)) == ["no profile has the schedulerName 'other'"]
+    assert outcome(simulate(cluster)) == ["no profile has schedulerName 'other'"]
     assert outcome(simulate(cluster, profile="default-scheduler")) == ["n0"]
 
 
@@ -167,7 +167,7 @@ def test_the_trace_says_what_is_not_modelled(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(trace.nodes(20))
     (tmp_path / "pods.csv").write_text(trace.pods(60))
     result = simulate(tmp_path)
-    assert any("per card is not modelled yet" in note for note in result.summary["notes"])
+    assert any("per card is not modelled" in note for note in result.summary["notes"])
     assert 0 < result.summary["placed"] <= 60
 
 
@@ -257,7 +257,7 @@ def test_a_plugin_may_be_a_file_or_a_class(tmp_path: Path) -> None:
 
 
 class Gate:
-    """Refuses, waits or approves after the choice; notes what it was asked."""
+    """Rejects, waits or allows at Permit; records its calls."""
 
     name = "Gate"
     answer: Any = OK
@@ -363,25 +363,28 @@ def test_a_volume_that_a_pod_took_is_gone_for_the_next() -> None:
     assert result.summary["notes"] == [ORDER_NOTE, VOLUMES_NOTE]
 
 
-# What cannot be used.
+# Invalid arguments.
 
 
 def test_an_unknown_profile() -> None:
     with pytest.raises(InputError) as caught:
         simulate(small(), profile="default-schedular")
     assert str(caught.value) == (
-        "default configuration: profile: got 'default-schedular', wanted one of default-scheduler "
+        "default configuration: profile: Invalid value: 'default-schedular': "
+        "expected one of default-scheduler "
         "(did you mean 'default-scheduler'?)"
     )
 
 
 def test_a_seed_below_zero() -> None:
-    with pytest.raises(InputError, match="seed: got -1, wanted a whole number from 0 up"):
+    with pytest.raises(
+        InputError, match="seed: Invalid value: -1: expected a whole number from 0 up"
+    ):
         simulate(small(), seed=-1)
 
 
 def test_a_configuration_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="got no such file or directory"):
+    with pytest.raises(InputError, match="no such file or directory"):
         simulate(small(), config=tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("kind: Pod\n")
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
@@ -393,7 +396,7 @@ def test_a_plugin_that_is_none(tmp_path: Path) -> None:
         simulate(small(), plugins=[tmp_path / "none.py"])
 
 
-# The same files each time.
+# Reproducible files.
 
 
 def test_files_of_the_same_seed_are_the_same(tmp_path: Path) -> None:
@@ -442,7 +445,7 @@ def test_a_file_where_a_directory_is_wanted(tmp_path: Path, below: str) -> None:
     target = tmp_path / "taken" / below
     with pytest.raises(InputError) as caught:
         simulate(small(*pods(1))).write(target)
-    assert str(caught.value) == f"{target}: got a file, wanted a directory to write into"
+    assert str(caught.value) == f"{target}: not a directory: expected a writable directory"
     assert (tmp_path / "taken").read_text() == "mine"
 
 
@@ -457,7 +460,7 @@ def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
         return write_bytes(path, content)
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(InputError, match="got no space left on device, wanted a directory"):
+    with pytest.raises(InputError, match="no space left on device: expected a writable directory"):
         simulate(small(*pods(1))).write(tmp_path)
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert after == before

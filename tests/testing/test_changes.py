@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from stowplan.objects.encoding.object_difference import field_change
 from stowplan.testing import draw, pod
-from stowplan.testing.object_changes import ObjectSnapshot, field_change
+from stowplan.testing.object_changes import ObjectSnapshot
 
 
 @pytest.mark.parametrize(

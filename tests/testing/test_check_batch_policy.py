@@ -219,7 +219,7 @@ def test_a_sound_policy_passes() -> None:
         (CountsQuestions, "calls_have_no_side_effects", "on the second call"),
         (NeverGivesBack, "discarded_statements_leave_no_trace", "after a discarded statement"),
         (RemembersForEver, "sessions_are_independent", "another session"),
-        (Nameless, "registers_known_hooks", "its own name"),
+        (Nameless, "registers_known_hooks", "name"),
         (WrongKind, "registers_known_hooks", "(did you mean 'job_order'?)"),
     ],
 )

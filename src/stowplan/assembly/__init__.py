@@ -1,4 +1,4 @@
-"""The one place that names concrete plugins: the registry table, and building from it."""
+"""Assembly: the registry of concrete plugins, and building schedulers from it."""
 
 from stowplan.assembly.build import configuration_of, frameworks_for, registered
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, IN_TREE, registry

@@ -1,4 +1,4 @@
-"""From a configuration, or none, to frameworks that can decide."""
+"""Build frameworks and schedulers from a configuration."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from stowplan.scheduler.timed_scheduler import TimedScheduler
 def configuration_of(
     text: str | bytes | None, source: str, plugins: Iterable[Callable[..., Any]] = ()
 ) -> tuple[config.Configuration, Registry]:
-    """The configuration that `text` holds (None: the default one) and the registry for it.
+    """Read a configuration (None: the default one) and build its registry.
 
-    Plugins given beside it take part wherever they can, after the default ones, as if
-    the default configuration named them; `disabled` turns them off like any other. Plugins of
-    installed distributions may be named and take part only then. Raises ConfigError and
+    Plugins passed separately run at all their extension points after the default plugins, as if the
+    default configuration listed them; `disabled` turns them off like any other. Plugins of
+    installed distributions may be named and run only if named. Raises ConfigError and
     ContractError.
     """
     full, defaults = registered(plugins, _as_text(text))
@@ -52,7 +52,7 @@ def configuration_of(
 def registered(
     plugins: Iterable[Callable[..., Any]] = (), text: str = ""
 ) -> tuple[Registry, tuple[PluginUse, ...]]:
-    """The registry with plugins on top, and the default list with them at its end.
+    """The registry with additional plugins, and the default plugin list with them at its end.
 
     plugins: classes and decorated functions. text: of a configuration; plugins of installed
     distributions that it names are registered too. Raises ContractError.
@@ -79,8 +79,8 @@ def frameworks_for(
     gates: FeatureGates | None = None,
     metrics: Metrics | None = None,
 ) -> dict[str, Framework]:
-    """A framework per scheduler name; raises ContractError. metrics: how long each part takes goes
-    there; None has nothing timed."""
+    """Build a framework per scheduler name; raises ContractError. metrics: receives plugin
+    durations; None disables timing."""
     profiles = {
         name: _with_ignored_resources(profile, full, configuration.ignored_resources())
         for name, profile in configuration.profiles.items()
@@ -115,12 +115,12 @@ def scheduler_for(
     sessions: Callable[[HandleState], SessionDecider] | None = None,
     metrics: Metrics | None = None,
 ) -> Scheduler:
-    """A scheduler for a configuration. dice: breaks ties. metrics: see `frameworks_for`.
+    """Build a scheduler for a configuration.
 
-    engine: "auto" has pods decided by compiled kernels once that pays, "compiled" from the first
-    pod on, "walk" never; the answers are the same. options: its durations of backoff, where they
-    are given, count more than the configuration's. sessions: makes what decides many pods at once.
-    Raises ContractError, and ConfigError where options are out of range.
+    rng: breaks ties. metrics: see `frameworks_for`. engine: "auto" uses compiled kernels once
+    compiling pays off, "compiled" from the first pod on, "walk" never; the decisions are the same.
+    options: backoff durations set here override the configuration's. sessions: builds the session
+    decider. Raises ContractError, and ConfigError if options are out of range.
     """
     chosen = options or SchedulerOptions()
     problems = list(chosen.problems("options"))
@@ -137,7 +137,7 @@ def scheduler_for(
 
 
 def _filled(options: SchedulerOptions, configuration: config.Configuration) -> SchedulerOptions:
-    """The options with the configuration's durations where none are given."""
+    """The options, with unset durations taken from the configuration."""
     queue = options.queue
     initial_s, max_s = queue.initial_backoff_s, queue.max_backoff_s
     if initial_s is None:

@@ -1,8 +1,8 @@
-"""What happens in a cluster by itself: controllers and hollow nodes, driven by changes and time.
+"""Controller manager of the embedded cluster: runs controllers and hollow nodes.
 
-`ControllerManager` is an observer of the API server. A change only makes it note what must be
-looked at; `step` then does the looking, and says when it wants to be called again. Nothing is done
-outside `step`, so that whoever drives it decides when the cluster lives and how fast.
+`ControllerManager` observes the API server. A change is only noted; `step` does the work and
+returns when to call it again. Nothing happens outside `step`, so the driver decides when
+controllers run and how fast.
 """
 
 from __future__ import annotations
@@ -38,109 +38,109 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 
 STEP_ITEMS_MAX = 64
-"""How many objects one step looks at before it lets its caller see to other things."""
+"""Maximum number of objects per step, so that the caller gets control back."""
 WRITES_PER_STEP_MAX = 200
-"""After how many writes a step stops as well; one look may make a hundred."""
+"""A step also ends after this many writes; processing one object may cause a hundred."""
 BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 60.0
-"""How long a part is left alone that failed outside of any object, twice as long each time."""
+"""Backoff of a controller after a failure outside any object; it doubles each time."""
 
 _CONSECUTIVE_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerManagerOptions:
-    """What of the cluster is alive. habits: of pods whose annotations say nothing."""
+    """Which parts of the embedded cluster run. pod_lifecycle: defaults of the pod lifecycle."""
 
     controllers: bool = True
     hollow_nodes: bool = True
-    habits: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
+    pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
 
 
 class ManagedController(Protocol):
-    """A controller, or the hollow nodes, as `ControllerManager` drives them."""
+    """A controller, or the hollow nodes, as `ControllerManager` runs them."""
 
     name: str
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """Note what this change makes worth looking at."""
+        """Note which objects this change makes due."""
 
     def work_once(self) -> bool:
-        """Look at one thing that is due; False if nothing is."""
+        """Process one object that is due; False if none is."""
         ...
 
     def next_at(self) -> float | None:
-        """When something is due; None: not before something changes."""
+        """The next due time; None if only a change can make something due."""
         ...
 
     @property
     def n_failing(self) -> int:
-        """Objects whose last look failed."""
+        """Number of objects whose last processing failed."""
         ...
 
 
 class InProcessApi:
-    """`controllers.api.ControllerClient` on an `ApiServer`."""
+    """`controllers.api.ControllerClient` on an `ApiServer` in the same process."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self._server: ApiServer | None = None
 
     def attach(self, server: ApiServer) -> None:
-        """The server to work on; told before the first call."""
+        """Set the server; called before any other method."""
         self._server = server
 
     @property
     def server(self) -> ApiServer:
-        """The server worked on."""
-        assert self._server is not None, "Life is used before it has a server"
+        """The API server."""
+        assert self._server is not None, "the controller manager has no API server yet"
         return self._server
 
     @property
     def faults(self) -> ComponentErrors:
-        """Where failures are noted that nothing expects."""
+        """Log of unexpected failures."""
         return self.server.faults
 
     def get(self, path: str, namespace: str, name: str) -> Tree | None:
-        """A fresh copy of a stored object; None if there is none."""
+        """Return a copy of a stored object, or None."""
         resource = self.server.registry.by_path(path)
         return None if resource is None else self.server.get(resource, namespace, name)
 
     def list(self, path: str, namespace: str = "") -> Iterator[Tree]:
-        """Fresh copies of the objects of a kind; none of a kind that is not served."""
+        """Return copies of all objects of a kind; an empty list for a kind that is not served."""
         resource = self.server.registry.by_path(path)
         return iter(()) if resource is None else self.server.list(resource, namespace)
 
     def create(self, path: str, obj: Tree) -> Tree:
-        """The object as stored."""
+        """Create an object; returns it as stored."""
         return self.server.create(self._resource(path), obj, self.now)
 
     def update(self, path: str, obj: Tree) -> Tree:
-        """The object as stored."""
+        """Update an object; returns it as stored."""
         return self.server.update(self._resource(path), obj, self.now)
 
     def update_status(self, path: str, obj: Tree) -> Tree:
-        """The object as stored."""
+        """Update an object's status; returns it as stored."""
         return self.server.update_status(self._resource(path), obj, self.now)
 
     def delete(
         self, path: str, namespace: str, name: str, deletion: DeleteOptions | None = None
     ) -> None:
-        """Delete as a DELETE request would."""
+        """Delete an object as a DELETE request would."""
         self.server.delete(self._resource(path), namespace, name, self.now, deletion)
 
     def finalize(self, obj: Tree) -> Tree:
-        """`update` of a namespace through its finalize subresource."""
+        """Update a namespace through its finalize subresource."""
         return self.server.update(self._resource("namespaces"), obj, self.now, "finalize")
 
     def path_of(self, api_version: str, kind: str) -> tuple[str, bool] | None:
-        """The path of a kind and whether it is namespaced."""
+        """Path of a kind, and whether it is namespaced."""
         group, _, version = api_version.rpartition("/")
         found = self.server.registry.by_kind(group, version, kind)
         return None if found is None else (found.path, found.namespaced)
 
     def paths(self, namespaced: bool) -> Sequence[str]:
-        """The paths of all kinds that can be listed and deleted."""
+        """Paths of all kinds that support list and delete."""
         found = (
             each.path
             for each in self.server.registry.all()
@@ -156,7 +156,7 @@ class InProcessApi:
 
 
 class ControllerManager:
-    """Controllers and hollow nodes of one cluster."""
+    """Runs the controllers and hollow nodes of one cluster."""
 
     def __init__(self, manager_options: ControllerManagerOptions | None = None) -> None:
         manager_options = manager_options or ControllerManagerOptions()
@@ -164,7 +164,7 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._backoffs: dict[str, tuple[float, float]] = {}
         self._first = 0
         if manager_options.controllers:
             self.parts += [
@@ -185,17 +185,19 @@ class ControllerManager:
             ]
             self.parts.append(GarbageCollector(self.api, self.index))
         if manager_options.hollow_nodes:
-            self.parts.append(Kubelets(self.api, self.index, recorder, manager_options.habits))
+            self.parts.append(
+                Kubelets(self.api, self.index, recorder, manager_options.pod_lifecycle)
+            )
             self.parts.append(NodeHeartbeats(self.api))
 
     def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
-        """Note a change. Called from inside the write that made it: nothing is written here."""
+        """Note a change. It is called inside the write that made it and writes nothing."""
         self.api.attach(server)
         self.api.now = now
         before: PodFacts | None = None
         try:
             before = self.index.observe(change)
-        # Whatever it is, it is of this one object: the write that made it stands.
+        # A failure here must not undo the write, and concerns this object only.
         except Exception as error:  # noqa: BLE001
             self.api.faults.add("index", change.key, error)
         for part in self.parts:
@@ -205,15 +207,15 @@ class ControllerManager:
                 self.api.faults.add(part.name, change.key, error)
 
     def step(self, now: float, most: int = STEP_ITEMS_MAX) -> float | None:
-        """Look at what is due, at most `most` things; when to be called again (None: no need).
+        """Process at most `most` due objects; returns when to call again (None: not needed).
 
-        The answer is `now` when it stopped before everything due was done.
+        Returns `now` if it stopped before all due objects were processed.
         """
         self.api.now = now
         looked = 0
         enough = self.api.server.version + WRITES_PER_STEP_MAX
         while looked < most and self.api.server.version < enough:
-            # Each step begins with another part: whoever writes much leaves the others a turn.
+            # Each step starts with another controller, so that none starves the others.
             self._first = (self._first + 1) % max(len(self.parts), 1)
             turns = (*self.parts[self._first :], *self.parts[: self._first])
             worked = sum(self._work_slice(part, enough) for part in turns)
@@ -223,8 +225,8 @@ class ControllerManager:
         return self.next_at()
 
     def _work_slice(self, part: ManagedController, enough: int) -> int:
-        """Let a part look at a few things, so that none waits long for the others; at how many."""
-        until, _ = self._rests.get(part.name, (0.0, 0.0))
+        """Let one controller process a few objects; returns their number."""
+        until, _ = self._backoffs.get(part.name, (0.0, 0.0))
         if until > self.api.now:
             return 0
         for looked in range(_CONSECUTIVE_MAX):
@@ -233,29 +235,29 @@ class ControllerManager:
             try:
                 if not part.work_once():
                     return looked
-            # Not one object's failure, or telling of one failed: the others go on meanwhile.
+            # A failure outside any object, or while recording one: the other controllers go on.
             except Exception as error:  # noqa: BLE001
                 self._back_off(part, error)
                 return looked
-            self._rests.pop(part.name, None)
+            self._backoffs.pop(part.name, None)
         return _CONSECUTIVE_MAX
 
     def _back_off(self, part: ManagedController, error: Exception) -> None:
-        """Leave a part alone for a while."""
+        """Skip a controller until its backoff has ended."""
         self.api.faults.add(part.name, "", error)
-        _, last = self._rests.get(part.name, (0.0, 0.0))
+        _, last = self._backoffs.get(part.name, (0.0, 0.0))
         wait = min(last * 2 or BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
-        self._rests[part.name] = (self.api.now + wait, wait)
+        self._backoffs[part.name] = (self.api.now + wait, wait)
 
     def next_at(self) -> float | None:
-        """When something is due; in the past or 0.0: at once."""
+        """The next due time; a time in the past or 0.0 means at once."""
         moments = []
         for part in self.parts:
             moment = part.next_at()
             if moment is not None:
-                moments.append(max(moment, self._rests.get(part.name, (0.0, 0.0))[0]))
+                moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0.0))[0]))
         return min(moments, default=None)
 
     def failing(self) -> dict[str, int]:
-        """Objects whose last look failed, by controller."""
+        """Objects whose last processing failed, by controller."""
         return {part.name: part.n_failing for part in self.parts}

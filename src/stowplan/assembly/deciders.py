@@ -1,4 +1,4 @@
-"""From configuration files and plugins of one's own to what decides: profiles and sessions."""
+"""Deciders: profiles and sessions, built from configuration files and custom plugins."""
 
 from __future__ import annotations
 
@@ -43,31 +43,32 @@ from stowplan.scheduler import Scheduler, SchedulerOptions
 
 
 class ConfigText(NamedTuple):
-    """A configuration file that has been read. source: named in errors."""
+    """Text of a configuration file. source: its name in errors."""
 
     text: str | bytes
     source: str
 
 
 class Deciders(msgspec.Struct, frozen=True):
-    """A configuration and the parts that it names.
+    """A configuration and its custom parts.
 
-    registry: of the rules. actions, policies: one's own, by name.
+    registry: of the scheduling plugins. actions, session_plugins: custom session actions and
+    session plugins, by name.
     """
 
     configuration: config.Configuration
     registry: Registry
     actions: dict[str, type[SessionAction]]
-    policies: dict[str, type[SessionPlugin]]
+    session_plugins: dict[str, type[SessionPlugin]]
     compat: Compat = Compat()
 
     @property
     def batch(self) -> BatchConfiguration | None:
-        """What sessions decide, and how; None where they decide nothing."""
+        """Configuration of sessions; None if there are none."""
         return self.configuration.batch
 
     def framework(self, shared: HandleState | None = None) -> Framework:
-        """What the rules of sessions are asked through: today's, plugins of one's own beside."""
+        """Framework of the session rules: the current ones plus custom plugins."""
         own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
         return session_framework(own=own, shared=shared)
 
@@ -76,9 +77,9 @@ class Deciders(msgspec.Struct, frozen=True):
         snapshot: Callable[[], Snapshot] | None = None,
         framework: Framework | None = None,
     ) -> SessionOptions:
-        """What every session is opened with; `batch` must not be None.
+        """Options of every session; `batch` must not be None.
 
-        snapshot: gives nodes and pods as they are when a session opens; None makes a table each.
+        snapshot: returns nodes and pods when a session opens; None builds a table per session.
         """
         assert self.batch is not None, "no sessions are configured"
         rules: Callable[[SessionState], SessionRules]
@@ -86,7 +87,7 @@ class Deciders(msgspec.Struct, frozen=True):
             rules = rules_for(self.compat)
         else:
             rules = rules_for(self.compat, framework or self.framework(), snapshot)
-        return session_options(self.batch, self.compat, rules, self.actions, self.policies)
+        return session_options(self.batch, self.compat, rules, self.actions, self.session_plugins)
 
     def session_decider(
         self,
@@ -94,9 +95,9 @@ class Deciders(msgspec.Struct, frozen=True):
         rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> BatchDecider:
-        """What holds sessions in a machine; `batch` must not be None.
+        """Build the session decider; `batch` must not be None.
 
-        shared: with the profiles of the machine. dice: break ties; None takes the first node.
+        shared: handle state shared with the profiles. rng: breaks ties; None takes the first node.
         """
         framework = self.framework(shared)
         made: list[BatchDecider] = []
@@ -111,8 +112,9 @@ class Deciders(msgspec.Struct, frozen=True):
         return made[0]
 
     def reread(self, text: str, source: str) -> Deciders:
-        """The same parts under another text; raises ConfigError, also where it has no sessions."""
-        known = known_names(self.compat, self.actions, self.policies)
+        """The same parts with another text; raises ConfigError, also if it configures no
+        sessions."""
+        known = known_names(self.compat, self.actions, self.session_plugins)
         read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
         if read.batch is None:
             problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
@@ -139,10 +141,10 @@ class Deciders(msgspec.Struct, frozen=True):
         engine: str = "auto",
         metrics: Metrics | None = None,
     ) -> Scheduler:
-        """A scheduler of profiles, of sessions, or of both. See `scheduler_for`."""
+        """Build a scheduler with profiles, sessions or both; see `scheduler_for`."""
 
         def sessions(shared: HandleState) -> BatchDecider:
-            # Dice of their own: how often they draw is no matter for the pods of profiles.
+            # A separate generator, so that sessions do not influence the tie-breaks of profiles.
             own = None if rng is None else rng.spawn(1)[0]
             return self.session_decider(shared, own, metrics)
 
@@ -163,27 +165,35 @@ def deciders_of(
     plugins: Iterable[Callable[..., Any]] = (),
     compat: Compat | None = None,
 ) -> Deciders:
-    """What the files come to, none of them: the default configuration.
+    """Read configuration files; without any, the default configuration.
 
-    One may have profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
+    One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
     tiers). Raises ConfigError and ContractError.
     """
     texts = " ".join(_decoded(file.text) for file in files)
     given = tuple(plugins)
-    actions, policies = batch_parts(given, texts)
-    for name in (*(actions.keys() & ACTIONS.keys()), *(policies.keys() & SESSION_PLUGINS.keys())):
-        own = actions.get(name) or policies[name]
+    actions, session_plugins = batch_parts(given, texts)
+    for name in (
+        *(actions.keys() & ACTIONS.keys()),
+        *(session_plugins.keys() & SESSION_PLUGINS.keys()),
+    ):
+        own = actions.get(name) or session_plugins[name]
         where = f"class {own.__module__}.{own.__qualname__}"
-        raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
-    parts: list[type[SessionPlugin] | type[SessionAction]] = [*actions.values(), *policies.values()]
+        raise ContractError(f"{where}: duplicate name: {name!r} is already used by another plugin")
+    parts: list[type[SessionPlugin] | type[SessionAction]] = [
+        *actions.values(),
+        *session_plugins.values(),
+    ]
     for part in parts:
         check_part(part, f"class {part.__module__}.{part.__qualname__}")
     full, defaults = registered(given, texts)
     if not files:
-        return Deciders(config.default(full, defaults), full, actions, policies, compat or Compat())
-    known = known_names(compat, actions, policies)
+        return Deciders(
+            config.default(full, defaults), full, actions, session_plugins, compat or Compat()
+        )
+    known = known_names(compat, actions, session_plugins)
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
-    return Deciders(config.merged(read), full, actions, policies, compat or Compat())
+    return Deciders(config.merged(read), full, actions, session_plugins, compat or Compat())
 
 
 def _decoded(text: str | bytes) -> str:

@@ -1,7 +1,7 @@
-"""A cluster in one object: the API server and what lives on it, with the server's own face.
+"""EmbeddedCluster: API server and controller manager behind the server's interface.
 
-Whoever drives it (over HTTP, or in a simulation) calls `handle` for requests and `tick` when
-`next_at` has come; a request may bring `next_at` forward.
+The driver (HTTP server or simulation) calls `handle` for requests and `tick` at `next_at`; a
+request may bring `next_at` forward.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from stowplan.assembly.controller_manager import ControllerManager, ControllerMa
 
 
 class EmbeddedCluster:
-    """`ApiServer` and `ControllerManager`.
+    """`ApiServer` and `ControllerManager` in one object.
 
-    server: for in-process access. living: what is alive; records: as for `ApiServer`.
+    server: for in-process access. controller_manager: controllers and hollow nodes. records: as for
+    `ApiServer`.
     """
 
     def __init__(
@@ -47,35 +48,35 @@ class EmbeddedCluster:
         self._server_at: float | None = 0.0
 
     def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
-        """Answer a request."""
+        """Handle a request."""
         return self.server.handle(request, now)
 
     def begin(
         self, request: HttpRequest, now: float
     ) -> HttpResponse | WatchResponse | PendingRequest:
-        """As `handle`, but that long work which touches no state is left to the caller."""
+        """Like `handle`, but leaves long work that touches no state to the caller."""
         return self.server.begin(request, now)
 
     def read(self, stream: int, now: float) -> StreamChunk:
-        """The next bytes of a watch."""
+        """Return the next bytes of a watch."""
         return self.server.read(stream, now)
 
     def woken(self) -> list[int]:
-        """Streams that may have something to read."""
+        """Streams that may have data to read."""
         return self.server.woken()
 
     def close(self, stream: int) -> None:
-        """The client of a stream has gone."""
+        """Close a stream whose client has disconnected."""
         self.server.close(stream)
 
     def tick(self, now: float) -> float | None:
-        """Let time pass: for the server, then for what lives on it; when to be called again."""
+        """Advance the server's time, then run controllers; returns when to call again."""
         self._server_at = self.server.tick(now)
         self.controller_manager.step(now)
         return self.next_at()
 
     def next_at(self) -> float | None:
-        """When `tick` has something to do; ask again after every `handle`."""
+        """When to call `tick` next; valid until the next `handle`."""
         moments = [
             at for at in (self._server_at, self.controller_manager.next_at()) if at is not None
         ]
@@ -83,13 +84,13 @@ class EmbeddedCluster:
 
     @property
     def faults(self) -> ComponentErrors:
-        """What controllers and observers failed at."""
+        """Failures of controllers and observers."""
         return self.server.faults
 
     def unsaved(self) -> PersistBatch | None:
-        """Writes to be saved."""
+        """Writes that are not persisted yet."""
         return self.server.unsaved()
 
     def saved(self, number: int) -> None:
-        """A batch of writes is saved."""
+        """A batch of writes has been persisted."""
         self.server.saved(number)

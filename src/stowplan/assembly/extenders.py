@@ -1,4 +1,4 @@
-"""The extenders of a configuration, as the machine knows them."""
+"""Extenders of a configuration, in the scheduler's form."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from stowplan.config import Configuration
 from stowplan.messages.extender_api import ExtenderVerb, HTTPExtender
 
 SCALE, POLICY_SCALE = 10, 1
-"""What a score of 1 counts: extenders give 10 at most, plugins 100; priorities of a Policy 10."""
+"""Score scales: extenders return at most 10, plugins 100; Policy priorities 10."""
 
 
 def extenders_of(configuration: Configuration) -> tuple[HTTPExtender, ...]:
-    """Each with its place in the configuration, which has more that a caller must know."""
+    """Each extender with its configuration, which holds further settings for the driver."""
     scale = SCALE if configuration.policy is None else POLICY_SCALE
     found = []
     for place, one in enumerate(configuration.extenders):

@@ -65,7 +65,7 @@ IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
     PluginUse(plugin.name, declaration_of(plugin).weight) for plugin in _IN_ORDER
 )
-"""The default multiPoint list; the order decides which filter names a node's reason."""
+"""Default multiPoint list; its order decides which filter reports a node's refusal."""
 
 NODEORDER_WEIGHTS: dict[str, str] = {
     NodeResourcesFit.name: "least_requested",
@@ -77,11 +77,11 @@ NODEORDER_WEIGHTS: dict[str, str] = {
 
 
 def registry() -> Registry:
-    """A new registry with the in-tree plugins; register others on top."""
+    """A new registry of the in-tree plugins; register further plugins on top."""
     return _shipped().copy()
 
 
 @cache
 def _shipped() -> Registry:
-    # Checking every method of every plugin takes a while, so it is done once.
+    # Inspecting every method of every plugin is slow, so it is done once.
     return Registry(IN_TREE.values())

@@ -1,9 +1,8 @@
-"""Plugins of one's own: from a Python file, or from an installed distribution.
+"""Custom plugins from a Python file or an installed distribution.
 
-A plugin is a class with a `name` and an extension point, or a function that `@score`, `@filter`
-or `@priority` has made a rule; of a rule it is the class behind it that is found here. Policies and
-actions of sessions are classes with a `name` that derive from `batch.SessionPlugin` or
-`batch.SessionAction`.
+A plugin is a class with a `name` and an extension point, or a function decorated with `@score`,
+`@filter` or `@priority`, for which the class behind it is returned. Session plugins and actions are
+classes with a `name` that derive from `batch.SessionPlugin` or `batch.SessionAction`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ ENTRY_POINTS = "stowplan.plugins"
 
 
 def plugins_of_file(path: str) -> tuple[type[Any], ...]:
-    """The plugins that a Python file defines, in the order of the file.
+    """The plugins that a Python file defines, in file order.
 
-    What it only imports is not among them. Raises ContractError when the file cannot be run or
-    defines none.
+    Imported plugins are excluded. Raises ContractError if the file cannot be run or defines none.
     """
     module = run_file(path)
-    # A rule or class under two names is one.
-    own = dict.fromkeys(map(plugin_of, filter(_may_be_one, vars(module).values())))
+    # A class under two names is returned once.
+    own = dict.fromkeys(map(plugin_of, filter(_may_be_plugin, vars(module).values())))
     found = [
         plugin
         for plugin in own
@@ -49,55 +47,63 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
             hint = suggest_method(method)
             if hint:
                 where = f"{path}: class {plugin.__name__}"
-                raise ContractError(f"{where}: would never be called{hint}")
+                raise ContractError(
+                    f"{where}: implements no extension point and is never called{hint}"
+                )
     if not found:
         raise ContractError(
-            f"{path}: defines no plugin; wanted a function under @score, @filter or @priority, or "
-            f"a class with a `name` and a method such as filter or score{_nearly(module)}"
+            f"{path}: defines no plugin: expected a function under @score, @filter or @priority, "
+            f"or a class with a `name` and a method such as filter or score{_missing_parts(module)}"
         )
     return tuple(found)
 
 
 def _is_named(plugin: type[Any]) -> bool:
-    """True where it says its name; what policies and actions inherit is none."""
+    """True if the class sets its own name; the inherited name of a base class does not count."""
     name = getattr(plugin, "name", None)
     return isinstance(name, str) and bool(name or not is_batch_part(plugin))
 
 
 def is_batch_part(plugin: object) -> bool:
-    """True for a policy or an action of sessions."""
+    """True for a session plugin or a session action."""
     return isinstance(plugin, type) and issubclass(plugin, SessionPlugin | SessionAction)
 
 
 def batch_parts(
     plugins: Iterable[Callable[..., Any]], text: str = ""
 ) -> tuple[dict[str, type[SessionAction]], dict[str, type[SessionPlugin]]]:
-    """(actions, policies) by name among these plugins, and among the installed ones that a
-    configuration's text names. Raises ContractError for a name that is given twice."""
+    """(actions, session plugins) by name: of the given plugins, and of installed ones named in a
+    configuration. Raises ContractError for a duplicate name."""
     actions: dict[str, type[SessionAction]] = {}
-    policies: dict[str, type[SessionPlugin]] = {}
+    session_plugins: dict[str, type[SessionPlugin]] = {}
     for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
         if not isinstance(plugin, type) or not issubclass(plugin, SessionPlugin | SessionAction):
             continue
         where = f"class {plugin.__module__}.{plugin.__qualname__}"
         if not plugin.name:
-            raise ContractError(f"{where}: `name` is {plugin.name!r}, wanted a non-empty string")
-        taken: Mapping[str, type[Any]] = actions if issubclass(plugin, SessionAction) else policies
+            raise ContractError(
+                f"{where}: invalid name: {plugin.name!r}: expected a non-empty string"
+            )
+        taken: Mapping[str, type[Any]] = (
+            actions if issubclass(plugin, SessionAction) else session_plugins
+        )
         if plugin.name in taken:
-            raise ContractError(f"{where}: the name {plugin.name!r} is given twice, wanted once")
+            raise ContractError(
+                f"{where}: duplicate name: {plugin.name!r} is already used by another plugin"
+            )
         if issubclass(plugin, SessionAction):
             actions[plugin.name] = plugin
         else:
-            policies[plugin.name] = plugin
-    return actions, policies
+            session_plugins[plugin.name] = plugin
+    return actions, session_plugins
 
 
-def _may_be_one(value: object) -> bool:
+def _may_be_plugin(value: object) -> bool:
     return inspect.isclass(value) or is_rule(value)
 
 
-def _nearly(module: ModuleType) -> str:
-    """What the classes of a file lack of being plugins."""
+def _missing_parts(module: ModuleType) -> str:
+    """Why the classes of a file are not plugins."""
     texts = []
     for value in vars(module).values():
         if not inspect.isclass(value) or value.__module__ != module.__name__:
@@ -113,63 +119,69 @@ def _nearly(module: ModuleType) -> str:
 
 
 def installed_plugins(text: str) -> tuple[type[Any], ...]:
-    """The plugin classes of installed distributions whose entry-point name occurs in `text`.
+    """Plugin classes of installed distributions whose entry-point name occurs in `text`.
 
-    What no configuration names is not imported, so a broken distribution breaks only those who
-    use it. Raises ContractError where one that is named cannot be loaded.
+    Others are not imported, so a broken distribution affects only its users. Raises ContractError
+    if a named plugin cannot be loaded.
     """
     entries = _entries(tuple(sys.path)) if text else ()
-    # One that stands on the path twice is found twice, the first one counts.
-    named = {entry.name: entry for entry in reversed(entries) if _says(text, entry.name)}
+    # A distribution that is on the path twice is found twice; the first one counts.
+    named = {entry.name: entry for entry in reversed(entries) if _mentions(text, entry.name)}
     return tuple(_loaded(named[name]) for name in sorted(named))
 
 
 @lru_cache(maxsize=4)
 def _entries(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
-    """The entry points of the distributions on a path, which must be that of this moment."""
+    """Entry points of the distributions on a path, which must be the current sys.path."""
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
-def _says(text: str, name: str) -> bool:
+def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
 
 
 def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
-    owner = f"distribution {entry.dist.name} {entry.dist.version}" if entry.dist else "somebody"
+    owner = (
+        f"distribution {entry.dist.name} {entry.dist.version}"
+        if entry.dist
+        else "unknown distribution"
+    )
     where = f"{owner}, entry point {entry.name} = {entry.value}"
     try:
         plugin = entry.load()
-    # Whatever importing a stranger's module raises, the user reads whose it is.
+    # An import of third-party code may raise anything; the error names the distribution.
     except Exception as failure:
         raise ContractError(f"{where}: {type(failure).__name__}: {failure}") from failure
     plugin = plugin_of(plugin)
     if not isinstance(plugin, type):
-        wanted = "a plugin class, or a function under @score, @filter or @priority"
-        raise ContractError(f"{where}: is a {type(plugin).__name__}, wanted {wanted}")
+        expected = "a plugin class, or a function under @score, @filter or @priority"
+        raise ContractError(
+            f"{where}: invalid object of type {type(plugin).__name__}: expected {expected}"
+        )
     name = getattr(plugin, "name", entry.name)
     if name != entry.name:
-        raise ContractError(f"{where}: the plugin's name is {name!r}, wanted {entry.name!r}")
+        raise ContractError(f"{where}: invalid plugin name: {name!r}: expected {entry.name!r}")
     return plugin
 
 
 def run_file(path: str) -> ModuleType:
-    """The module that a Python file makes; raises ContractError when it cannot be run."""
+    """Run a Python file and return its module; raises ContractError if that fails."""
     name = "stowplan_plugin_" + "".join(c if c.isalnum() else "_" for c in path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ContractError(f"{path}: is no Python file; wanted a name that ends in .py")
+        raise ContractError(f"{path}: not a Python file: expected a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    # A file may import what stands beside it, as a script may.
+    # A file may import modules beside it, as a script may.
     beside = str(path).rpartition("/")[0] or "."
     sys.path.insert(0, beside)
     try:
         spec.loader.exec_module(module)
-    # Whatever a user's file raises is the user's to read, with its place in that file.
+    # A user's file may raise anything; the error names the line.
     except (Exception, SystemExit) as failure:
         del sys.modules[name]
         where = f"{path}{_line_in(spec.origin or path, failure)}"
-        raise ContractError(f"{where}: {_said(failure)}") from failure
+        raise ContractError(f"{where}: {_error_text(failure)}") from failure
     finally:
         sys.path.remove(beside)
     return module
@@ -182,9 +194,9 @@ def _line_in(path: str, failure: BaseException) -> str:
     return f":{lines[-1]}" if lines else ""
 
 
-def _said(failure: BaseException) -> str:
+def _error_text(failure: BaseException) -> str:
     if isinstance(failure, OSError):
-        return f"cannot be read: {failure.strerror}"
+        return f"cannot read the file: {failure.strerror}"
     if isinstance(failure, ContractError):
         return str(failure)
     text = failure.msg if isinstance(failure, SyntaxError) else str(failure)

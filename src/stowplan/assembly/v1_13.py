@@ -1,4 +1,4 @@
-"""The rules of Kubernetes 1.13, which Policy files name: predicates, then priorities."""
+"""Rules of Kubernetes 1.13 for Policy files: predicates, then priorities."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _KIND_OF_RESOURCE = {RESOURCE_OF_KIND[kind.__name__]: kind for kind in _OF_EVENT
 
 
 def kinds_read(deciders: Deciders) -> Kinds:
-    """Every kind beside pods and nodes that deciding reads; raises ContractError."""
+    """Every kind beside pods and nodes that decisions read; raises ContractError."""
     found: dict[type[Object], None] = {}
     built = frameworks_for(deciders.configuration, deciders.registry)
     for framework in built.values():

@@ -1,4 +1,4 @@
-"""Sessions: all jobs decided in one round, with gangs, queues and fair shares."""
+"""Batch scheduling: sessions that decide all jobs together, with gangs, queues and fair shares."""
 
 from typing import TYPE_CHECKING
 

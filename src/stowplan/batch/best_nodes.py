@@ -1,9 +1,9 @@
-"""Choices: the best node for a task, kept per kind of task and mended where rows were touched.
+"""BestNodeCache: the best node for a task, cached per kind of task.
 
-The tasks of a gang are of one kind, and giving one of them a node changes one row. So per kind of
-task there is a column with the score of every row that would do and minus infinity elsewhere; the
-next question re-evaluates the rows touched since, and takes the maximum. Where the answer for a row
-depends on other rows (pod affinity, say) nothing is kept.
+The tasks of a gang are of one kind, and placing one changes one row. So each kind of task has a
+score column, with minus infinity for rows that do not fit; the next request re-evaluates the rows
+that changed since and takes the maximum. Nothing is cached if the result for a row depends on other
+rows (pod affinity, for example).
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.tiers import Hooks
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from stowplan.columns.array_types import Floats, Ints
 
 NEVER = -np.inf
 ANEW_SHARE = 4
-"""With more than one in so many rows touched, all are evaluated anew."""
+"""If more than one in this many rows changed, all rows are re-evaluated."""
 
 
 class _CachedScores:
-    """values: float64 (n_nodes,). seen: how far they know the ledger's `touched`."""
+    """Cached scores. values: float64 (n_nodes,). seen: length of the ledger's `touched` that they
+    include."""
 
     __slots__ = ("seen", "values")
 
@@ -37,7 +35,7 @@ class _CachedScores:
 
 
 class BestNodeCache:
-    """Where tasks would go best, now or later. dice: break ties; None takes the first row."""
+    """Best rows for tasks, now or later. rng: breaks ties; None takes the first row."""
 
     def __init__(
         self, state: SessionState, hooks: Hooks, rng: np.random.Generator | None = None
@@ -50,10 +48,10 @@ class BestNodeCache:
         self._hopeless: dict[tuple[Hashable, bool], int] = {}
 
     def best(self, task: TaskInfo, *, later: bool = False) -> int:
-        """The best row that would do, -1 for none.
+        """The best row that fits, -1 for none.
 
-        later: once what is being released is gone; else with what is idle. None would do where
-        the task's queue would exceed its capability.
+        later: once releasing resources are free; otherwise on idle resources. No row fits if the
+        task's queue would exceed its capability.
         """
         if not self._session_state.capabilities.allows(task, later=later):
             return -1
@@ -77,14 +75,15 @@ class BestNodeCache:
         return int(top[self._rng.integers(top.shape[0])])
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """Equal for tasks of which policies say the same of a row; None where that depends on
-        others."""
+        """Key of tasks for which session plugins return the same result for a row; None if the
+        result depends on other rows."""
         if task.kind not in self._row_kinds:
             self._row_kinds[task.kind] = self._hooks.row_kind(task)
         return self._row_kinds[task.kind]
 
     def _values(self, task: TaskInfo, *, later: bool) -> Floats | None:
-        """float64 (n_nodes,): scores, NEVER where it cannot be; None where no row has the room."""
+        """float64 (n_nodes,): scores, NEVER for rows that do not fit; None if no row has enough
+        resources."""
         row_kind = self.row_kind(task)
         nodes = self._session_state.nodes
         touched = nodes.touched

@@ -1,4 +1,4 @@
-"""Upkeep: what becomes of a gang of which a member cannot be bound."""
+"""BindFailurePolicy: how to handle a gang with a member whose bind fails."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ KEEP, RELEASE = "Keep", "Release"
 
 
 class BindFailurePolicy(msgspec.Struct, frozen=True):
-    """failures_max: after so many refusals of one member in a row the group goes first no more.
-    then: "Keep" leaves the members that are bound where they are, and goes on trying; "Release"
-    evicts them if they are too few to run, so that their room is somebody's.
+    """Handling of failed binds.
+
+    failures_max: number of consecutive failures of one member after which its group no longer goes
+    first. then: "Keep" leaves bound members in place and keeps trying; "Release" evicts them if
+    they are too few to run, which frees their resources.
     """
 
     failures_max: int = 5

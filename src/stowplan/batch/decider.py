@@ -1,8 +1,8 @@
-"""BatchDecider: sessions as a machine holds them.
+"""BatchDecider: runs sessions on an inventory of the cluster.
 
-It is shown the cluster as it changes and keeps it as an inventory, so that a session costs what
-has changed. What a session decides is done as far as the inventory goes, until the watch shows it
-or somebody says that it has failed.
+It receives every cluster change and keeps an inventory, so that a session costs as much as has
+changed. Decisions are applied to the inventory at once, until the watch confirms them or an outcome
+reports their failure.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ RETRIES = "volcano_job_retry_counts"
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
-    """What a configuration comes to. See BatchConfiguration for what is not said here.
+    """Settings from a configuration. See BatchConfiguration for fields not described here.
 
-    options: what every session is opened with.
+    options: options of every session. upkeep: handling of failed binds.
     """
 
     scheduler_names: tuple[str, ...]
@@ -73,16 +73,16 @@ class BatchPlan(msgspec.Struct, frozen=True):
 
 
 Reread = Callable[[str, str], BatchPlan]
-"""What another text of the configuration comes to: (text, source); raises ConfigError."""
+"""Parses another text of the configuration: (text, source) -> plan; raises ConfigError."""
 
 
 class BatchDecider:
     """Inventory, configuration and sessions of the scheduler names that sessions decide.
 
-    dice: break ties between nodes; None takes the first. reread: for `reload`. framework: whose
-    plugins take part between the choice of a node and the binding. session: the last one held.
-    on_run: called when its actions have run. on_closed: called when it is closed, and what it
-    promised is still in its jobs.
+    rng: breaks ties between nodes; None takes the first. reread: for `reload`. framework: runs
+    plugins between the choice of a node and the binding. session: the last session. on_run: called
+    when a session's actions have run. on_closed: called when a session is closed, while its
+    nominations are still in its jobs.
     """
 
     def __init__(
@@ -109,37 +109,37 @@ class BatchDecider:
 
     @property
     def scheduler_name(self) -> str:
-        """The first of the names, which its events have."""
+        """The first scheduler name, used for events."""
         return self.plan.scheduler_names[0]
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
-        """Whose pods it decides."""
+        """Scheduler names of the pods that sessions decide."""
         return self.plan.scheduler_names
 
     @property
     def period_s(self) -> float:
-        """How long after a session has ended the next one opens, in seconds."""
+        """Period between the end of a session and the next one, in seconds."""
         return self.plan.period_s
 
     def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
-        """Take part in a machine: what its plugins share, and the cluster as it is now."""
+        """Connect to a scheduler: handle state of its plugins, and the current snapshot."""
         if self.framework.shared is not shared:
-            raise ContractError("the plugins of sessions share nothing with those of profiles")
+            raise ContractError("session plugins and profile plugins must share their handle state")
         self._snapshot = snapshot
 
     def snapshot(self) -> Snapshot:
-        """The cluster as it is now, for the rules of a session."""
+        """The current snapshot, for the session rules."""
         return self._snapshot()
 
     def _empty(self) -> Inventory:
         plan = self.plan
         return Inventory(plan.scheduler_names, plan.default_queue, plan.options.compat)
 
-    # What the watch shows.
+    # Watch events.
 
     def pod_updated(self, pod: Pod) -> None:
-        """A pod is there, or is as it is now; finished ones too."""
+        """A pod was added or updated; includes finished pods."""
         if not pod.status.phase:
             phase = "Running" if pod.node_name else "Pending"
             pod = msgspec.structs.replace(
@@ -150,20 +150,20 @@ class BatchDecider:
         self.inventory.pod_updated(pod)
 
     def pod_deleted(self, uid: str) -> None:
-        """A pod is not there any more."""
+        """A pod was deleted."""
         self._failures.pop(uid, None)
         self.inventory.pod_deleted(uid)
 
     def node_updated(self, node: Node) -> None:
-        """A node is there, or is as it is now."""
+        """A node was added or updated."""
         self.inventory.node_updated(node)
 
     def node_deleted(self, name: str) -> None:
-        """A node is not there any more; its pods may be."""
+        """A node was deleted; its pods may remain."""
         self.inventory.node_deleted(name)
 
     def object_updated(self, value: Object) -> None:
-        """Something that is neither pod nor node is there, or is as it is now."""
+        """Another object was added or updated."""
         self._show(self.inventory, value)
         if isinstance(value, PodGroup | Queue | PriorityClass | PodDisruptionBudget):
             self._objects[type(value), key_of(value)] = value
@@ -171,35 +171,35 @@ class BatchDecider:
     def _show(self, inventory: Inventory, value: Object) -> None:
         match value:
             case PodGroup():
-                inventory.group_seen(value)
+                inventory.group_updated(value)
             case Queue():
-                inventory.queue_seen(value)
+                inventory.queue_updated(value)
             case PriorityClass() if self.plan.uses_priority_classes:
-                inventory.class_seen(value)
+                inventory.priority_class_updated(value)
             case PodDisruptionBudget():
-                inventory.budget_seen(value)
+                inventory.budget_updated(value)
 
     def object_deleted(self, value: Object) -> None:
-        """It is not there any more."""
+        """Another object was deleted."""
         inventory = self.inventory
         self._objects.pop((type(value), key_of(value)), None)
         match value:
             case PodGroup():
-                inventory.group_gone(value.key)
+                inventory.group_deleted(value.key)
             case Queue():
-                inventory.queue_gone(value.name)
+                inventory.queue_deleted(value.name)
             case PriorityClass() if self.plan.uses_priority_classes:
-                inventory.class_gone(value)
+                inventory.priority_class_deleted(value)
             case PodDisruptionBudget():
-                inventory.budget_gone(value)
+                inventory.budget_deleted(value)
 
     # Sessions.
 
-    def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
-        """Hold a session. name: of this session, never used twice. nominated: pods of others that
-        wait for room on nodes.
+    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+        """Run a session. name: unique name of the session. nominated: nominated pods of other
+        schedulers, with their nodes.
 
-        Raises SessionPanic where kube-batch, with its defects, would have ended.
+        Raises SessionPanic where kube-batch, with its defects, would have crashed.
         """
         inventory = self.inventory
         inventory.bound.clear()
@@ -220,14 +220,14 @@ class BatchDecider:
         except SessionPanic:
             raise
         except Exception as fault:
-            story = custom_plugin_fault(fault, self.plan.options)
-            if not story:
+            text = custom_plugin_fault(fault, self.plan.options)
+            if not text:
                 raise
-            # A policy or an action of somebody's own: what it left half done is forgotten.
+            # A custom plugin or action failed: discard the session's incomplete changes.
             if session is not None:
                 session.state.rules.close()
-            self._start_over()
-            return SessionResult(fault=story)
+            self._rebuild()
+            return SessionResult(fault=text)
         result = self._result(session, writes, notes)
         record_metrics(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
         self.on_closed(session, result)
@@ -241,12 +241,12 @@ class BatchDecider:
         inventory = self.inventory
         pods = inventory.pod
         reports = [*self._evicted_from(), *(_group_report(write) for write in writes)]
-        said = [*notes]
-        if not inventory.compat.missing_unsaid:
+        fit_errors = [*notes]
+        if not inventory.compat.missing_objects_unreported:
             more_reports, more_notes = report_missing(inventory, session.uid)
             reports += more_reports
-            said += more_notes
-        promises = [] if inventory.compat.forgets_promises else list(_promises(session))
+            fit_errors += more_notes
+        nominations = [] if inventory.compat.forgets_nominations else list(_nominations(session))
         self._states.clear()
         return SessionResult(
             tuple(self._places(session)),
@@ -255,24 +255,26 @@ class BatchDecider:
                 for task, why in inventory.evicted
                 if pods(task.uid) is not None
             ),
-            promises,
+            nominations,
             reports,
             tuple(
-                PodReport(pod, note.message) for note in said if (pod := pods(note.uid)) is not None
+                PodReport(pod, note.message)
+                for note in fit_errors
+                if (pod := pods(note.uid)) is not None
             ),
         )
 
     def _places(self, session: Session) -> Iterator[NodeAssignment]:
-        """Who is bound. Where a job had too few before, its pods depend on each other."""
-        news = [task for task in self.inventory.bound if self._is_new(task)]
-        counts = Counter(task.job for task in news)
-        for task in news:
+        """Pods to bind. If the job was not running yet, its pods depend on each other."""
+        to_bind = [task for task in self.inventory.bound if self._is_new(task)]
+        counts = Counter(task.job for task in to_bind)
+        for task in to_bind:
             job = session.jobs.get(task.job)
             needs = job is not None and job.ready_count - counts[task.job] < job.min_available
             yield NodeAssignment(task.pod, task.node, task.job if needs else "")
 
     def _is_new(self, task: TaskInfo) -> bool:
-        """With kube-batch's defects pods are bound again, and after they have gone."""
+        """With compat switches, pods are bound repeatedly, even after their deletion."""
         pod = self.inventory.pod(task.uid)
         return pod is not None and not pod.node_name
 
@@ -285,7 +287,7 @@ class BatchDecider:
         )
 
     def _evicted_from(self) -> Iterator[PodGroupReport]:
-        """The groups that lose members hear of each."""
+        """Groups that lose members are notified."""
         inventory = self.inventory
         for task, why in inventory.evicted:
             job = inventory.jobs.get(task.job)
@@ -300,20 +302,19 @@ class BatchDecider:
                 )
 
     def _remember(self, result: SessionResult) -> None:
-        """Count what was decided as done, until the watch or an outcome says otherwise."""
+        """Count the decisions as applied until the watch or an outcome says otherwise."""
         inventory = self.inventory
         inventory.first.clear()
-        inventory.promised = {place.pod.uid: place.node for place in result.promises}
+        inventory.nominations = {place.pod.uid: place.node for place in result.nominations}
         for place in result.binds:
             inventory.binding(place.pod.uid, place.node)
         for victim in result.victims:
             inventory.evicting(victim.pod.uid)
 
     def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """What plugins have found out about a pod on the node that was chosen for it; the reason
-        where the node does not suit it after all.
+        """Cycle state of a pod for its chosen node; the reason if the node does not fit after all.
 
-        Pods of a kind that go straight to Bind share what was found.
+        Pods of one kind without Reserve or Permit work share the state.
         """
         pod = place.pod
         kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
@@ -330,21 +331,21 @@ class BatchDecider:
         row = snapshot.nodes.row(place.node)
         rows = np.array([row], dtype=np.int64)
         verdicts = self.framework.run_filters(pod, snapshot, state, rows)
-        said = verdicts.at(0)
-        return state if said.is_success else said.message
+        verdict = verdicts.at(0)
+        return state if verdict.is_success else verdict.message
 
-    # What became of it.
+    # Outcomes.
 
     def assumed(self, pod: Pod, node: str) -> None:
-        """A pod, of its own or of others, takes its room on a node before the watch shows it."""
+        """A pod, of any scheduler, is assumed on a node; the watch has not confirmed it yet."""
         self.inventory.assume(pod, node)
 
     def forgotten(self, uid: str) -> None:
-        """It does not any more."""
+        """The pod is no longer assumed."""
         self.inventory.not_bound(uid)
 
     def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> BindFailureResult:
-        """A pod has not been bound: it waits again. counts: False where nobody refused it."""
+        """A bind failed: the pod is pending again. counts: False if it was not refused."""
         inventory, uid = self.inventory, pod.uid
         job = inventory.job_of(uid)
         inventory.not_bound(uid)
@@ -352,7 +353,7 @@ class BatchDecider:
             return BindFailureResult()
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         upkeep = self.plan.upkeep
-        reports = tuple(self._complaint(job, pod, reason))
+        reports = tuple(self._bind_failed_condition(job, pod, reason))
         if failures < upkeep.failures_max:
             inventory.first[job.uid] = inventory.first.get(job.uid, 0) + 1
             return BindFailureResult(reports)
@@ -370,18 +371,20 @@ class BatchDecider:
         return BindFailureResult(reports, victims)
 
     def failures(self, uid: str) -> int:
-        """How often a pod could not be bound, in a row."""
+        """Number of consecutive failed binds of a pod."""
         return self._failures.get(uid, 0)
 
-    def _complaint(self, job: JobInfo, pod: Pod, reason: str) -> Iterator[PodGroupReport]:
-        """The condition of the group of which a member could not be bound."""
+    def _bind_failed_condition(
+        self, job: JobInfo, pod: Pod, reason: str
+    ) -> Iterator[PodGroupReport]:
+        """Condition of a group with a member whose bind failed."""
         group = job.group
         if group is None or group.is_solo:
             return
         name = self.session.uid if self.session is not None else ""
         message = f"{pod.key} could not be bound: {reason}"
-        said = PodGroupCondition(UNSCHEDULABLE, "True", name, None, BIND_FAILED, message)
-        group.status = with_condition(group.status, said)
+        condition = PodGroupCondition(UNSCHEDULABLE, "True", name, None, BIND_FAILED, message)
+        group.status = with_condition(group.status, condition)
         if not job.is_ready:
             phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
             group.status = msgspec.structs.replace(group.status, phase=phase)
@@ -390,54 +393,57 @@ class BatchDecider:
             group.uid, group.namespace, group.name, group.api_version, group.status, (note,)
         )
 
-    def unwritten(self, namespace: str, name: str) -> None:
-        """The status of a group could not be written: it is as the watch has shown it."""
+    def group_status_not_written(self, namespace: str, name: str) -> None:
+        """A group's status was not written; it is as the watch has last shown it."""
         seen = self._objects.get((PodGroup, f"{namespace}/{name}"))
         if isinstance(seen, PodGroup):
-            self.inventory.group_seen(seen)
+            self.inventory.group_updated(seen)
 
-    def staying(self, uid: str) -> None:
-        """A pod that was to be evicted is there still, and is not leaving."""
-        self.inventory.staying(uid)
+    def pod_not_evicted(self, uid: str) -> None:
+        """A pod was not evicted and is not terminating."""
+        self.inventory.pod_not_evicted(uid)
 
     def reload(self, text: str, source: str) -> str:
-        """Go by another configuration from now on; "", or why it is refused."""
+        """Load another configuration; returns "" or why it is invalid."""
         if self._reread is None:
-            return f"{source}: nothing can be read here; wanted a decider of configurations"
+            return f"{source}: cannot reload: the decider has no parser for configurations"
         try:
             plan = self._reread(text, source)
         except (ConfigError, ContractError) as refused:
             return str(refused)
         if plan.scheduler_names != self.plan.scheduler_names:
-            got, wanted = (", ".join(p.scheduler_names) for p in (plan, self.plan))
-            return f"{source}: batch.schedulerName: got {got!r}, wanted {wanted!r} until a restart"
+            got, expected = (", ".join(p.scheduler_names) for p in (plan, self.plan))
+            return (
+                f"{source}: batch.schedulerName: Invalid value: {got!r}: cannot change before a "
+                f"restart: expected {expected!r}"
+            )
         had = self.plan
         self.plan = plan
         if (had.default_queue, had.uses_priority_classes) != (
             plan.default_queue,
             plan.uses_priority_classes,
         ):
-            self._start_over()
+            self._rebuild()
         return ""
 
-    # Looking, and starting over.
+    # Inspection and rebuild.
 
     @property
     def n_waiting(self) -> int:
-        """How many of its pods wait for a node."""
+        """Number of its pods that wait for a node."""
         return sum(len(job.of(TaskStatus.PENDING)) for job in self.inventory.jobs.values())
 
     def waiting(self) -> Iterator[str]:
-        """The uids of its pods that wait for a node."""
+        """Uids of its pods that wait for a node."""
         for job in self.inventory.jobs.values():
             yield from job.of(TaskStatus.PENDING)
 
     def known(self) -> Iterator[str]:
-        """The uids of all pods that it has been shown."""
+        """Uids of all known pods."""
         return (pod.uid for pod in self.inventory.pods)
 
     def _rebuilt(self) -> Inventory:
-        """An inventory made anew from all that is there."""
+        """A new inventory built from all known objects."""
         fresh, had = self._empty(), self.inventory
         for node in had.nodes.nodes:
             if node is not None:
@@ -453,11 +459,11 @@ class BatchDecider:
                 self._show(fresh, value)
         return fresh
 
-    def _start_over(self) -> None:
+    def _rebuild(self) -> None:
         self.inventory = self._rebuilt()
 
     def validate(self) -> None:
-        """Compare what is kept by delta with a rebuild; raises InvariantBroken."""
+        """Compare the inventory with a rebuilt one; raises InvariantBroken."""
         if any(self.plan.options.compat.on()):
             return
         ours, fresh = summary(self.inventory), summary(self._rebuilt())
@@ -468,7 +474,7 @@ class BatchDecider:
 
 
 def record_metrics(metrics: Metrics, session: Session, took_ms: float) -> None:
-    """Count what a session came to, by the names of the original."""
+    """Record a session's metrics under the original's names."""
     metrics.observe(E2E_LATENCY, took_ms)
     metrics.count(ATTEMPTS, (("result", "scheduled"),), len(session.state.bound))
     preempted = [task for task, why in session.state.evicted if why == "preempt"]
@@ -490,19 +496,19 @@ def record_metrics(metrics: Metrics, session: Session, took_ms: float) -> None:
 
 
 def _ignore_session(session: Session) -> None:
-    """Nobody looks at sessions."""
+    """Default of `on_run`."""
 
 
 def _ignore_result(session: Session, result: SessionResult) -> None:
-    """Nor at what they decide."""
+    """Default of `on_closed`."""
 
 
 def _unattached() -> Snapshot:
-    raise ContractError("a session was held before `attach`")
+    raise ContractError("`attach` must be called before the first session")
 
 
 def custom_plugin_fault(fault: Exception, options: SessionOptions) -> str:
-    """What somebody's own plugin, policy or action has done wrong, "" where it was none of them."""
+    """Failure of a custom plugin or action, "" if the fault is elsewhere."""
     if isinstance(fault, ContractError):
         return str(fault)
     place = place_outside(fault, custom_modules(options))
@@ -510,14 +516,14 @@ def custom_plugin_fault(fault: Exception, options: SessionOptions) -> str:
 
 
 def custom_modules(options: SessionOptions) -> frozenset[str]:
-    """The modules, or packages, from which policies and actions come that do not ship with us."""
-    made = (*options.policies.values(), *(type(action) for action in options.actions))
+    """Modules or packages of custom session plugins and actions."""
+    made = (*options.plugins.values(), *(type(action) for action in options.actions))
     roots = {str(getattr(one, "__module__", "")).partition(".")[0] for one in made}
     return frozenset(roots - {OWN_PACKAGE})
 
 
 def place_outside(fault: Exception, modules: Container[str]) -> str:
-    """Where in one of these modules something went wrong, "" where it did not."""
+    """Source line within these modules at which a failure occurred, "" if none."""
     step, place = fault.__traceback__, ""
     while step is not None:
         code = step.tb_frame.f_code
@@ -528,9 +534,9 @@ def place_outside(fault: Exception, modules: Container[str]) -> str:
     return place
 
 
-def _promises(session: Session) -> Iterator[NodeAssignment]:
-    """Room that is kept for pods until their job can start: what is being freed, and what is free
-    already for others of the same job, which would wait in vain without it."""
+def _nominations(session: Session) -> Iterator[NodeAssignment]:
+    """Placements kept until the job can start: pipelined tasks, and allocated tasks of the same
+    job, which cannot start without them."""
     for job in session.jobs.values():
         if TaskStatus.PIPELINED in job.by_status:
             for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
@@ -545,19 +551,19 @@ def _group_report(write: PodGroupStatusUpdate) -> PodGroupReport:
 
 
 def describe_job(job: JobInfo | None) -> str:
-    """A job in words."""
+    """Description of a job."""
     if job is None or job.group is None or job.group.is_solo:
         return ""
     return job.group.key
 
 
 def summary(inventory: Inventory) -> dict[str, object]:
-    """What an inventory has counted, by what it is about."""
+    """Contents of an inventory by object, for comparison."""
     nodes = inventory.nodes
     found: dict[str, object] = {}
     for job in inventory.jobs.values():
         if job.is_solo and job.count(TERMINATED) == len(job.tasks):
-            # One that has ended may have been forgotten.
+            # Finished pods may have been forgotten.
             continue
         for task in job.tasks.values():
             found[f"pod {task.uid}"] = (job.uid, task.status, task.node)
@@ -575,7 +581,7 @@ def summary(inventory: Inventory) -> dict[str, object]:
 
 
 def _node_status_name(status: TaskStatus) -> str:
-    """How a task counts on its node."""
+    """Name of a task's status on its node."""
     special = status in (TaskStatus.RELEASING, TaskStatus.PIPELINED)
     return status.title if special else ""
 

@@ -1,6 +1,6 @@
-"""Outlook: whether a job that waits can ever start, and what evictions would do for it.
+"""Feasibility: whether a pending job can ever start, and what evictions would achieve.
 
-Asked of a session whose actions have run; what is tried is taken back.
+Applied to a session whose actions have run; trial placements are rolled back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.actions.preempt import preemptable_candidates
 from stowplan.batch.actions.reclaim import reclaimable_jobs
@@ -20,18 +19,18 @@ from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.capability import PODS, limits_of, requested_of
 from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.state.resource_vector import format_resource
+from stowplan.columns.array_types import Floats
 
 WAITING = (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.GATED)
-"""The statuses of tasks that do not count as ready, and may."""
+"""Statuses of tasks that are not ready yet."""
 
 EvictionKind = Literal["preemptable", "reclaimable"]
-Floats = NDArray[np.float64]
 
 
 def unstartable_reasons(session: Session, job: JobInfo) -> tuple[str, ...]:
-    """Why a job cannot start on these nodes even if it had them to itself, nothing where it might.
+    """Reasons why a job cannot start on these nodes even if they were empty; empty if it might.
 
-    Resources alone are looked at, and nodes that are ready.
+    Only resources and ready nodes are considered.
     """
     n_missing = job.min_available - job.ready_count
     waiting = [task for status in WAITING for task in job.of(status).values()]
@@ -43,12 +42,12 @@ def unstartable_reasons(session: Session, job: JobInfo) -> tuple[str, ...]:
 
 
 def _sums(session: Session, job: JobInfo, waiting: list[TaskInfo], n_missing: int) -> Iterator[str]:
-    """The resources of which the smallest pods that complete the job need more than the cluster
-    has, or than the capability of its queue."""
+    """Resources of which the smallest pods that complete the job need more than the cluster, or
+    than the capability of its queue."""
     nodes = session.state.nodes
     total = nodes.total()
     limits = {} if session.compat.ignores_capability else limits_of(session.queues[job.queue])
-    # What runs on a node that is not ready takes nothing of what the others offer.
+    # Pods on nodes that are not ready take nothing from the other nodes.
     here = [task for task in _occupying_tasks(job) if nodes.has_ready_node(nodes.row(task.node))]
     for name in dict.fromkeys([name for task in waiting for name, _ in task.ask.wants] + [*limits]):
         least = sum(sorted(requested_of(task, name) for task in waiting)[:n_missing])
@@ -65,7 +64,7 @@ def _sums(session: Session, job: JobInfo, waiting: list[TaskInfo], n_missing: in
 
 
 def _too_large(session: Session, waiting: list[TaskInfo]) -> Iterator[str]:
-    """The resources of which one pod asks for more than any node has."""
+    """Resources of which one pod requests more than any node has."""
     for name in dict.fromkeys(name for task in waiting for name, _ in task.ask.wants):
         most = max((task.ask.launching.get(name), task.key) for task in waiting)
         largest = float(_offers(session, name).max(initial=0.0))
@@ -75,19 +74,19 @@ def _too_large(session: Session, waiting: list[TaskInfo]) -> Iterator[str]:
 
 
 def _slots_short(session: Session, job: JobInfo, waiting: list[TaskInfo]) -> Iterator[str]:
-    """How many of its pods, if all ask for the same, empty nodes have room for, where that is too
+    """Number of its pods that fit on empty nodes, if all have equal requests and that is too
     few."""
     wants = waiting[0].ask.wants
     n_needed = job.min_available - job.count((TaskStatus.SUCCEEDED,))
     if not wants or any(task.ask.wants != wants for task in (*waiting, *_occupying_tasks(job))):
         return
-    counts = np.where(session.state.nodes.there(), np.inf, 0.0)
+    counts = np.where(session.state.nodes.has_ready_nodes(), np.inf, 0.0)
     for name, amount in wants:
-        room = _offers(session, name) + session.arithmetic.milli_epsilon
-        counts = np.minimum(counts, np.floor(room / amount))
+        offered = _offers(session, name) + session.arithmetic.milli_epsilon
+        counts = np.minimum(counts, np.floor(offered / amount))
     n_slots = int(counts.sum())
     if n_slots < n_needed:
-        yield f"empty nodes have room for {n_slots} of its pods, {n_needed} are needed"
+        yield f"{n_slots} of its pods fit on empty nodes, {n_needed} are needed"
 
 
 def _occupying_tasks(job: JobInfo) -> list[TaskInfo]:
@@ -95,14 +94,14 @@ def _occupying_tasks(job: JobInfo) -> list[TaskInfo]:
 
 
 def _offers(session: Session, name: str) -> Floats:
-    """float64 (n_nodes,): what ready nodes offer of a resource, 0 for the others."""
+    """float64 (n_nodes,): allocatable amount of a resource on ready nodes, 0 for others."""
     nodes = session.state.nodes
     offers = nodes.idle.get(name, nodes.n_nodes) + nodes.used.get(name, nodes.n_nodes)
-    return np.where(nodes.there(), offers, 0.0)
+    return np.where(nodes.has_ready_nodes(), offers, 0.0)
 
 
 def eviction_notes(session: Session, job: JobInfo) -> tuple[str, ...]:
-    """What reclaim and preempt would do for a job that waits, a line each."""
+    """What reclaim and preempt would achieve for a pending job, one line each."""
     needs = job.min_available
     if any(session.compat.on()) or session.hooks.job_pipelined(job):
         return ()
@@ -116,7 +115,7 @@ def eviction_notes(session: Session, job: JobInfo) -> tuple[str, ...]:
         has_candidates, n_with_room = n_room()
         is_overused = name == "reclaim" and session.hooks.overused(session.queues[job.queue])
         if n_with_room >= needs and name not in configured:
-            notes.append(f"{name} would make room for it; it is not among the actions")
+            notes.append(f"{name} could free resources for it, but is not a configured action")
         elif name not in configured:
             continue
         elif is_overused:
@@ -153,8 +152,8 @@ def _room_by(
     kind: EvictionKind,
     candidates: Callable[[TaskInfo], Iterable[TaskInfo]],
 ) -> tuple[bool, int]:
-    """Whether there are candidates, and how many of a job's pods would have a node without those
-    that policies let go."""
+    """Whether there are candidates, and how many of the job's pods would fit without the pods that
+    session plugins would release."""
     statement = session.statement()
     victims = partial(session.hooks.victims, kind)
     has_candidates, n_with_room = False, job.ready_count + len(job.of(TaskStatus.PIPELINED))
@@ -169,7 +168,7 @@ def _room_by(
         except ScoringError:
             is_placed = False
         if not is_placed:
-            row = session.choices.best(task)
+            row = session.best_nodes.best(task)
             if row < 0:
                 continue
             statement.allocate(task, row)

@@ -1,4 +1,4 @@
-"""Why a task fits on no node, in one text; and whether it does fit on one."""
+"""Fit errors: why a task fits on no node, as one message; and whether it fits on some node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NODES_NOT_READY = "node(s) were not ready"
 
 
 def fit_errors(session: Session, task: TaskInfo) -> str:
-    """`0/5 nodes are available: 3 Insufficient cpu, ...`; the same for tasks that ask the same.
+    """`0/5 nodes are available: 3 Insufficient cpu, ...`; equal for tasks with equal requests.
 
-    A node may be counted for several resources. Rules are asked only where some node has room.
-    Of a queue that has reached its capability that is said instead.
+    A node may be counted for several resources. Rules are evaluated only if some node has the
+    resources. If the queue has reached its capability, the message says so instead.
     """
     refusal = session.state.capabilities.refusal(task)
     if refusal:
@@ -25,9 +25,9 @@ def fit_errors(session: Session, task: TaskInfo) -> str:
     nodes = session.state.nodes
     has_room = nodes.fits_future(task)
     key = (task.ask.wants, task.kind if has_room.any() else None)
-    found = session.complaints.get(key)
+    found = session.fit_error_texts.get(key)
     if found is None:
-        found = session.complaints[key] = _text(session, task, has_room=bool(has_room.any()))
+        found = session.fit_error_texts[key] = _text(session, task, has_room=bool(has_room.any()))
     return found
 
 
@@ -37,10 +37,10 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
     reasons: Counter[str] = Counter()
     if nodes.n_unready:
         reasons[NODES_NOT_READY] = nodes.n_unready
-    for name, wanted in task.ask.wants:
+    for name, requested in task.ask.wants:
         future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
-        is_short = future <= wanted - session.arithmetic.milli_epsilon
-        short = int(np.count_nonzero(is_short & nodes.there()))
+        is_short = future <= requested - session.arithmetic.milli_epsilon
+        short = int(np.count_nonzero(is_short & nodes.has_ready_nodes()))
         if short:
             reasons[f"Insufficient {name}"] += short
     if has_room and session.hooks.walk("predicate"):
@@ -56,7 +56,7 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
 
 
 def fits_somewhere(session: Session, task: TaskInfo) -> bool:
-    """True when a node would do for a task as things are, and its queue may have it."""
+    """True if some node fits the task now and its queue's capability allows it."""
     if not session.state.capabilities.allows(task):
         return False
     nodes = session.state.nodes

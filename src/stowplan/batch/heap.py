@@ -1,7 +1,8 @@
-"""A binary heap whose steps are those of Go's container/heap.
+"""A binary heap with the same steps as Go's container/heap.
 
-Keys change while things are in it: a queue's share grows with every pod it is given. What is popped
-then depends on which things were compared when, so the steps themselves are part of the answer.
+Keys change while items are in the heap: a queue's share grows with every task placed. Which item is
+popped then depends on the sequence of comparisons, so the steps must be the same as in the
+original.
 
 Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
 """
@@ -17,7 +18,7 @@ Less = Callable[[T, T], bool]
 
 
 class Heap(Generic[T]):
-    """Pops what is less than the others, as of the comparisons made so far."""
+    """Pops the least item, according to the comparisons made so far."""
 
     __slots__ = ("_items", "_less")
 
@@ -32,7 +33,7 @@ class Heap(Generic[T]):
         return len(self._items)
 
     def push(self, item: T) -> None:
-        """Put something in."""
+        """Push an item."""
         items, less = self._items, self._less
         items.append(item)
         j = len(items) - 1
@@ -44,7 +45,7 @@ class Heap(Generic[T]):
             j = i
 
     def pop(self) -> T:
-        """Take the first out; raises IndexError when there is none."""
+        """Pop the first item; raises IndexError if the heap is empty."""
         items, less = self._items, self._less
         last = len(items) - 1
         items[0], items[last] = items[last], items[0]
@@ -60,9 +61,9 @@ class Heap(Generic[T]):
 
 
 class SortedTasks(Generic[T]):
-    """What a Heap pops when keys never change: the same, without a comparison function.
+    """Pops the same items as a Heap whose keys never change, without a comparison function.
 
-    Often the first one only is asked for, so the rest is sorted when the second is.
+    Often only the first item is needed, so the rest is sorted at the second pop.
     """
 
     __slots__ = ("_is_begun", "_is_sorted", "_items", "_key")
@@ -70,7 +71,7 @@ class SortedTasks(Generic[T]):
     def __init__(
         self, key: Callable[[T], Any], items: Iterable[T], *, is_sorted: bool = False
     ) -> None:
-        """key: no two items have an equal one. is_sorted: items come last first."""
+        """key: unique per item. is_sorted: items are already sorted, last first."""
         self._key = key
         self._items = list(items)
         self._is_begun = self._is_sorted = is_sorted
@@ -79,7 +80,7 @@ class SortedTasks(Generic[T]):
         return len(self._items)
 
     def pop(self) -> T:
-        """Take the first out; raises IndexError when there is none."""
+        """Pop the first item; raises IndexError if there is none."""
         items = self._items
         if not self._is_begun and items:
             self._is_begun = True

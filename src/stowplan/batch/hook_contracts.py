@@ -1,7 +1,7 @@
-"""Answers: what policies may be asked, and the border at which theirs are looked at.
+"""Hook contracts: arguments and return values of session plugins' functions, and their checks.
 
-What ships is trusted. Of a stranger's function every answer is looked at where it comes in: a wrong
-one would otherwise break, or bend, something further on that knows nothing of who has said it.
+Built-in functions are trusted. Every answer of a custom function is checked when it is returned,
+since an invalid one would otherwise fail later in code that does not know its origin.
 """
 
 from __future__ import annotations
@@ -33,78 +33,78 @@ HookKind = Literal[
 
 HOOK_KINDS: tuple[str, ...] = get_args(HookKind)
 OWN_PACKAGE = "stowplan"
-SHOWN_MAX = 80
-"""Of an answer that is wrong so many characters are shown."""
+REPR_CHARACTERS_MAX = 80
+"""Maximum number of characters shown of an invalid answer."""
 
 
 class ValidateResult(msgspec.Struct, frozen=True):
-    """Why a job cannot be scheduled as it is."""
+    """Why a job is invalid."""
 
     reason: str
     message: str
 
 
-Reads = Callable[[Any, Sequence[Any]], bool]
-"""Is an answer one that may be given to these arguments?"""
+AnswerCheck = Callable[[Any, Sequence[Any]], bool]
+"""Whether an answer is valid for these arguments: (answer, arguments) -> bool."""
 
 
-def _is_number(said: Any, asked: Sequence[Any]) -> bool:
+def _is_number(answer: Any, arguments: Sequence[Any]) -> bool:
     numbers = int | float | np.integer | np.floating
-    return isinstance(said, numbers) and not isinstance(said, bool) and not np.isnan(said)
+    return isinstance(answer, numbers) and not isinstance(answer, bool) and not np.isnan(answer)
 
 
-def _is_truth(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, bool | np.bool_)
+def _is_truth(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, bool | np.bool_)
 
 
-def _is_text(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, str)
+def _is_text(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, str)
 
 
-def _is_invalid(said: Any, asked: Sequence[Any]) -> bool:
-    return said is None or (isinstance(said, ValidateResult) and bool(said.reason))
+def _is_invalid(answer: Any, arguments: Sequence[Any]) -> bool:
+    return answer is None or (isinstance(answer, ValidateResult) and bool(answer.reason))
 
 
-def _is_column(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, np.ndarray) and bool(said.shape == asked[1].shape)
+def _is_column(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, np.ndarray) and bool(answer.shape == arguments[1].shape)
 
 
-def _are_bools(said: Any, asked: Sequence[Any]) -> bool:
-    return _is_column(said, asked) and said.dtype == np.bool_
+def _are_bools(answer: Any, arguments: Sequence[Any]) -> bool:
+    return _is_column(answer, arguments) and answer.dtype == np.bool_
 
 
-def _are_scores(said: Any, asked: Sequence[Any]) -> bool:
-    is_numeric = _is_column(said, asked) and np.issubdtype(said.dtype, np.number)
-    return bool(is_numeric and np.isfinite(said).all())
+def _are_scores(answer: Any, arguments: Sequence[Any]) -> bool:
+    is_numeric = _is_column(answer, arguments) and np.issubdtype(answer.dtype, np.number)
+    return bool(is_numeric and np.isfinite(answer).all())
 
 
-def _are_candidates(said: Any, asked: Sequence[Any]) -> bool:
-    if not isinstance(said, Sequence) or not all(isinstance(one, TaskInfo) for one in said):
+def _are_candidates(answer: Any, arguments: Sequence[Any]) -> bool:
+    if not isinstance(answer, Sequence) or not all(isinstance(one, TaskInfo) for one in answer):
         return False
-    return {one.uid for one in said} <= {other.uid for other in asked[1]}
+    return {one.uid for one in answer} <= {other.uid for other in arguments[1]}
 
 
-def _is_hashable(said: Any, asked: Sequence[Any]) -> bool:
+def _is_hashable(answer: Any, arguments: Sequence[Any]) -> bool:
     try:
-        hash(said)
+        hash(answer)
     except TypeError:
         return False
     return True
 
 
-def _is_ordered(said: Any, asked: Sequence[Any]) -> bool:
+def _is_ordered(answer: Any, arguments: Sequence[Any]) -> bool:
     try:
-        return not said < said
+        return not answer < answer
     except TypeError:
         return False
 
 
 class _HookContract(msgspec.Struct, frozen=True):
-    """What a function is given, how its answer is judged, and that in words."""
+    """Arguments of a function, the check of its answer, and the expected answer in words."""
 
     given: tuple[str, ...]
-    reads: Reads
-    wanted: str
+    accepts: AnswerCheck
+    expected: str
 
 
 _ORDER = _HookContract(("first", "second"), _is_number, "a number below, above or equal to 0")
@@ -125,7 +125,7 @@ HOOK_CONTRACTS: Mapping[str, _HookContract] = {
     "overused": _HookContract(("queue",), _is_truth, _TRUTH),
     "job_ready": _HookContract(("job",), _is_truth, _TRUTH),
     "job_pipelined": _HookContract(("job",), _is_truth, _TRUTH),
-    "job_valid": _HookContract(("job",), _is_invalid, "None or Invalid with a reason"),
+    "job_valid": _HookContract(("job",), _is_invalid, "None or a ValidateResult with a reason"),
     "row_kind": _HookContract(("task",), _is_hashable, "something hashable, or None"),
     "key": _HookContract(("task",), _is_ordered, "something that can be compared"),
     "spares": _HookContract(("job",), _is_truth, _TRUTH),
@@ -134,40 +134,41 @@ HOOK_CONTRACTS: Mapping[str, _HookContract] = {
 """By kind of function, and by keyword of `Hooks.register`."""
 
 
-def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
-    """The function as it is where it ships with us, else one that looks at each answer.
+def check_answers(kind: str, plugin: str, function: Any, place: str) -> Any:
+    """Return a built-in function as it is, and any other with its answers checked.
 
-    place: where the policy has it from, for what is wrong with it.
-    Raises ContractError for a kind that is not known, and for what cannot be called like that; the
-    function that is answered with raises it for an answer that is none.
+    place: source location of the session plugin, for messages. Raises ContractError for an unknown
+    kind and for a function that does not accept the arguments; the returned function raises it for
+    an invalid answer.
     """
     contract = HOOK_CONTRACTS.get(kind)
-    whose = f"{place}: policy {policy!r}"
+    subject = f"{place}: plugin {plugin!r}"
     if contract is None:
         hint = did_you_mean(kind, HOOK_KINDS)
-        wanted = f"wanted one of {', '.join(HOOK_KINDS)}{' (' + hint + ')' if hint else ''}"
-        raise ContractError(f"{whose} registers for {kind!r}; {wanted}")
+        wanted = f"expected one of {', '.join(HOOK_KINDS)}{' (' + hint + ')' if hint else ''}"
+        raise ContractError(f"{subject}: unknown hook {kind!r}: {wanted}")
     if not callable(function):
-        raise ContractError(f"{whose}, {kind}: got {short_repr(function)}, wanted a function")
+        raise ContractError(
+            f"{subject}, {kind}: invalid value: {short_repr(function)}: expected a function"
+        )
     if is_shipped(function):
         return function
     if not accepts_arguments(function, len(contract.given)):
         given = ", ".join(contract.given)
-        raise ContractError(f"{whose}, {kind}: cannot be called with ({given})")
+        raise ContractError(f"{subject}, {kind}: cannot be called with ({given})")
 
-    # What is written on the function is no matter here; a partial has no name to be kept.
+    # Function attributes are not copied: a partial has none.
     @wraps(function, assigned=(), updated=())
-    def looked_at(*asked: Any) -> Any:
-        # What it is given it may change, which is looked for elsewhere.
-        before = [tuple(one) if isinstance(one, list) else one for one in asked]
-        said = function(*asked)
-        if not contract.reads(said, before):
-            raise ContractError(
-                f"{whose}, {kind}: got {short_repr(said)}, wanted {contract.wanted}"
-            )
-        return said
+    def checked(*arguments: Any) -> Any:
+        # The function may modify its arguments; that is checked elsewhere.
+        before = [tuple(one) if isinstance(one, list) else one for one in arguments]
+        answer = function(*arguments)
+        if not contract.accepts(answer, before):
+            text = f"invalid answer: {short_repr(answer)}: expected {contract.expected}"
+            raise ContractError(f"{subject}, {kind}: {text}")
+        return answer
 
-    return looked_at
+    return checked
 
 
 def is_shipped(function: Any) -> bool:
@@ -176,19 +177,19 @@ def is_shipped(function: Any) -> bool:
 
 
 def accepts_arguments(function: Any, n_given: int) -> bool:
-    """True when a function can be called with so many arguments."""
+    """True if a function can be called with this many arguments."""
     try:
         inspect.signature(function).bind(*[None] * n_given)
     except TypeError:
         return False
     except ValueError:
-        # Of what is written in C nobody may know.
+        # Functions written in C may have no signature.
         return True
     return True
 
 
 def source_location(function: Any) -> str:
-    """Where a function, or a class, is written, as well as it can be said."""
+    """Source location of a function or class, as far as known."""
     code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}"
@@ -197,9 +198,9 @@ def source_location(function: Any) -> str:
     return f"{module}.{name}" if module else str(name)
 
 
-def short_repr(said: Any) -> str:
-    """An answer in few words."""
-    if isinstance(said, np.ndarray):
-        return f"an array of {said.dtype} {said.shape}"
-    text = repr(said)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+def short_repr(answer: Any) -> str:
+    """A short representation of an answer."""
+    if isinstance(answer, np.ndarray):
+        return f"an array of {answer.dtype} {answer.shape}"
+    text = repr(answer)
+    return text if len(text) <= REPR_CHARACTERS_MAX else f"{text[:REPR_CHARACTERS_MAX]}..."

@@ -1,9 +1,9 @@
-"""Jobs whose queue or PodGroup does not exist: no session takes them up, and users are told why.
+"""Missing objects: jobs whose queue or PodGroup does not exist are reported, not scheduled.
 
-Their pods get the condition PodScheduled False and an event, the PodGroup the condition
-Unschedulable and an event; neither is repeated until it changes.
+Their pods get the condition PodScheduled=False and an event, the PodGroup the condition
+Unschedulable and an event; neither is repeated unless it changes.
 
-Differs: kube-batch leaves such jobs out of its sessions and says nothing.
+Differs: kube-batch silently skips such jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 
 
 def missing(job: JobInfo, queues: Container[str], default_queue: str) -> ValidateResult | None:
-    """The missing object that a job names, as reason and message; None where both exist."""
+    """The missing object that a job refers to, as reason and message; None if both exist."""
     if job.group is None and not job.has_budget:
         namespace, _, name = job.uid.partition("/")
         text = f'podgroups "{name}" not found in namespace "{namespace}"'
@@ -47,33 +47,35 @@ def missing(job: JobInfo, queues: Container[str], default_queue: str) -> Validat
 def report_missing(
     inventory: Inventory, session: str
 ) -> tuple[list[PodGroupReport], list[PodFitError]]:
-    """The reports and notes about such jobs that have not been made yet; they count as made.
+    """New reports and notes about such jobs; they are recorded as made.
 
-    session: the name of the session, for conditions.
+    session: name of the session, for conditions.
     """
     reports: list[PodGroupReport] = []
     notes: list[PodFitError] = []
     for job in inventory.jobs.values():
-        said = missing(job, inventory.queues, inventory.default_queue)
-        if said is None or job.kept.get(REPORTED) == (job.group, said):
+        problem = missing(job, inventory.queues, inventory.default_queue)
+        if problem is None or job.kept.get(REPORTED) == (job.group, problem):
             continue
-        job.kept[REPORTED] = (job.group, said)
+        job.kept[REPORTED] = (job.group, problem)
         notes += (
-            PodFitError(t.uid, t.key, said.message) for t in job.of(TaskStatus.PENDING).values()
+            PodFitError(t.uid, t.key, problem.message) for t in job.of(TaskStatus.PENDING).values()
         )
         if job.group is not None and not job.group.is_solo:
-            reports += _reports(job, job.group, said, session)
+            reports += _reports(job, job.group, problem, session)
     return reports, notes
 
 
 def _reports(
-    job: JobInfo, group: PodGroupInfo, said: ValidateResult, session: str
+    job: JobInfo, group: PodGroupInfo, problem: ValidateResult, session: str
 ) -> Iterator[PodGroupReport]:
-    condition = PodGroupCondition(UNSCHEDULABLE, "True", session, None, said.reason, said.message)
+    condition = PodGroupCondition(
+        UNSCHEDULABLE, "True", session, None, problem.reason, problem.message
+    )
     phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
     status = msgspec.structs.replace(with_condition(group.status, condition), phase=phase)
     if is_same_status(group.status, status):
         return
     group.status = status
-    note = ("Warning", UNSCHEDULABLE, said.message)
+    note = ("Warning", UNSCHEDULABLE, problem.message)
     yield PodGroupReport(group.uid, group.namespace, group.name, group.api_version, status, (note,))

@@ -1,8 +1,8 @@
-"""Checks of the contract that policies and actions keep.
+"""Contract checks of session plugins and actions.
 
-A policy is made anew for every session, from its arguments. It registers functions with
-`session.hooks` (tiers.Hooks.register says which kinds there are and what they are given) and, to
-follow what is given and taken, handlers with `session.working.handlers`.
+A session plugin is created for every session, from its arguments. It registers functions with
+`session.hooks` (see tiers.Hooks.register for their kinds and arguments) and, to follow allocations,
+handlers with `session.state.handlers`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ SESSION_CALLBACKS = ("on_open", "on_start", "on_close")
 
 
 def check_part(part: type[SessionPlugin] | type[SessionAction], where: str) -> None:
-    """Raise ContractError where sessions could not make or call a policy, or an action."""
+    """Raise ContractError if sessions could not create or call a session plugin or action."""
     n_given = 0 if issubclass(part, SessionAction) else 1
     if not accepts_arguments(part, n_given):
-        wanted = "nothing" if issubclass(part, SessionAction) else "its arguments"
-        raise ContractError(f"{where}: cannot be made; wanted a class that is given {wanted}")
+        expected = "nothing" if issubclass(part, SessionAction) else "its arguments"
+        raise ContractError(f"{where}: cannot be created: expected a class that takes {expected}")
     if issubclass(part, SessionAction) and part.run is SessionAction.run:
-        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
+        raise ContractError(f"{where}: method run is missing: expected `def run(self, session)`")
     for name in ("run",) if issubclass(part, SessionAction) else SESSION_CALLBACKS:
         # Without the instance, which is the first of two.
         if not accepts_arguments(getattr(part, name), 2):

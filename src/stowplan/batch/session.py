@@ -1,7 +1,7 @@
-"""Session: one round of decisions about all jobs, on the state as it was when it opened.
+"""Session: one round of decisions about all jobs, on the state at its opening.
 
-Policies register what they have to say, jobs that cannot be scheduled leave, actions run in the
-configured order, and the close writes down what became of each group.
+Session plugins register functions, invalid jobs are taken out, actions run in configured order, and
+the close computes the status of each group.
 
 Source: kube-batch v0.5, framework/session.go, framework/framework.go.
 """
@@ -27,6 +27,7 @@ from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.state.session_state import BinderEvictor, ClusterInfo, SessionState
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
+from stowplan.columns.array_types import Ints
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.problems import ContractError
 
@@ -36,11 +37,9 @@ INVALID_GROUP = "InvalidPodGroup"
 ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
 PLUGIN_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
-Ints = NDArray[np.int64]
-
 
 class SessionPlugin:
-    """Base of policies; a subclass overrides what it needs. name: as configurations have it."""
+    """Base of session plugins; a subclass overrides what it needs. name: as in configurations."""
 
     name = ""
 
@@ -48,39 +47,40 @@ class SessionPlugin:
         self.arguments = arguments
 
     def on_open(self, session: Session) -> None:
-        """Register. All jobs are there, also those that are about to be found invalid."""
+        """Register functions. All jobs are present, including those that will be found invalid."""
 
     def on_start(self, session: Session) -> None:
-        """Invalid jobs have gone to `session.invalid`; shares can be counted."""
+        """Invalid jobs have been moved to `session.invalid`; shares can be computed."""
 
     def on_close(self, session: Session) -> None:
         """All actions have run."""
 
 
 class SessionAction:
-    """Base of actions: one step of a session. name: as configurations have it."""
+    """Base of actions: one step of a session. name: as in configurations."""
 
     name = ""
 
     def run(self, session: Session) -> None:
-        """Act on the session. A job that is gone from `session.jobs` is not to be touched."""
+        """Act on the session. Jobs that are no longer in `session.jobs` must not be touched."""
         where = f"class {type(self).__module__}.{type(self).__qualname__}"
-        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
+        raise ContractError(f"{where}: method run is missing: expected `def run(self, session)`")
 
 
 SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]
-"""A policy's class, or what makes one from its arguments."""
+"""A session plugin's class, or another factory that takes its arguments."""
 
 
 class SessionOptions(msgspec.Struct, frozen=True):
-    """tiers, actions: as configured, known ones only. policies: name -> what makes it.
+    """Options of a session.
 
-    rules: what gives the session's predicates and node scores; None: every node will do.
+    tiers, actions: as configured; all names are known. plugins: name -> factory of the session
+    plugin. rules: factory of predicates and node scores; None: every node passes.
     """
 
     tiers: Tiers
     actions: tuple[SessionAction, ...]
-    policies: Mapping[str, SessionPluginFactory]
+    plugins: Mapping[str, SessionPluginFactory]
     compat: Compat = Compat()
     rules: Callable[[SessionState], SessionRules] | None = None
 
@@ -88,15 +88,15 @@ class SessionOptions(msgspec.Struct, frozen=True):
 class Session:
     """A round of decisions.
 
-    dice: breaks ties between nodes; None takes the first. uid: names it in conditions. metrics:
-    what takes time is noted there, by the names of the original.
+    rng: breaks ties between nodes; None takes the first. uid: identifies the session in conditions.
+    metrics: receives durations under the original's names.
     """
 
     def __init__(
         self,
-        opened: ClusterInfo,
+        cluster_info: ClusterInfo,
         options: SessionOptions,
-        outside: BinderEvictor,
+        binder_evictor: BinderEvictor,
         uid: str,
         now: datetime.datetime | None = None,
         rng: np.random.Generator | None = None,
@@ -109,77 +109,78 @@ class Session:
         self.now = now
         self.rng = rng
         self.hooks = Hooks(options.tiers, options.compat)
-        self.state = SessionState(opened, self.hooks, options.compat, outside)
+        self.state = SessionState(cluster_info, self.hooks, options.compat, binder_evictor)
         self.arithmetic = self.state.arithmetic
-        self.choices = BestNodeCache(self.state, self.hooks, rng)
-        self.closing = SessionClose(self.state, uid, now)
+        self.best_nodes = BestNodeCache(self.state, self.hooks, rng)
+        self.session_close = SessionClose(self.state, uid, now)
         self.invalid: dict[str, JobInfo] = {}
-        self.complaints: dict[Hashable, str] = {}
-        # What a turn came to that left no trace: the state of the nodes then, and what it said.
-        self.stuck: dict[Hashable, tuple[int, str, dict[str, ResourceVector]]] = {}
-        self.policies: dict[str, SessionPlugin] = {}
+        self.fit_error_texts: dict[Hashable, str] = {}
+        # Turns that failed without side effects: the node revision at that time, and the result.
+        self.failed_turns: dict[Hashable, tuple[int, str, dict[str, ResourceVector]]] = {}
+        self.plugins: dict[str, SessionPlugin] = {}
         if options.rules is not None:
             self.state.rules = options.rules(self.state)
         for tier in options.tiers:
             for use in tier:
-                if use.name in options.policies:
-                    self.policies[use.name] = options.policies[use.name](use.arguments)
-        for policy in self.policies.values():
-            call_timed(self.metrics, policy, "OnSessionOpen", policy.on_open, self)
+                if use.name in options.plugins:
+                    self.plugins[use.name] = options.plugins[use.name](use.arguments)
+        for plugin in self.plugins.values():
+            call_timed(self.metrics, plugin, "OnSessionOpen", plugin.on_open, self)
         if not self.compat.validates_before_tiers:
             self._validate()
-        for policy in self.policies.values():
-            policy.on_start(self)
+        for plugin in self.plugins.values():
+            plugin.on_start(self)
 
-    # What actions and policies read.
+    # Read by actions and session plugins.
 
     working = deprecated_property("working", "state")
+    policies = deprecated_property("policies", "plugins")
 
     @property
     def jobs(self) -> dict[str, JobInfo]:
-        """The jobs of the session by id."""
+        """Jobs of the session, by id."""
         return self.state.jobs
 
     @property
     def queues(self) -> Mapping[str, QueueInfo]:
-        """The queues of the session by name."""
+        """Queues of the session, by name."""
         return self.state.queues
 
     def statement(self) -> Statement:
-        """A new statement."""
+        """Create a statement."""
         return Statement(self.state)
 
     def has_pending(self, job: JobInfo) -> bool:
-        """True when some task of the job waits for a node."""
+        """True if a task of the job waits for a node."""
         return TaskStatus.PENDING in job.by_status
 
     # Steps without a statement.
 
     def allocate(self, task: TaskInfo, row: int) -> str:
-        """Give a task free room, and bind what its job was given once that is ready."""
+        """Place a task on idle resources; bind the job's allocated tasks once the job is ready."""
         problem = self.state.put(task, row, TaskStatus.ALLOCATED)
         return problem or self.state.bind_if_ready(self.jobs[task.job])
 
     def pipeline(self, task: TaskInfo, row: int) -> str:
-        """Promise a task room that is being freed."""
+        """Pipeline a task onto resources that are being released."""
         return self.state.put(task, row, TaskStatus.PIPELINED)
 
     def evict(self, task: TaskInfo, reason: str) -> str:
-        """Have a task go, for good."""
+        """Evict a task, without rollback."""
         return self.state.send_eviction(task, reason) or self.state.release(task)
 
-    # Choice.
+    # Node selection.
 
     def passing(self, task: TaskInfo) -> NDArray[np.bool_]:
-        """bool (n_nodes,): the nodes that policies let the task have."""
-        there = self.state.nodes.there()
+        """bool (n_nodes,): nodes that pass all session plugins for the task."""
+        there = self.state.nodes.has_ready_nodes()
         rows = np.flatnonzero(there)
         there[rows] = self.hooks.passing(task, rows)
         return there
 
     def best(self, task: TaskInfo, rows: Ints) -> int:
-        """The row with the highest score among `rows`, at least one; in doubt the first, or any
-        when there are dice."""
+        """The row with the highest score among `rows` (at least one); ties go to the first, or to a
+        random one with an rng."""
         scores = self.hooks.scores(task, rows)
         if self.rng is None:
             return int(rows[np.argmax(scores)])
@@ -187,16 +188,16 @@ class Session:
         return int(top[self.rng.integers(top.shape[0])])
 
     def ranked(self, task: TaskInfo, rows: Ints) -> Ints:
-        """int64: `rows` by score, the highest first; among equals the last by name first."""
+        """int64: `rows` by descending score; among equals the last by name first."""
         scores = self.hooks.scores(task, rows)
         names = self.state.nodes.names
         order = sorted(range(rows.shape[0]), key=lambda i: (scores[i], names[rows[i]]))
         return rows[np.array(order[::-1], dtype=np.int64)]
 
-    # Life.
+    # Running and closing.
 
     def run(self) -> None:
-        """Run the actions in their order."""
+        """Run the actions in order."""
         metrics = self.metrics
         for action in self.options.actions:
             began = metrics.stopwatch()
@@ -205,48 +206,47 @@ class Session:
             metrics.observe(ACTION_LATENCY, took, (("action", action.name),))
 
     def close(self) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
-        """Let policies finish and write down what became of the groups."""
-        for policy in self.policies.values():
-            call_timed(self.metrics, policy, "OnSessionClose", policy.on_close, self)
-        result = self.closing.close([*self.jobs.values(), *self.invalid.values()])
+        """Run on_close of the session plugins and compute the status of the groups."""
+        for plugin in self.plugins.values():
+            call_timed(self.metrics, plugin, "OnSessionClose", plugin.on_close, self)
+        result = self.session_close.close([*self.jobs.values(), *self.invalid.values()])
         self.state.rules.close()
         return result
 
     def _validate(self) -> None:
-        """Take out the jobs that some policy finds invalid; each is told why."""
+        """Take out the jobs that a session plugin finds invalid and set their conditions."""
         invalid = {
-            uid: said
+            uid: problem
             for uid, job in self.jobs.items()
-            if (said := self._refused(job) or self.hooks.job_invalid(job)) is not None
+            if (problem := self._refused(job) or self.hooks.job_invalid(job)) is not None
         }
-        for uid, said in invalid.items():
+        for uid, problem in invalid.items():
             job = self.invalid[uid] = self.jobs.pop(uid)
-            job.fit_errors = said.message
-            self.closing.set_condition(job, said.reason, said.message)
+            job.fit_errors = problem.message
+            self.session_close.set_condition(job, problem.reason, problem.message)
 
     def _refused(self, job: JobInfo) -> ValidateResult | None:
-        """What is wrong with a job whatever policies say of it."""
+        """Why a job is invalid regardless of session plugins."""
         if job.min_available < 0:
-            return ValidateResult(
-                INVALID_GROUP, f"minMember is {job.min_available}, wanted 0 or more"
-            )
+            text = f"Invalid value: {job.min_available}: must be greater than or equal to 0"
+            return ValidateResult(INVALID_GROUP, f"spec.minMember: {text}")
         queue = self.queues[job.queue]
-        # A queue that is not open finishes what it has begun.
+        # A closed queue finishes the jobs that it has begun.
         if queue.is_open or job.ready_count:
             return None
-        text = f"queue {queue.name!r} is {queue.state} and takes no new jobs"
+        text = f"queue {queue.name!r} is {queue.state} and accepts no new jobs"
         return ValidateResult(QUEUE_CLOSED, text)
 
 
 def call_timed(
     metrics: Metrics,
-    policy: SessionPlugin,
+    plugin: SessionPlugin,
     moment: str,
     call: Callable[[Session], None],
     session: Session,
 ) -> None:
-    """Call a policy and note how long it took."""
+    """Call a session plugin and record the duration."""
     began = metrics.stopwatch()
     call(session)
-    labels = (("plugin", policy.name), ("OnSession", moment))
+    labels = (("plugin", plugin.name), ("OnSession", moment))
     metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)

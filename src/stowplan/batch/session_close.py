@@ -1,4 +1,4 @@
-"""The close of a session: phase and conditions of groups, notes for users.
+"""Session close: phase and conditions of groups, and events for users.
 
 Source: kube-batch v0.5, framework/session.go (jobStatus), cache/cache.go (RecordJobStatusEvent),
 api/job_info.go (FitError).
@@ -22,12 +22,12 @@ PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Complet
 SCHEDULED = "Scheduled"
 
 
-REPORTED = "told"
-"""Under this a job keeps what has been said of it."""
+REPORTED = "reported"
+"""Key under which a job keeps what has been reported about it."""
 
 
 class PodGroupStatusUpdate(msgspec.Struct, frozen=True):
-    """The status of a group is to be written. notes: (type, reason, message) of events."""
+    """A group's status to be written. notes: (type, reason, message) of events."""
 
     group: PodGroupInfo
     status: PodGroupStatus
@@ -36,7 +36,7 @@ class PodGroupStatusUpdate(msgspec.Struct, frozen=True):
 
 
 class PodFitError(msgspec.Struct, frozen=True):
-    """A pod found no place in this session: a condition, and an event FailedScheduling."""
+    """A pod that was not placed in this session: a condition, and an event FailedScheduling."""
 
     uid: str
     key: str
@@ -44,7 +44,7 @@ class PodFitError(msgspec.Struct, frozen=True):
 
 
 class SessionClose:
-    """Conditions set during a session, and what is written at its end."""
+    """Collects conditions during a session and computes statuses at its end."""
 
     def __init__(self, state: SessionState, uid: str, now: datetime.datetime | None) -> None:
         self._session_state = state
@@ -54,7 +54,7 @@ class SessionClose:
         self._reported_conditions: dict[str, tuple[str, str]] = {}
 
     def set_condition(self, job: JobInfo, reason: str, message: str) -> None:
-        """Say that a job cannot be scheduled, in place of what was said before."""
+        """Set the condition that a job cannot be scheduled, replacing an earlier one."""
         group = job.group
         if group is None:
             if self._session_state.compat.budget_jobs_panic:
@@ -64,20 +64,20 @@ class SessionClose:
             return
         self._before.setdefault(job.uid, group.status)
         self._reported_conditions[job.uid] = reason, message
-        said = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
-        self._put(group, said)
+        condition = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
+        self._put(group, condition)
 
     def close(
         self, jobs: Iterable[JobInfo]
     ) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
-        """Write down what became of each job."""
+        """Compute the status and events of each job."""
         writes: list[PodGroupStatusUpdate] = []
         notes: list[PodFitError] = []
-        said, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
+        reported, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
         for job in jobs:
             group = job.group
-            # Where no task has changed since, and the same is to be said, it has been said.
-            key = (group, said.get(job.uid), job.fit_errors, job.short_by)
+            # Nothing new: no task has changed, and the same has been reported before.
+            key = (group, reported.get(job.uid), job.fit_errors, job.short_by)
             if job.kept.get(REPORTED) == key and not rewrites:
                 continue
             job.kept[REPORTED] = (*key[:3], dict(job.short_by))
@@ -119,27 +119,27 @@ class SessionClose:
         return RUNNING if taking + succeeded >= group.min_member else PENDING
 
     def _clear_condition(self, job: JobInfo, group: PodGroupInfo) -> None:
-        """A group that runs is not unschedulable any more, whatever an earlier session said."""
+        """A running group is no longer unschedulable, whatever an earlier session reported."""
         for condition in group.status.conditions:
             stale = condition.type == UNSCHEDULABLE and condition.transition_id != self._uid
             if stale and condition.status == "True" and job.is_ready:
                 message = "tasks in gang are ready to be scheduled"
                 self._before.setdefault(job.uid, group.status)
-                said = PodGroupCondition(
+                condition = PodGroupCondition(
                     UNSCHEDULABLE, "False", self._uid, self._now, SCHEDULED, message
                 )
-                self._put(group, said)
+                self._put(group, condition)
 
-    def _put(self, group: PodGroupInfo, said: PodGroupCondition) -> None:
-        group.status = with_condition(group.status, said)
+    def _put(self, group: PodGroupInfo, condition: PodGroupCondition) -> None:
+        group.status = with_condition(group.status, condition)
 
     def _events(self, job: JobInfo, group: PodGroupInfo) -> Iterator[tuple[str, str, str]]:
         if group.status.phase in (UNKNOWN, PENDING):
             pending = len(job.of(TaskStatus.PENDING))
             text = f"{pending}/{len(job.tasks)} tasks in gang unschedulable: {job_fit_error(job)}"
             if not self._session_state.compat.fit_error_of_choice:
-                said = (c for c in group.status.conditions if c.transition_id == self._uid)
-                text = next((c.message for c in said if c.type == UNSCHEDULABLE), text)
+                own = (c for c in group.status.conditions if c.transition_id == self._uid)
+                text = next((c.message for c in own if c.type == UNSCHEDULABLE), text)
             yield "Warning", UNSCHEDULABLE, text
 
     def _notes(self, job: JobInfo) -> Iterator[PodFitError]:
@@ -149,20 +149,20 @@ class SessionClose:
                 yield PodFitError(task.uid, task.key, message)
 
 
-def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupStatus:
-    """A status with a condition in place of the one of its type, if any."""
+def with_condition(status: PodGroupStatus, added: PodGroupCondition) -> PodGroupStatus:
+    """A status with a condition added, replacing one of the same type."""
     conditions = list(status.conditions)
     for index, condition in enumerate(conditions):
-        if condition.type == said.type:
-            conditions[index] = said
+        if condition.type == added.type:
+            conditions[index] = added
             break
     else:
-        conditions.append(said)
+        conditions.append(added)
     return replace(status, conditions=tuple(conditions))
 
 
 def is_same_status(before: PodGroupStatus, after: PodGroupStatus) -> bool:
-    """True when the two say the same, whenever and by whomever it was said."""
+    """True if both are equal apart from times and session ids."""
     return _without_times(before) == _without_times(after)
 
 
@@ -174,7 +174,7 @@ def _without_times(status: PodGroupStatus) -> PodGroupStatus:
 
 
 def job_fit_error(job: JobInfo) -> str:
-    """Why the job's last task that found no room found none."""
+    """Why the last task of the job that found no node found none."""
     if job.fit_errors:
         return job.fit_errors
     if not job.short_by:

@@ -1,7 +1,7 @@
-"""Rules: what decides, beside resources, which node suits a pod. Given from above.
+"""Session rules: which nodes suit a pod, resources aside; provided by the assembly.
 
-The policies `predicates` and `nodeorder` ask them; sessions tell them what they put where. Which
-generation of Kubernetes they are of is not known here.
+The session plugins `predicates` and `nodeorder` query them; sessions notify them of placements.
+This package does not depend on the Kubernetes release that they implement.
 """
 
 from __future__ import annotations
@@ -11,21 +11,17 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.state.jobs import TaskInfo
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from stowplan.columns.array_types import Bools, Floats, Ints
 
 
 class ScoringError(Exception):
-    """The rules cannot say how nodes score; the original ends the question with an error."""
+    """Raised if nodes cannot be scored; the original returns an error."""
 
 
 class PressureChecks(msgspec.Struct, frozen=True):
-    """Which pressures of a node keep pods away."""
+    """Which pressure conditions of a node keep pods away."""
 
     memory: bool = False
     disk: bool = False
@@ -33,7 +29,7 @@ class PressureChecks(msgspec.Struct, frozen=True):
 
 
 class NodeScoreWeights(msgspec.Struct, frozen=True):
-    """What the scores of nodes weigh; None leaves it to the rules."""
+    """Weights of node scores; None leaves the weight to the rules."""
 
     least_requested: int | None = None
     balanced_resource: int | None = None
@@ -42,49 +38,49 @@ class NodeScoreWeights(msgspec.Struct, frozen=True):
 
 
 class SessionRules(Protocol):
-    """The rules of one session. Rows are those of the session's ledger."""
+    """Rules of one session. Rows index the session's ledger."""
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """Equal for tasks of which rows are always said the same.
+        """Key of tasks that get the same results for every row.
 
-        None where what is said of a row depends on more than that row.
+        None if the result for a row depends on more than that row.
         """
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
-        """bool (n_rows,): the rows that the task may be on, resources and pod count aside."""
+        """bool (n_rows,): rows that the task may run on, resources and pod count aside."""
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
-        """Reason -> how many nodes are refused for it; a node may be counted once only."""
+        """Reason -> number of nodes refused for it; each node is counted once."""
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): how well the task would be on each of these rows, which pass.
+        """float64 (n_rows,): scores of these rows, all of which pass.
 
-        Raises Unanswerable.
+        Raises ScoringError.
         """
 
     def placed(self, task: TaskInfo, row: int) -> None:
-        """The session put the task on a node."""
+        """The session placed the task on a node."""
 
     def unplaced(self, task: TaskInfo, row: int) -> None:
-        """The session took it off again; the last one placed goes first."""
+        """The session removed the task again; the last one placed is removed first."""
 
     def close(self) -> None:
-        """The session is over: forget what it placed."""
+        """The session has ended: forget its placements."""
 
 
 class NoSessionRules:
-    """Every node passes and none is better than another."""
+    """Every node passes, with equal scores."""
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """All are equal."""
+        """All tasks are equal."""
         return ()
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
-        """All of them."""
+        """All rows pass."""
         return np.ones(rows.shape[0], dtype=np.bool_)
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
-        """None."""
+        """No refusals."""
         return {}
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
@@ -92,10 +88,10 @@ class NoSessionRules:
         return np.zeros(rows.shape[0], dtype=np.float64)
 
     def placed(self, task: TaskInfo, row: int) -> None:
-        """Nothing to note."""
+        """No state."""
 
     def unplaced(self, task: TaskInfo, row: int) -> None:
-        """Nothing to note."""
+        """No state."""
 
     def close(self) -> None:
-        """Nothing to forget."""
+        """No state."""

@@ -1,8 +1,8 @@
-"""Statement: a ledger of typed operations on a session, to be kept whole or taken back.
+"""Statement: operations on a session that are committed or rolled back together.
 
-Each operation takes effect at once, on jobs, nodes and shares, so that what comes next sees it. The
-ledger knows how to take it back: `mark`, `rollback` to the mark, the last operation first. What
-leaves the session (binds and evictions) leaves at `commit` only.
+Each operation takes effect at once on jobs, nodes and shares, so that later steps see it. `mark`
+and `rollback` undo operations in reverse order. Binds and evictions leave the session only at
+`commit`.
 
 Source: kube-batch v0.5, framework/statement.go.
 """
@@ -16,19 +16,19 @@ from stowplan.batch.state.session_state import SessionState
 
 
 class AllocateOperation(msgspec.Struct, frozen=True, gc=False):
-    """A pending task was given room that is free on a node."""
+    """A pending task was allocated on a node's idle resources."""
 
     task: TaskInfo
 
 
 class PipelineOperation(msgspec.Struct, frozen=True, gc=False):
-    """A pending task was promised room that is being freed on a node."""
+    """A pending task was pipelined onto a node's releasing resources."""
 
     task: TaskInfo
 
 
 class EvictOperation(msgspec.Struct, frozen=True, gc=False):
-    """A task was told to go. before: its status until then."""
+    """A task was evicted. before: its status until then."""
 
     task: TaskInfo
     reason: str
@@ -39,7 +39,7 @@ Operation = AllocateOperation | PipelineOperation | EvictOperation
 
 
 class Statement:
-    """Operations that belong together. One is open at a time."""
+    """Operations that belong together; one statement is open at a time."""
 
     def __init__(self, state: SessionState) -> None:
         self._session_state = state
@@ -51,42 +51,42 @@ class Statement:
 
     @property
     def evicts(self) -> bool:
-        """True when somebody has to go."""
+        """True if the statement evicts a task."""
         return any(isinstance(operation, EvictOperation) for operation in self._ledger)
 
     def mark(self) -> int:
-        """The present place in the ledger, to roll back to."""
+        """The current position in the ledger, for `rollback`."""
         return len(self._ledger)
 
     def allocate(self, task: TaskInfo, row: int) -> str:
-        """Give a task free room; returns what went wrong, "" when nothing did."""
+        """Allocate a task on idle resources; returns an error message or ""."""
         self._ledger.append(AllocateOperation(task))
         return self._session_state.put(task, row, TaskStatus.ALLOCATED)
 
     def pipeline(self, task: TaskInfo, row: int) -> str:
-        """Promise a task room that is being freed; returns what went wrong."""
+        """Pipeline a task onto releasing resources; returns an error message or ""."""
         self._ledger.append(PipelineOperation(task))
         return self._session_state.put(task, row, TaskStatus.PIPELINED, even_if_failed=True)
 
     def evict(self, task: TaskInfo, reason: str) -> str:
-        """Tell a task to go; nothing leaves the session before `commit`."""
+        """Evict a task; nothing leaves the session before `commit`."""
         self._ledger.append(EvictOperation(task, reason, task.status))
         return self._session_state.release(task, even_if_failed=True)
 
     def rollback(self, mark: int = 0) -> None:
-        """Take back everything after `mark`, the last first."""
+        """Undo all operations after `mark`, in reverse order."""
         state = self._session_state
         while len(self._ledger) > mark:
             match self._ledger.pop():
                 case AllocateOperation(task) | PipelineOperation(task):
-                    state.unput(task)
+                    state.undo_put(task)
                 case EvictOperation(task, _, before):
                     state.unrelease(task, before)
         if not self._ledger and not state.compat.unevict_loses_node:
             state.nodes.revision = self._revision
 
     def commit(self) -> None:
-        """Let the evictions leave, and bind what is allocated of jobs that are ready."""
+        """Send the evictions and bind the allocated tasks of jobs that are ready."""
         state = self._session_state
         jobs: dict[str, JobInfo] = {}
         self._note_preemptors()
@@ -105,7 +105,7 @@ class Statement:
             state.bind_if_ready(job)
 
     def _note_preemptors(self) -> None:
-        """Who goes makes room for the task that is promised a place on that node next."""
+        """A victim makes way for the task that is pipelined on its node next."""
         latest: dict[str, TaskInfo] = {}
         for operation in reversed(self._ledger):
             match operation:

@@ -1,12 +1,13 @@
-"""Tiers of policies, and how what they say is combined.
+"""Tiers of session plugins, and how their answers are combined.
 
-The first comparison that is not zero wins. Predicates and readiness are conjunctions, overused is a
-disjunction. Victims are intersected within a tier; the first tier with an opinion decides.
+The first comparison that is not zero decides. Predicates and readiness are conjunctions, overused
+is a disjunction. Victims are intersected within a tier; the first tier with an opinion decides.
 
-A policy may have an opinion about victims (these, and no others, may go) or a veto (these stay,
-whatever others say). The vetoes of all tiers up to the one that decides take their pods out first,
-and are no opinion: that gang protects its members does not keep proportion, a tier below, from
-being asked whose turn it is to give. Where only vetoes are heard, all that they leave may go.
+A session plugin may have an opinion on victims (these and no others may be evicted) or a veto
+(these stay, whatever others say). The vetoes of all tiers up to the deciding one remove their pods
+first and are no opinion: gang protecting its members does not prevent proportion, a tier below,
+from deciding which queue must release. If there are only vetoes, all remaining candidates may be
+evicted.
 
 Source: kube-batch v0.5, framework/session_plugins.go.
 """
@@ -18,13 +19,13 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, SortedTasks
 from stowplan.batch.hook_contracts import HookKind, ValidateResult, check_answers, source_location
 from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.state.queues import QueueInfo
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework.problems import ContractError
 
 SWITCH_OF: Mapping[str, str] = {
@@ -38,20 +39,17 @@ SWITCH_OF: Mapping[str, str] = {
     "predicate": "enablePredicate",
     "node_order": "enableNodeOrder",
 }
-"""Kind of function -> the switch of a configuration that turns it off; the others have none."""
+"""Kind of function -> configuration switch that disables it; others have none."""
 
-Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+VictimFunction = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 TaskQueue = Heap[TaskInfo] | SortedTasks[TaskInfo]
-"""Tasks that are popped in their order."""
+"""Tasks that are popped in order."""
 
 
 class SessionPluginUse(msgspec.Struct, frozen=True):
-    """A policy in a tier. disabled: the switches that are off. arguments: as written."""
+    """A session plugin in a tier. disabled: switches that are off. arguments: as written."""
 
     name: str
     disabled: frozenset[str] = frozenset()
@@ -69,17 +67,17 @@ def _unknown_row_kind(_: TaskInfo) -> Hashable:
 
 
 class TierVictims(msgspec.Struct):
-    """What one tier has to say about victims: policies with an opinion, and those with a veto."""
+    """Victim functions of one tier: those with an opinion, and those with a veto."""
 
-    opinions: list[Victims]
-    vetoes: list[Victims]
+    opinions: list[VictimFunction]
+    vetoes: list[VictimFunction]
 
 
 class Hooks:
-    """The functions that policies registered, walked tier by tier.
+    """Functions registered by session plugins, called tier by tier.
 
-    A function is called under the name of its policy wherever that stands in the tiers and is not
-    switched off.
+    A function is called under its plugin's name wherever the plugin is in the tiers and not
+    disabled.
     """
 
     def __init__(self, tiers: Tiers, compat: Compat) -> None:
@@ -90,7 +88,7 @@ class Hooks:
         self._vetoes: set[tuple[str, str]] = set()
         self._row_kinds: dict[tuple[str, str], Callable[[TaskInfo], Hashable]] = {}
         self._spares: dict[tuple[str, str], Callable[[JobInfo], bool] | None] = {}
-        self._whys: dict[tuple[str, str], Callable[[QueueInfo], str] | None] = {}
+        self._overused_reasons: dict[tuple[str, str], Callable[[QueueInfo], str] | None] = {}
         self._keys: dict[tuple[str, str], Callable[[TaskInfo], Any] | None] = {}
         self._walks: dict[str, list[Any]] = {}
         self._spare_walks: dict[str, list[Callable[[JobInfo], bool]]] = {}
@@ -101,7 +99,7 @@ class Hooks:
     def register(
         self,
         kind: HookKind,
-        policy: str,
+        plugin: str,
         function: Any,
         *,
         veto: bool = False,
@@ -110,46 +108,47 @@ class Hooks:
         spares: Callable[[JobInfo], bool] | None = None,
         why: Callable[[QueueInfo], str] | None = None,
     ) -> None:
-        """Take a policy's function of a kind, in place of an earlier one.
+        """Register a session plugin's function of a kind, replacing an earlier one.
 
-        job_order, queue_order, task_order: (first, second) -> below 0 when the first goes first.
-        predicate: (task, rows) -> bool (n_rows,), the rows that may take it. node_order: (task,
-        rows) -> float64 (n_rows,), higher is better; rows are int64. row_kind: (task) -> equal for
-        tasks that get the same answer for a row, so that it may be kept; None where it may
-        depend on other rows. key: for a task_order, a key that does not change in a session, by
-        which the smaller goes first. preemptable, reclaimable: (task, candidates) -> those that may
-        go; veto: those that are left out stay, whatever others say; spares: (job) -> True when
-        the function would let none of the job's tasks go, whoever asks. overused: (queue) -> bool;
-        why: (queue) -> what its jobs are told when it is. job_ready, job_pipelined: (job) -> bool.
-        job_valid: (job) -> Invalid or None.
+        job_order, queue_order, task_order: (first, second) -> below 0 if the first goes first.
+        key: for a task_order, a key that is constant during a session; the smaller goes first.
+        predicate: (task, rows) -> bool (n_rows,), rows that pass; rows are int64.
+        node_order: (task, rows) -> float64 (n_rows,), higher is better.
+        row_kind: (task) -> key of tasks with the same answer for a row, so that it may be cached;
+        None if the answer may depend on other rows.
+        preemptable, reclaimable: (task, candidates) -> those that may be evicted. veto: candidates
+        left out stay, whatever others answer. spares: (job) -> True if the function would release
+        none of the job's tasks for any task.
+        overused: (queue) -> bool. why: (queue) -> message for its jobs.
+        job_ready, job_pipelined: (job) -> bool. job_valid: (job) -> ValidateResult or None.
 
-        Raises ContractError for a kind that is not one of these, a name that is in no tier, and
-        what cannot be called like that. A function of one's own that answers otherwise raises it.
+        Raises ContractError for an unknown kind, for a name that is in no tier, and for a function
+        that does not accept the arguments. A custom function with an invalid answer raises it.
         """
         place = source_location(function)
-        self._given[kind, policy] = check_answers(kind, policy, function, place)
-        if policy not in self._names:
+        self._given[kind, plugin] = check_answers(kind, plugin, function, place)
+        if plugin not in self._names:
             names = ", ".join(sorted(self._names))
-            text = f"registers {kind} under {policy!r}, wanted its own name, one of {names}"
+            text = f"hook {kind}: invalid plugin name: {plugin!r}: expected one of {names}"
             raise ContractError(f"{place}: {text}")
         if veto:
-            self._vetoes.add((kind, policy))
-        self._row_kinds[kind, policy] = check_answers("row_kind", policy, row_kind, place)
-        self._keys[kind, policy] = None
-        self._spares[kind, policy] = None
-        self._whys[kind, policy] = None
+            self._vetoes.add((kind, plugin))
+        self._row_kinds[kind, plugin] = check_answers("row_kind", plugin, row_kind, place)
+        self._keys[kind, plugin] = None
+        self._spares[kind, plugin] = None
+        self._overused_reasons[kind, plugin] = None
         if key is not None:
-            self._keys[kind, policy] = check_answers("key", policy, key, place)
+            self._keys[kind, plugin] = check_answers("key", plugin, key, place)
         if spares is not None:
-            self._spares[kind, policy] = check_answers("spares", policy, spares, place)
+            self._spares[kind, plugin] = check_answers("spares", plugin, spares, place)
         if why is not None:
-            self._whys[kind, policy] = check_answers("why", policy, why, place)
+            self._overused_reasons[kind, plugin] = check_answers("why", plugin, why, place)
         self._walks.clear()
         self._spare_walks.clear()
         self._opinions.clear()
 
     def walk(self, kind: HookKind) -> list[Any]:
-        """The functions of a kind in the order in which they are asked."""
+        """Functions of a kind, in call order."""
         found = self._walks.get(kind)
         if found is None:
             found = self._walks[kind] = [
@@ -168,32 +167,32 @@ class Hooks:
     # Order.
 
     def _compared(self, kind: HookKind, first: Any, second: Any) -> float:
-        """The first opinion on which of two comes first: below 0 for `first`, 0 for none."""
+        """The first nonzero comparison of two items: below 0 for `first`, 0 for none."""
         for compare in self.walk(kind):
-            said: float = compare(first, second)
-            if said:
-                return said
+            order: float = compare(first, second)
+            if order:
+                return order
         return 0
 
     def job_less(self, first: JobInfo, second: JobInfo) -> bool:
-        """True when `first` is served before `second`; in doubt the older one, then by uid."""
-        said = self._compared("job_order", first, second)
-        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
+        """True if `first` is served before `second`; ties go to the older one, then by uid."""
+        order = self._compared("job_order", first, second)
+        return order < 0 if order else (first.created, first.uid) < (second.created, second.uid)
 
     def queue_less(self, first: QueueInfo, second: QueueInfo) -> bool:
-        """True when `first` is served before `second`; in doubt the older one, then by name."""
-        said = self._compared("queue_order", first, second)
-        return said < 0 if said else (first.created, first.name) < (second.created, second.name)
+        """True if `first` is served before `second`; ties go to the older one, then by name."""
+        order = self._compared("queue_order", first, second)
+        return order < 0 if order else (first.created, first.name) < (second.created, second.name)
 
     def task_less(self, first: TaskInfo, second: TaskInfo) -> bool:
-        """True when `first` is served before `second`; in doubt the older one, then by uid."""
-        said = self._compared("task_order", first, second)
-        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
+        """True if `first` is served before `second`; ties go to the older one, then by uid."""
+        order = self._compared("task_order", first, second)
+        return order < 0 if order else (first.created, first.uid) < (second.created, second.uid)
 
     def job_turns(
         self, job: JobInfo, wanted: Callable[[TaskInfo], bool] | None = None
     ) -> TaskQueue:
-        """The pending tasks of a job that are wanted, None for all, to be popped in their order."""
+        """The wanted pending tasks of a job (None for all), popped in order."""
         pending = job.of(TaskStatus.PENDING).values()
         return self.task_turns(filter(wanted, pending) if wanted else pending, job, wanted)
 
@@ -203,9 +202,9 @@ class Hooks:
         job: JobInfo | None = None,
         wanted: Callable[[TaskInfo], bool] | None = None,
     ) -> TaskQueue:
-        """Tasks to be popped in their order; sorted at once where the order has keys.
+        """Tasks popped in order; sorted at once if the order has keys.
 
-        job: they are those of its pending tasks that are `wanted`, whose order is kept.
+        job: `tasks` are its `wanted` pending tasks; their order is cached.
         """
         keys = [
             self._keys["task_order", use.name]
@@ -231,40 +230,40 @@ class Hooks:
     # Conjunctions and the disjunction.
 
     def job_ready(self, job: JobInfo) -> bool:
-        """True when every policy finds that the job may start."""
+        """True if every session plugin finds that the job may start."""
         return all(ready(job) for ready in self.walk("job_ready"))
 
     def job_pipelined(self, job: JobInfo) -> bool:
-        """True when every policy finds that the job can start once room is free."""
+        """True if every session plugin finds that the job can start once resources are freed."""
         return all(pipelined(job) for pipelined in self.walk("job_pipelined"))
 
     def job_invalid(self, job: JobInfo) -> ValidateResult | None:
-        """What the first policy that objects to the job says, None when none does."""
-        said = (valid(job) for valid in self.walk("job_valid"))
-        return next((invalid for invalid in said if invalid is not None), None)
+        """Answer of the first session plugin that finds the job invalid, or None."""
+        results = (valid(job) for valid in self.walk("job_valid"))
+        return next((invalid for invalid in results if invalid is not None), None)
 
     def overused(self, queue: QueueInfo) -> bool:
-        """True when some policy finds that the queue has had enough."""
+        """True if a session plugin finds the queue overused."""
         return any(overused(queue) for overused in self.walk("overused"))
 
     def why_overused(self, queue: QueueInfo) -> str:
-        """What the first policy that finds so says of it, "" when none does."""
+        """Reason of the first session plugin that finds the queue overused, "" if none does."""
         for tier in self.tiers:
             for use in self._active("overused", tier):
                 if self._given["overused", use.name](queue):
-                    why = self._whys["overused", use.name]
+                    why = self._overused_reasons["overused", use.name]
                     return why(queue) if why else f"queue {queue.name!r} is overused by {use.name}"
         return ""
 
     def passing(self, task: TaskInfo, rows: Ints) -> Bools:
-        """bool (n_rows,): the rows that every policy lets the task have."""
+        """bool (n_rows,): rows that pass all session plugins for the task."""
         result: Bools = np.ones(rows.shape[0], dtype=np.bool_)
         for predicate in self.walk("predicate"):
             result &= predicate(task, rows)
         return result
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """Equal for tasks of which predicates and scores say the same of a row; None: unknown."""
+        """Key of tasks with equal predicate results and scores for a row; None if unknown."""
         kinds: tuple[HookKind, HookKind] = ("predicate", "node_order")
         found = [
             self._row_kinds[kind, use.name](task)
@@ -275,7 +274,7 @@ class Hooks:
         return None if any(kind is None for kind in found) else tuple(found)
 
     def scores(self, task: TaskInfo, rows: Ints) -> Floats:
-        """float64 (n_rows,): what all policies together think of these rows."""
+        """float64 (n_rows,): total scores of all session plugins for these rows."""
         total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
         for order in self.walk("node_order"):
             total += order(task, rows)
@@ -289,7 +288,7 @@ class Hooks:
         task: TaskInfo,
         candidates: Sequence[TaskInfo],
     ) -> list[TaskInfo]:
-        """Those of `candidates` that may go for `task`, in their order."""
+        """Candidates that may be evicted for `task`, in their order."""
         if self.compat.tiers_stick:
             return self._victims_v0_5(kind, task, candidates)
         left = list(candidates)
@@ -305,7 +304,7 @@ class Hooks:
         return left if asked else []
 
     def spares(self, kind: Literal["preemptable", "reclaimable"], job: JobInfo) -> bool:
-        """True when it is known that none of the job's tasks would be let go."""
+        """True if it is known that no task of the job would be released."""
         if self.compat.tiers_stick:
             return False
         found = self._spare_walks.get(kind)
@@ -314,7 +313,7 @@ class Hooks:
         return any(spares(job) for spares in found)
 
     def _spare_walk(self, kind: HookKind) -> list[Callable[[JobInfo], bool]]:
-        """What spares jobs, up to the tier that decides."""
+        """Functions that spare jobs, up to the deciding tier."""
         found: list[Callable[[JobInfo], bool]] = []
         for tier in self.tiers:
             decides = False
@@ -332,23 +331,27 @@ class Hooks:
         if found is None:
             found = self._opinions[kind] = []
             for tier in self.tiers:
-                said = TierVictims([], [])
+                tier_victims = TierVictims([], [])
                 for use in self._active(kind, tier):
-                    side = said.vetoes if (kind, use.name) in self._vetoes else said.opinions
+                    side = (
+                        tier_victims.vetoes
+                        if (kind, use.name) in self._vetoes
+                        else tier_victims.opinions
+                    )
                     side.append(self._given[kind, use.name])
-                found.append(said)
+                found.append(tier_victims)
         return found
 
     def _victims_v0_5(
         self, kind: HookKind, task: TaskInfo, candidates: Sequence[TaskInfo]
     ) -> list[TaskInfo]:
-        """As the original: what the first asked says is never forgotten, not even between tiers."""
+        """As in the original: the first answer is kept, even across tiers."""
         found: list[TaskInfo] = []
         begun = False
         for tier in self.tiers:
             for use in self._active(kind, tier):
-                said = self._given[kind, use.name](task, candidates)
-                found = _intersect(found, said) if begun else said
+                selected = self._given[kind, use.name](task, candidates)
+                found = _intersect(found, selected) if begun else selected
                 begun = True
             if found:
                 return found

@@ -1,4 +1,4 @@
-"""What kube-scheduler does: pods per second by shape, each with where the figure comes from."""
+"""kube-scheduler's throughput in pods per second, by benchmark case, with sources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PUBLISHED = "published: threshold of scheduler_perf, kube-scheduler 1.36.2, with
 
 
 class Baseline(NamedTuple):
-    """A rate to compare with."""
+    """A throughput to compare with."""
 
     pods_per_s: float
     source: str
@@ -56,4 +56,4 @@ BASELINES = {
     **{shape: Baseline(rate, MEASURED) for shape, rate in _MEASURED.items()},
     **{shape: Baseline(rate, PUBLISHED) for shape, rate in _PUBLISHED.items()},
 }
-"""By shape; those without a figure are not in it."""
+"""Case -> throughput, where published."""

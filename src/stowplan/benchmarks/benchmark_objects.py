@@ -1,4 +1,4 @@
-"""Objects for measurements, made as a client gets them: JSON in, decoded, templates interned."""
+"""Objects of benchmarks, built as a client gets them: decoded from JSON, templates interned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AT_ONCE = 1000
 
 
 class BenchmarkClient:
-    """Reads what a watch would send. decoded, seconds: how many pods so far, and in what time."""
+    """Decodes objects like a watch. decoded, seconds: number of decoded pods, and the time."""
 
     def __init__(self) -> None:
         self.decoded = 0
@@ -31,7 +31,7 @@ class BenchmarkClient:
         self._templates = PodTemplates()
 
     def pods(self, trees: Iterable[Tree]) -> list[Pod]:
-        """The pods, each decoded from JSON of its own and interned."""
+        """Pods, each decoded from its own JSON and interned."""
         pods: list[Pod] = []
         waiting: list[bytes] = []
         for tree in trees:
@@ -42,7 +42,7 @@ class BenchmarkClient:
         return pods + self.read(waiting)
 
     def read(self, texts: Iterable[bytes]) -> list[Pod]:
-        """The pods of these texts."""
+        """Pods of JSON texts."""
         intern = self._templates.intern
         began = time.perf_counter()
         pods = [intern(decode(text, Pod)) for text in texts]
@@ -51,17 +51,17 @@ class BenchmarkClient:
         return pods
 
     def again(self, pods: Iterable[Pod]) -> list[Pod]:
-        """The pods as another message brings them: equal, decoded anew."""
+        """Equal pods, decoded again, as from another message."""
         return self.read([encode(pod) for pod in pods])
 
 
 def nodes(trees: Iterable[Tree]) -> list[Node]:
-    """The nodes, each decoded from JSON of its own."""
+    """Nodes, each decoded from its own JSON."""
     return [decode(encode(tree), Node) for tree in trees]
 
 
 def make_object(kind: type[T], name: str, namespace: str = "", **rest: Any) -> T:
-    """Another object. rest: as in JSON; `labels` and `annotations` go into the metadata."""
+    """An object of another kind. rest: fields; `labels` and `annotations` go to the metadata."""
     meta: Tree = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}"}
     for key in ("labels", "annotations"):
         if key in rest:
@@ -72,7 +72,7 @@ def make_object(kind: type[T], name: str, namespace: str = "", **rest: Any) -> T
 def node_tree(
     name: str, offers: Mapping[str, str], labels: Mapping[str, str] | None = None, **spec: Any
 ) -> Tree:
-    """A node as the API shows it. offers: its allocatable resources."""
+    """A node as JSON tree. offers: allocatable resources."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -98,7 +98,7 @@ def pod_tree(
     namespace: str = "default",
     **spec: Any,
 ) -> Tree:
-    """A pending pod of one container as the API shows it. spec: what else stands there."""
+    """A pending pod with one container as JSON tree. spec: further fields."""
     container: Tree = {"name": "c", "image": "app", "imagePullPolicy": "Always"}
     if requests:
         container["resources"] = {"requests": dict(requests)}
@@ -125,18 +125,18 @@ def pod_tree(
 
 
 def required_terms(*terms: Tree) -> Tree:
-    """Pod affinity or anti-affinity that must hold."""
+    """Required pod affinity or anti-affinity."""
     return {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}
 
 
 def preferred_terms(*terms: Tree) -> Tree:
-    """Pod affinity or anti-affinity that is worth 1 a term."""
+    """Preferred pod affinity or anti-affinity, weight 1 per term."""
     wishes = [{"weight": 1, "podAffinityTerm": term} for term in terms]
     return {"preferredDuringSchedulingIgnoredDuringExecution": wishes}
 
 
 def term(labels: Mapping[str, str], topology: str, **rest: Any) -> Tree:
-    """A term of pod affinity: pods with these labels, in the domain of the key `topology`."""
+    """A pod affinity term: labels of the pods, and the topology key."""
     return {"labelSelector": {"matchLabels": dict(labels)}, "topologyKey": topology, **rest}
 
 

@@ -1,4 +1,4 @@
-"""What a measurement plays to the machine: a cluster, then calls with their events."""
+"""Benchmark workload: a cluster, then `handle` calls with their events."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
 BATCH = 1000
-"""Events that the machine is given at once."""
+"""Events per `handle` call."""
 
 TEMPLATES = 200
 
 
 class WorkloadSizes(NamedTuple):
-    """How big a workload is.
+    """Size of a workload.
 
-    pods: those that are measured (for shapes without any: events). existing: plain pods that are
-    placed beforehand. templates: kinds of pods, where a shape has many.
+    pods: measured pods (or events). existing: plain pods that are placed before. templates: number
+    of pod templates, for cases with several.
     """
 
     nodes: int
@@ -33,19 +33,18 @@ class WorkloadSizes(NamedTuple):
 
 
 class HandleCall(NamedTuple):
-    """One call of `handle`. at: the machine's time, ns."""
+    """One `handle` call. at: its `now`, in nanoseconds."""
 
     at: int
     events: list[Event]
 
 
 class BenchmarkWorkload(NamedTuple):
-    """What happens to a cluster.
+    """Events of a benchmark.
 
-    before: events ahead of the clock; pods that wait for a node are decided and confirmed then.
-    calls: what the clock runs over. awaited: uids of the pods whose end it waits for, all of which
-    are added in `calls`; empty where events need only be taken in. refused: they are to be
-    refused, not bound.
+    before: events before the measurement; pending pods are decided and confirmed then. calls:
+    measured calls. awaited: uids of pods, all added in `calls`, until whose end time is measured;
+    empty when events only need to be handled. refused: the pods end as unschedulable, not bound.
     """
 
     before: list[Event]
@@ -55,7 +54,7 @@ class BenchmarkWorkload(NamedTuple):
 
 
 class BenchmarkCase(NamedTuple):
-    """A workload by name. what: in a few words. unit: of what its rate counts."""
+    """A named workload. what: short description. unit: what its rate counts."""
 
     name: str
     what: str
@@ -66,27 +65,27 @@ class BenchmarkCase(NamedTuple):
 
 
 def nodes_added(nodes: Iterable[Node]) -> list[Event]:
-    """An event per node."""
+    """Node events."""
     return [happened.NodeAdded(node) for node in nodes]
 
 
 def pods_added(pods: Iterable[Pod]) -> list[Event]:
-    """An event per pod."""
+    """Pod events."""
     return [happened.PodAdded(pod) for pod in pods]
 
 
 def objects_added(values: Iterable[Object]) -> list[Event]:
-    """An event per object that is neither pod nor node."""
+    """Events of other objects."""
     return [happened.ObjectAdded(value) for value in values]
 
 
 def arriving_pods(
     before: list[Event], pods: Sequence[Pod], others: Sequence[Event] = (), rate: float = 0.0
 ) -> BenchmarkWorkload:
-    """Pods that come one after the other and are to be bound, a thousand a call.
+    """Pods that are created in batches of a thousand per call and must be bound.
 
-    others: what happens meanwhile, spread evenly over the calls. rate: pods per second of the
-    machine's time, 0 for all at the same moment.
+    others: further events, spread evenly over the calls. rate: pods per second of the scheduler's
+    time, 0 for all at one time.
     """
     calls = []
     n_told = 0
@@ -103,7 +102,7 @@ def arriving_pods(
 
 
 def event_workload(before: list[Event], events: Sequence[Event]) -> BenchmarkWorkload:
-    """Events that need only be taken in."""
+    """Events that only need to be handled."""
     calls = [
         HandleCall(SECOND, list(events[first : first + BATCH]))
         for first in range(0, len(events), BATCH)

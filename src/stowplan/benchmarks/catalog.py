@@ -1,4 +1,4 @@
-"""Every shape that can be measured, by name."""
+"""All benchmark cases, by name."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CASES: dict[str, BenchmarkCase] = {
 }
 
 START = "start"
-"""Measured in processes of its own, and not a workload."""
+"""Start times: measured in separate processes, not a workload."""
 
 SESSIONS = "sessions"
-"""Measured by the session, and not by the pod."""
+"""Session times: measured per session, not per pod."""
 
 NAMES = (*CASES, START, SESSIONS)
-"""In the order in which they are run when none is named."""
+"""Names in the default order."""
 
 
 def check_case_name(name: str) -> str:
-    """The name, if it is a shape's; raises InputError."""
+    """The name of a benchmark case; raises InputError for others."""
     if name in NAMES:
         return name
     hint = did_you_mean(name, NAMES)
-    wanted = "one that `stowplan bench --list` names" + (f" ({hint})" if hint else "")
-    raise InputError("shape", "", repr(name), wanted)
+    expected = "a name from `stowplan bench --list`" + (f" ({hint})" if hint else "")
+    raise InputError("shape", "", repr(name), expected)

@@ -1,4 +1,4 @@
-"""What changed since an earlier measurement."""
+"""Comparison with an earlier measurement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.objects.encoding.json_codec import DecodeError, decode
 
 
 class EarlierResult(msgspec.Struct, frozen=True):
-    """A result of an earlier measurement, as far as it is compared."""
+    """The compared fields of an earlier result."""
 
     shape: str
     nodes: int
@@ -22,23 +22,23 @@ class EarlierResult(msgspec.Struct, frozen=True):
 
 
 class BenchmarkReport(msgspec.Struct, frozen=True):
-    """What `stowplan bench -o json` printed."""
+    """Output of `stowplan bench -o json`."""
 
     results: tuple[EarlierResult, ...]
 
 
 def read_earlier(path: str | Path) -> dict[str, EarlierResult]:
-    """The results of a file by shape; raises InputError."""
+    """Results of a file by benchmark case; raises InputError."""
     try:
         report = decode(read_bytes(path), BenchmarkReport)
     except DecodeError as problem:
-        text = f"{problem}; wanted what `stowplan bench -o json` prints"
+        text = f"{problem}: expected the output of `stowplan bench -o json`"
         raise InputError.at(str(path), "", text) from None
     return {result.shape: result for result in report.results}
 
 
 def compare_result(result: BenchmarkResult, old: EarlierResult | None) -> BenchmarkResult:
-    """The result beside the earlier one; without a ratio where there is none of these sizes."""
+    """The result with the earlier rate and their ratio; without for other sizes."""
     rate, before = result.pods_per_s, None if old is None else old.pods_per_s
     if old is None or (old.nodes, old.pods) != (result.nodes, result.pods):
         before = None

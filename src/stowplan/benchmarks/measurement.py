@@ -1,4 +1,4 @@
-"""measure(): a shape's figures, each from a machine of its own."""
+"""measure(): figures of a benchmark case, each run with a new scheduler."""
 
 from __future__ import annotations
 
@@ -27,27 +27,26 @@ from stowplan.benchmarks.stage_times import stage_times, watch_stages
 from stowplan.scheduler import Scheduler
 
 ENGINES: tuple[str, ...] = ("compiled", "walk")
-"""What `scheduler_for` takes as `engine`, the fastest first; empty while there is no choice."""
+"""Values of `engine` for `scheduler_for`, fastest first."""
 
 REPEATING_S_MAX = 60.0
-"""Nothing is repeated any more once repeating has taken so long."""
+"""Time after which no further run is started, in seconds."""
 
 SMALL = WorkloadSizes(nodes=40, pods=40)
-"""Big enough that everything which is made ready once is made ready."""
+"""Warm-up sizes: large enough that all one-time initialization happens."""
 
 MIB = 2**20
 
 
 class BenchmarkResult(msgspec.Struct, frozen=True):
-    """The figures of one shape.
+    """Figures of one benchmark case.
 
-    done: pods that met their end within the measurement; all of them, unless the cluster is too
-    small. pods_per_s: the median of `runs`; of events, where the unit says so. p50_ms, p99_ms: of
-    the run with that median; from the call that took a pod in to the end of the one that bound
-    or refused it. memory_mb: the process's peak. floor, factor: kube-scheduler's rate, and how
-    many times that ours is. decode_per_s, confirm_per_s: pods from JSON to interned objects, and
-    confirmations by the watch. stages_us: per pod. seconds: what `start` measures instead.
-    old_pods_per_s, ratio: the rate of an earlier run, and how many times that this one is.
+    done: pods that ended within the measurement; all, unless the cluster is too small. pods_per_s:
+    median of `runs` (events, if the unit says so). p50_ms, p99_ms: of the median run, from the call
+    that delivered a pod to the end of the call that bound or rejected it. memory_mb: peak of the
+    process. floor, factor: kube-scheduler's rate, and our rate divided by it. decode_per_s: pods
+    decoded from JSON. confirm_per_s: bindings confirmed by the watch. stages_us: per pod. seconds:
+    times of `start`. old_pods_per_s, ratio: rate of an earlier run, and our rate divided by it.
     """
 
     shape: str
@@ -72,8 +71,8 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
 
 
 def new_machine(engine: str | None = None) -> Scheduler:
-    """A machine of the default profile. engine: a name that `scheduler_for` takes; None, its
-    own."""
+    """A scheduler with the default profile. engine: as for `scheduler_for`; None: its
+    default."""
     configuration, registry = configuration_of(None, "default")
     chosen: dict[str, Any] = {} if engine is None else {"engine": engine}
     return scheduler_for(configuration, registry, **chosen)
@@ -82,7 +81,7 @@ def new_machine(engine: str | None = None) -> Scheduler:
 def prepare_run(
     shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None
 ) -> tuple[Playback, BenchmarkClient]:
-    """The shape, ready to run on a machine of its own."""
+    """A playback of the case on a new scheduler, prepared."""
     client = BenchmarkClient()
     play = Playback(new_machine(engine), shape.make(client, sizes), client)
     play.prepare()
@@ -90,7 +89,7 @@ def prepare_run(
 
 
 class BenchmarkRun(msgspec.Struct, frozen=True):
-    """The figures of one run."""
+    """Figures of one run."""
 
     done: int
     rate: float
@@ -101,7 +100,7 @@ class BenchmarkRun(msgspec.Struct, frozen=True):
 
 
 def run_once(shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None) -> BenchmarkRun:
-    """Play a shape on a machine of its own."""
+    """Run a case on a new scheduler."""
     play, client = prepare_run(shape, sizes, engine)
     decode_per_s = client.decoded / client.seconds if client.decoded else 0.0
     try:
@@ -126,8 +125,8 @@ def measure(
     stages: bool = False,
     engine: str | None = None,
 ) -> BenchmarkResult:
-    """Warm up, measure at most `repeat` times, and give the median run's figures."""
-    # What is compiled is loaded by the warm-up already, whatever decides afterwards.
+    """Warm up, run at most `repeat` times, and return the figures of the median run."""
+    # The warm-up also loads compiled kernels, whichever engine is measured.
     run_once(shape, warmup_sizes(sizes), next(iter(ENGINES), engine))
     began = time.monotonic()
     runs = [run_once(shape, sizes, engine)]
@@ -158,7 +157,7 @@ def measure(
 
 
 def warmup_sizes(sizes: WorkloadSizes) -> WorkloadSizes:
-    """The sizes of a warm-up."""
+    """Sizes of the warm-up."""
     return sizes._replace(
         nodes=min(sizes.nodes, SMALL.nodes),
         pods=min(sizes.pods, SMALL.pods),
@@ -169,7 +168,7 @@ def warmup_sizes(sizes: WorkloadSizes) -> WorkloadSizes:
 def stages_of(
     shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None
 ) -> dict[str, float]:
-    """us per pod, by stage, of a run of its own: the stopwatch slows it down a little."""
+    """Microseconds per pod by stage, from a separate run, which the timers slow down a little."""
     play, _ = prepare_run(shape, sizes, engine)
     watch = watch_stages(play.scheduler)
     try:
@@ -180,9 +179,9 @@ def stages_of(
 
 
 def peak_mb() -> float:
-    """The most memory that this process has held so far, MiB."""
+    """Peak resident set of this process, in MiB."""
     status = Path("/proc/self/status")
-    # What getrusage says may come from the process that started this one.
+    # The value of getrusage may be inherited from the parent process.
     if status.exists():
         found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"), re.MULTILINE)
         if found is not None:
@@ -192,7 +191,7 @@ def peak_mb() -> float:
 
 
 def environment_facts() -> dict[str, Any]:
-    """What a figure depends on beside the code."""
+    """Properties of the environment that affect figures."""
     affinity = getattr(os, "sched_getaffinity", None)
     versions = {name: _version(name) for name in ("numpy", "numba", "msgspec")}
     return {

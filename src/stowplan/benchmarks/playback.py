@@ -1,7 +1,6 @@
-"""Plays a workload to a machine, with a stopwatch.
+"""Playback: feeds a workload to a scheduler and measures the time.
 
-The clock runs inside `handle` and nowhere else: it stands while the world makes the events that
-answer evictions, and while a client decodes.
+Only time inside `handle` counts, not the building of reply events or decoding.
 """
 
 from __future__ import annotations
@@ -23,16 +22,15 @@ from stowplan.scheduler import Scheduler
 
 HEADS_MAX = 1000
 IDLE_MAX = 20
-"""After so many wakes in a row that end nothing, the pods that are left are given up."""
+"""Wakes in a row without progress after which the remaining pods are given up."""
 
 
 class Playback:
-    """One machine and one workload.
+    """One scheduler and one workload.
 
-    waits: s by uid of the awaited pods that ended, from the beginning of the call that took one in
-    to the end of the call that ended it. calls: s that each call took, and how many events it was
-    given. effects: all answers. seconds: on the clock when the last awaited pod ended, or the last
-    event was taken in.
+    waits: uid -> seconds from the start of the call that delivered the pod to the end of the call
+    that ended it. calls: seconds and number of events of each call. effects: all effects. seconds:
+    time until the last awaited pod ended, or the last event was handled.
     """
 
     def __init__(
@@ -52,7 +50,7 @@ class Playback:
         self.effects: list[Effect] = []
 
     def prepare(self) -> None:
-        """Play what comes ahead of the clock; collect garbage as a driver does after its list."""
+        """Handle the events before the measurement; then collect garbage, as a live driver does."""
         events = self.workload.before
         self._remember(events)
         for first in range(0, len(events), BATCH):
@@ -65,7 +63,7 @@ class Playback:
         gc.freeze()
 
     def run(self) -> None:
-        """Play what the clock runs over."""
+        """Run the measured calls."""
         answers: list[Event] = []
         for call in self.workload.calls:
             answers = self._handle(call.at, answers + call.events)
@@ -79,7 +77,7 @@ class Playback:
             idle = 0 if answers or len(self.waits) > n_ended else idle + 1
 
     def _handle(self, at: int, events: list[Event]) -> list[Event]:
-        """One call on the clock; returns how the world answers it."""
+        """One measured call; returns the reply events."""
         self._now = max(at, self._now)
         for event in events:
             if isinstance(event, happened.PodAdded):
@@ -108,7 +106,7 @@ class Playback:
                     self.seconds = self._clock
 
     def _answers(self, effects: list[Effect]) -> list[Event]:
-        """Victims go as soon as they are asked to."""
+        """Reply events: victims terminate at once."""
         answers: list[Event] = []
         for effect in effects:
             if isinstance(effect, to_do.Evict):
@@ -116,10 +114,10 @@ class Playback:
                 answers.append(happened.PodDeleted(self._pods[effect.uid]))
         return answers
 
-    # What the watch says afterwards.
+    # Confirmations by the watch.
 
     def confirm(self) -> float:
-        """Confirm what was bound and echo what was patched; pods per second, 0.0 for none."""
+        """Deliver bound and patched pods as the watch does; pods per second, 0.0 for none."""
         events = self._confirmations(self.effects)
         n_pods = sum(isinstance(event, happened.PodUpdated) for event in events)
         began = time.perf_counter()
@@ -156,12 +154,12 @@ class Playback:
 
 
 def bound(pod: Pod, node: str) -> Pod:
-    """The pod on a node."""
+    """The pod bound to a node."""
     return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def patched(pod: Pod, patch: to_do.PatchStatus) -> Pod:
-    """The pod with the condition and the nomination that were set."""
+    """The pod with the patched condition and nomination."""
     status = pod.status
     if patch.reason:
         condition = PodCondition("PodScheduled", "False", patch.reason, patch.message)

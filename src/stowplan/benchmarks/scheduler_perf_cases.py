@@ -1,10 +1,10 @@
-"""The shapes of kube-scheduler's own benchmark, under the names that they have there.
+"""Cases of scheduler_perf, kube-scheduler's benchmark, under their original names.
 
-Node and pod counts are those of the workload with a threshold, or of the largest one. Where the
-benchmark makes something happen by the clock (churn, deletions) it happens here as often per
-measured pod as it does there at the threshold's rate.
+Node and pod counts are those of the workload with a threshold, or of the largest one. Operations
+by wall clock (churn, deletions) happen here per measured pod, as often as in scheduler_perf at the
+threshold's rate.
 
-Left out are the cases that allocate devices (DRA) and those that measure single queueing hints
+Left out are cases that allocate devices (DRA) and cases of single queueing hints
 (EventHandling...).
 
 Source: kube-scheduler v1.36, test/integration/scheduler_perf.
@@ -56,7 +56,7 @@ N_NAMESPACES = 100
 N_FEATURES = 20
 
 Spec = Mapping[str, Any]
-"""What a pod has beside its name, as arguments of `pod_tree`."""
+"""Properties of a pod, as arguments of `pod_tree`."""
 
 DEFAULT: Spec = {"requests": REQUESTS}
 LIGHT: Spec = {}
@@ -83,22 +83,22 @@ def _term(color: str, topology: str, where: Tree) -> Tree:
 
 
 def required_affinity(where: Tree) -> Spec:
-    """With others in a zone."""
+    """Required affinity to others in a zone."""
     return _colored("blue", podAffinity=required_terms(_term("blue", ZONE, where)))
 
 
 def required_anti_affinity(where: Tree) -> Spec:
-    """On a node without others."""
+    """Required anti-affinity on the node."""
     return _colored("green", podAntiAffinity=required_terms(_term("green", HOST, where)))
 
 
 def preferred_affinity(where: Tree) -> Spec:
-    """Rather on a node with others."""
+    """Preferred affinity on the node."""
     return _colored("red", podAffinity=preferred_terms(_term("red", HOST, where)))
 
 
 def preferred_anti_affinity(where: Tree, color: str = "yellow") -> Spec:
-    """Rather on a node without others."""
+    """Preferred anti-affinity on the node."""
     return _colored(color, podAntiAffinity=preferred_terms(_term(color, HOST, where)))
 
 
@@ -111,7 +111,7 @@ def _spread_out(when: str) -> Spec:
 
 
 def plain_nodes(n_nodes: int, zones: Sequence[str] = (), prefix: str = "node") -> list[Event]:
-    """Nodes of 4 CPU and 32 Gi."""
+    """Nodes with 4 CPUs and 32 GiB."""
 
     def tree(index: int) -> Tree:
         labels = {ZONE: zones[index % len(zones)]} if zones else {}
@@ -121,7 +121,7 @@ def plain_nodes(n_nodes: int, zones: Sequence[str] = (), prefix: str = "node") -
 
 
 def one_node() -> list[Event]:
-    """A node by its name, with room for 90,000 pods."""
+    """A node with a limit of 90,000 pods."""
     return nodes_added(nodes([node_tree(ONE_NODE, {**NODE_ALLOCATABLE, "pods": "90000"})]))
 
 
@@ -132,7 +132,7 @@ def create(
     spec: Spec = DEFAULT,
     namespace: str = "default",
 ) -> list[Pod]:
-    """Pods that differ in their names."""
+    """Pods that differ in their names only."""
     trees = (pod_tree(f"{prefix}-{i}", namespace=namespace, **spec) for i in range(n_pods))
     return client.pods(trees)
 
@@ -150,9 +150,9 @@ def _case(
     zones: Sequence[str] = (),
     namespaces: tuple[str, str] = ("default", "default"),
 ) -> BenchmarkCase:
-    """Nodes, pods that are placed first, pods that are measured: `sizes` in this order.
+    """A case of nodes, initial pods and measured pods; `sizes` in this order.
 
-    init: what is placed first, if not the same. namespaces: of the first and of the measured ones.
+    init: properties of initial pods, if different. namespaces: of initial and measured pods.
     """
     n_nodes, n_init, n_pods = sizes
 
@@ -166,7 +166,7 @@ def _case(
 
 
 def mixed(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Plain pods, where pods of four kinds of pod affinity are already."""
+    """Plain pods in a cluster with pods of four kinds of pod affinity."""
     n_each = sizes.nodes * 2 // 5
     kinds = {
         "plain": DEFAULT,
@@ -184,7 +184,7 @@ def mixed(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
 def _by_namespaces(
     name: str, what: str, sizes: tuple[int, int, int], spec: Spec, zones: Sequence[str] = ()
 ) -> BenchmarkCase:
-    """Pods whose terms select namespaces by label: a hundred with pods, one that is measured."""
+    """Pods whose terms select namespaces by label: a hundred initial namespaces, one measured."""
     n_nodes, n_per_namespace, n_pods = sizes
 
     def make(client: BenchmarkClient, given: WorkloadSizes) -> BenchmarkWorkload:
@@ -201,13 +201,13 @@ def _by_namespaces(
 
 
 def daemonset(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods that name the one node they may go to."""
+    """Pods with node affinity to a single node name."""
     before = one_node() + plain_nodes(sizes.nodes)
     return arriving_pods(before, create(client, "pod", sizes.pods, ON_ONE_NODE))
 
 
 def gated_with_affinity(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """One node; gated pods with pod affinity to those that are measured."""
+    """One node; gated pods with pod affinity to the measured pods."""
     wish = {"podAffinity": required_terms(term({"app": "scheduler-perf"}, HOST))}
     gates = [{"name": "scheduling-gate-1"}]
     spec: Spec = {**LABELLED, "affinity": wish, "schedulingGates": gates}
@@ -216,7 +216,7 @@ def gated_with_affinity(client: BenchmarkClient, sizes: WorkloadSizes) -> Benchm
 
 
 def extended_resource(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """A resource of its own on each node, and a pod for each that asks for it."""
+    """An extended resource per node, and a pod that requests it."""
     offers = [{**NODE_ALLOCATABLE, f"foo.com/bar-{i}": "1"} for i in range(sizes.nodes)]
     labels = {"node-with-extended-resource": "true"}
     trees = (node_tree(f"node-{i}", offer, labels) for i, offer in enumerate(offers))
@@ -229,7 +229,7 @@ def extended_resource(client: BenchmarkClient, sizes: WorkloadSizes) -> Benchmar
 
 
 def declared_features(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Big nodes that declare features, and pods with requests of the whole pod."""
+    """Large nodes with declared features, and pods with pod-level requests."""
     declared = [f"Feature{i}" for i in range(N_FEATURES)]
 
     def tree(index: int) -> Tree:
@@ -244,7 +244,7 @@ def declared_features(client: BenchmarkClient, sizes: WorkloadSizes) -> Benchmar
 
 
 def default_spreading(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods of a service, which the default constraints spread."""
+    """Pods of a service, under the default topology spread constraints."""
     service = make_object(
         Service, "service", "service-ns", spec={"selector": {"app": "scheduler-perf"}}
     )
@@ -254,7 +254,7 @@ def default_spreading(client: BenchmarkClient, sizes: WorkloadSizes) -> Benchmar
 
 
 def inclusion_policy(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """One pod a node, where the tainted fifth of the nodes does not count."""
+    """One pod per node; a fifth of the nodes is tainted and does not count."""
     n_tainted = sizes.nodes // 5
     taints = [{"key": "foo", "effect": "NoSchedule"}]
     tainted = (node_tree(f"tainted-{i}", NODE_ALLOCATABLE, taints=taints) for i in range(n_tainted))

@@ -1,7 +1,7 @@
-"""The shapes of kube-scheduler's benchmark in which more happens than pods that come.
+"""Cases of scheduler_perf with churn, preemption, deletions and volumes.
 
-What happens there by the clock happens here as often per measured pod as it does there at the
-threshold's rate, or at SchedulingBasic's where the workload has none.
+Operations by wall clock happen here per measured pod, as often as in scheduler_perf at the
+threshold's rate, or at SchedulingBasic's for workloads without a threshold.
 
 Source: kube-scheduler v1.36, test/integration/scheduler_perf.
 """
@@ -59,7 +59,7 @@ DELETED = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
 def full_of_low(client: BenchmarkClient, n_nodes: int) -> list[Event]:
-    """Nodes of 4 CPU with four pods of 900m each."""
+    """Nodes with 4 CPUs and four pods of 900m each."""
     trees = (
         pod_tree(f"low-{i}", nodeName=f"node-{i % n_nodes}", **LOW)
         for i in range(n_nodes * LOW_PER_NODE)
@@ -68,13 +68,13 @@ def full_of_low(client: BenchmarkClient, n_nodes: int) -> list[Event]:
 
 
 def preemption_basic(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods each of which takes the place of three."""
+    """Pods that each preempt three pods."""
     before = full_of_low(client, sizes.nodes)
     return arriving_pods(before, create(client, "pod", sizes.pods, HIGH))
 
 
 def preemption_async(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods that fit, and five a second that preempt."""
+    """Pods that fit, and five preempting pods per second."""
     rate = 160
     before = full_of_low(client, sizes.nodes)
     preempting = create(client, "high", sizes.pods * 5 // rate, HIGH)
@@ -83,7 +83,7 @@ def preemption_async(client: BenchmarkClient, sizes: WorkloadSizes) -> Benchmark
 
 
 def unschedulable(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods that fit, and five a second of higher priority that fit nowhere."""
+    """Pods that fit, and five unschedulable pods of higher priority per second."""
     rate = 170
     first = create(client, "init", max(sizes.nodes // 50, 1))
     before = plain_nodes(sizes.nodes) + pods_added(first)
@@ -92,7 +92,7 @@ def unschedulable(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWor
 
 
 def mixed_churn(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Each second a node without room, a pod that fits nowhere and a service come anew."""
+    """Each second a full node, an unschedulable pod and a service are created again."""
     rate = 265
     rounds = max(sizes.pods // rate, 1)
     no_room = nodes(node_tree(f"node-churn-{i}", {"pods": "0"}) for i in range(rounds))
@@ -101,38 +101,38 @@ def mixed_churn(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkl
         make_object(Service, f"service-churn-{i}", "default", spec={"selector": {"app": "foo"}})
         for i in range(rounds)
     ]
-    told: list[Event] = []
+    events: list[Event] = []
     for index in range(rounds):
         if index:
-            told.append(happened.NodeDeleted(no_room[index - 1]))
-            told.append(happened.PodDeleted(large[index - 1]))
-            told.append(happened.ObjectDeleted(services[index - 1]))
-        told.append(happened.NodeAdded(no_room[index]))
-        told.append(happened.PodAdded(large[index]))
-        told.append(happened.ObjectAdded(services[index]))
-    return arriving_pods(plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), told, rate)
+            events.append(happened.NodeDeleted(no_room[index - 1]))
+            events.append(happened.PodDeleted(large[index - 1]))
+            events.append(happened.ObjectDeleted(services[index - 1]))
+        events.append(happened.NodeAdded(no_room[index]))
+        events.append(happened.PodAdded(large[index]))
+        events.append(happened.ObjectAdded(services[index]))
+    return arriving_pods(plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), events, rate)
 
 
 def while_gated(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """One node; half as many pods are gated, and fifty a second of those placed are deleted."""
+    """One node; half as many gated pods, and fifty deletions of placed pods per second."""
     rate = 130
     gate: Spec = {"schedulingGates": [{"name": "test.k8s.io/hold"}]}
     gated = create(client, "gated", sizes.pods // 2, gate)
     leaving = create(client, "leaving", sizes.pods, {"nodeName": ONE_NODE})
     before = one_node() + pods_added(gated) + pods_added(leaving)
-    told: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
+    events: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), events, rate)
 
 
 def deleted_with_finalizers(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """A hundred pods a second that begin to be deleted before they are tried, and stay."""
+    """A hundred pods per second that are terminating before their attempt."""
     rate = 270
     leaving = create(client, "leaving", sizes.pods * 100 // rate)
-    told: list[Event] = []
+    events: list[Event] = []
     for pod in leaving:
-        told += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
+        events += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
     before = plain_nodes(sizes.nodes)
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), events, rate)
 
 
 def _going(client: BenchmarkClient, pod: Pod) -> Pod:
@@ -140,11 +140,11 @@ def _going(client: BenchmarkClient, pod: Pod) -> Pod:
     return client.again([replace(pod, metadata=meta)])[0]
 
 
-# Volumes: each pod has a claim of its own, which is bound already.
+# Volumes: each pod has its own bound claim.
 
 
 def with_volume(name: str, source: str) -> tuple[list[Object], Tree]:
-    """A volume, its claim, and what the pod says of it. source: `aws` or `csi`."""
+    """A volume, its claim, and the pod's volume entry. source: `aws` or `csi`."""
     sources: dict[str, Tree] = {
         "aws": {"awsElasticBlockStore": {"volumeID": f"vol-{name}"}},
         "csi": {"csi": {"driver": EBS, "volumeHandle": f"vol-{name}"}},
@@ -178,7 +178,7 @@ def with_volume(name: str, source: str) -> tuple[list[Object], Tree]:
 def _with_volumes(
     client: BenchmarkClient, prefix: str, n_pods: int, source: str, spec: Spec
 ) -> tuple[list[Event], list[Pod]]:
-    """The volumes and claims, and the pods that use them."""
+    """Volumes, claims, and the pods that use them."""
     objects: list[Object] = []
     trees = []
     for index in range(n_pods):
@@ -192,7 +192,7 @@ def _with_volumes(
 def _volumes(
     name: str, what: str, sizes: tuple[int, int, int], source: str, *, limited: bool = True
 ) -> BenchmarkCase:
-    """Nodes, pods that are placed first, pods that are measured. limited: by a CSI driver."""
+    """A case of nodes, initial pods and measured pods. limited: by a CSI driver's volume limit."""
     n_nodes, n_init, n_pods = sizes
 
     def make(client: BenchmarkClient, given: WorkloadSizes) -> BenchmarkWorkload:
@@ -206,7 +206,7 @@ def _volumes(
 
 
 def _attaching(n_nodes: int) -> list[Event]:
-    """Nodes whose driver attaches 39 volumes, also those that once were in-tree."""
+    """Nodes with a CSI driver limit of 39 volumes, including migrated in-tree volumes."""
     offers = {**NODE_ALLOCATABLE, f"attachable-volumes-csi-{EBS}": str(EBS_MAX)}
     found: list[Node] = nodes(node_tree(f"node-{i}", offers) for i in range(n_nodes))
     driver = {"name": EBS, "nodeID": "n", "allocatable": {"count": EBS_MAX}}
@@ -218,7 +218,7 @@ def _attaching(n_nodes: int) -> list[Event]:
 
 
 def preemption_with_volumes(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods each of which takes the place of three, and brings a volume."""
+    """Pods with a volume that each preempt three pods."""
     objects, pods = _with_volumes(client, "pod", sizes.pods, "aws", HIGH)
     return arriving_pods(full_of_low(client, sizes.nodes) + objects, pods)
 

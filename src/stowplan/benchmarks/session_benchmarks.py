@@ -1,7 +1,6 @@
-"""How long sessions take: on a crowded cluster with queues, for many small gangs, for a big one.
+"""Session benchmarks: a crowded cluster with queues, many small gangs, one large gang.
 
-Measured is the call of the machine in which the session is held, with all that it decides: the
-state beside the session, and the effects.
+Measures the `handle` call that runs the session, including inventory updates and effects.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ tiers:
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 BATCH = 1000
 SIZE = 20
-"""Pods of a gang in the crowded cluster."""
+"""Pods per gang in the crowded cluster."""
 CROWDED_NODES = 4000
 GANG_NODES = 5000
 N_CHANGED = 100
@@ -51,7 +50,7 @@ NODE = {"cpu": "24", "memory": "128Gi", "pods": "110"}
 
 
 class SessionBenchmark:
-    """A machine that holds sessions, and the pods that it was shown."""
+    """A scheduler that runs sessions, and its pods."""
 
     def __init__(self, n_nodes: int) -> None:
         files = [ConfigText(CONFIGURATION, "bench")]
@@ -63,20 +62,20 @@ class SessionBenchmark:
         self.show(happened.NodeAdded(_node(number)) for number in range(n_nodes))
 
     def show(self, events: Iterator[Event] | Sequence[Event]) -> None:
-        """Tell the machine, before it is synced, a thousand at a time."""
+        """Deliver events before the sync, a thousand per call."""
         held = list(events)
         for first in range(0, len(held), BATCH):
             self.scheduler.handle(held[first : first + BATCH], self.now)
 
     def queue(self, name: str, weight: int = 1) -> Event:
-        """A queue comes."""
+        """Event: a queue is created."""
         meta = ObjectMeta(name=name, uid=name)
         return happened.ObjectAdded(Queue(metadata=meta, spec=QueueSpec(weight=weight)))
 
     def gang(
         self, name: str, queue: str, size: int, asks: tuple[str, str], nodes: Sequence[int] = ()
     ) -> Iterator[Event]:
-        """A gang comes, pending, or running on these nodes."""
+        """Events: a gang is created, pending, or running on these nodes."""
         moment = START + datetime.timedelta(seconds=len(self.pods))
         meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=moment)
         spec = PodGroupSpec(min_member=size, queue=queue)
@@ -110,7 +109,7 @@ class SessionBenchmark:
         return found
 
     def session(self, *events: Event) -> float:
-        """Let a session be held after these events; how long the call took, in seconds."""
+        """Run a session after these events; seconds that the call took."""
         self.now += SECOND
         began = time.perf_counter()
         effects = self.scheduler.handle(events, self.now)
@@ -119,7 +118,7 @@ class SessionBenchmark:
         return took
 
     def settle(self) -> int:
-        """Carry out what was decided, without holding a session: how many pods were bound."""
+        """Apply the effects without a session; returns the number of bound pods."""
         events: list[Event] = []
         n_bound = 0
         for effect in self._effects:
@@ -131,8 +130,8 @@ class SessionBenchmark:
                     events.append(happened.BindDone(effect.effect, effect.uid))
                     events.append(self._changed(effect.name, spec=spec, status=status))
                 case PatchStatus():
-                    said = PodCondition("PodScheduled", "False", effect.reason, effect.message)
-                    status = PodStatus(phase="Pending", conditions=(said,))
+                    condition = PodCondition("PodScheduled", "False", effect.reason, effect.message)
+                    status = PodStatus(phase="Pending", conditions=(condition,))
                     events.append(self._changed(effect.name, status=status))
         self._effects.clear()
         self.show(events)
@@ -144,9 +143,9 @@ class SessionBenchmark:
 
 
 def crowded_seconds(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
-    """s of a first session on a crowded cluster, and of one in which some pods have changed.
+    """Seconds of a first session on a crowded cluster, and of one after some pods have changed.
 
-    25 running pods for each node, in gangs, and 10 that wait.
+    25 running and 10 pending pods per node, in gangs.
     """
     crowd = SessionBenchmark(n_nodes)
     crowd.show([crowd.queue(f"q{number}", 1 + number % 3) for number in range(N_QUEUES)])
@@ -177,12 +176,12 @@ def crowded_seconds(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
 
 
 def small_gangs(n_nodes: int = GANG_NODES, n_gangs: int = 1000, size: int = 3) -> dict[str, float]:
-    """s for many small gangs on an empty cluster, in one session."""
+    """Seconds for many small gangs on an empty cluster, in one session."""
     return _alone(n_nodes, n_gangs, size)
 
 
 def big_gang(n_nodes: int = GANG_NODES, size: int = GANG_NODES) -> dict[str, float]:
-    """s for one gang with a pod for every node."""
+    """Seconds for one gang with a pod for every node."""
     return _alone(n_nodes, 1, size)
 
 
@@ -202,8 +201,8 @@ def _alone(n_nodes: int, n_gangs: int, size: int) -> dict[str, float]:
 
 
 def session_seconds(n_nodes: int = CROWDED_NODES, repeat: int = 1) -> dict[str, float]:
-    """The fastest of `repeat` runs each, s. n_nodes: of the crowded cluster; the others have a
-    quarter more."""
+    """Minimum of `repeat` runs each, in seconds. n_nodes: of the crowded cluster; the other
+    clusters have a quarter more."""
     more = n_nodes * GANG_NODES // CROWDED_NODES
     small_gangs(40, 5)
     found: dict[str, list[float]] = {}

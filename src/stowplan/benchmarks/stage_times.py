@@ -1,4 +1,4 @@
-"""Where a machine's time goes: a stopwatch around its parts."""
+"""Stage times: timers around the parts of a scheduler."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ REST = "rest"
 
 
 class StageStopwatch:
-    """Time spent below chosen methods, by label; nested ones count for the outermost only."""
+    """Time spent in chosen methods, by label; nested calls count for the outermost one."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._running = False
 
     def watch(self, label: str, owner: Any, *methods: str) -> None:
-        """Time those of these methods that the object has from now on."""
+        """Time these methods of an object, as far as it has them."""
         self.seconds.setdefault(label, 0.0)
         for name in methods:
             if hasattr(owner, name):
@@ -41,7 +41,7 @@ class StageStopwatch:
 
 
 def watch_stages(scheduler: Scheduler) -> StageStopwatch:
-    """A stopwatch on the parts of a machine."""
+    """Timers on the parts of a scheduler."""
     watch = StageStopwatch()
     watch.watch("decision", scheduler._decider, "decide")
     watch.watch("decision", scheduler._decider.engine(), "class_of", "place")
@@ -57,13 +57,13 @@ def watch_stages(scheduler: Scheduler) -> StageStopwatch:
         "update",
     )
     watch.watch("cache", scheduler.cache, "assume", "snapshot", "put_pod", "drop_pod", "put_node")
-    # With what they ask of the queue: journeys, bindings and refusals are begun here.
+    # Includes their calls of the queue: binding cycles and refusals start here.
     watch.watch("effects", scheduler.bindings, "begin", "begin_run")
     watch.watch("effects", scheduler._failure_handler, "attempt_failed")
     return watch
 
 
 def stage_times(watch: StageStopwatch, total_s: float, n_units: int) -> dict[str, float]:
-    """us per unit, by stage; what no stage counts is the rest."""
+    """Microseconds per unit, by stage; `rest` is the remainder."""
     parts = {**watch.seconds, REST: total_s - sum(watch.seconds.values())}
     return {label: round(seconds / n_units * 1e6, 2) for label, seconds in parts.items()}

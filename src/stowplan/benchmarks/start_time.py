@@ -1,4 +1,4 @@
-"""From the start of a process to its first decision, with nothing cached and again after that."""
+"""Start time: from process start to the first decision, with empty and with warm caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.benchmarks.stowplan_cases import REQUESTS, node
 from stowplan.objects.encoding.json_codec import encode
 
 CACHE_FOLDERS = ("NUMBA_CACHE_DIR", "STOWPLAN_CACHE_DIR", "XDG_CACHE_HOME")
-"""Where what is compiled is looked for; all lead to an empty folder at first."""
+"""Variables of cache folders; all point to an empty folder at first."""
 
 _DECIDE = """\
 import sys, time
@@ -34,7 +34,7 @@ effects = scheduler.handle([PodAdded(pod)], 0)
 assert any(isinstance(effect, Bind) for effect in effects)
 print(time.monotonic(), flush=True)
 """
-"""All that a scheduler does before its first decision: import, build, read the cluster."""
+"""A scheduler's work until its first decision: import, build, read the cluster."""
 
 _HELP = (
     "import time\nfrom stowplan.cli.main import main\n"
@@ -43,9 +43,9 @@ _HELP = (
 
 
 def start_seconds(n_nodes: int, repeat: int = 1) -> dict[str, float]:
-    """The fastest of `repeat` starts each, s.
+    """Minimum of `repeat` starts each, in seconds.
 
-    cold: first decision, with empty cache folders. warm: the same again. help: `stowplan --help`.
+    cold: first decision with empty caches. warm: with filled caches. help: `stowplan --help`.
     """
     cold: list[float] = []
     warm: list[float] = []
@@ -65,14 +65,14 @@ def start_seconds(n_nodes: int, repeat: int = 1) -> dict[str, float]:
 
 
 def write_cluster(path: Path, n_nodes: int) -> None:
-    """A pod and the nodes, a line each, as a list from the API has them."""
+    """A pod and the nodes as JSON, one per line."""
     sizes = WorkloadSizes(nodes=n_nodes, pods=1)
     trees = [pod_tree("first", REQUESTS), *(node(i, sizes) for i in range(n_nodes))]
     path.write_bytes(b"".join(encode(tree) + b"\n" for tree in trees))
 
 
 def _seconds(script: str, *arguments: str, cache: Path) -> float:
-    """s from the start of a process to the time that it prints last."""
+    """Seconds from process start to the time that it prints last."""
     surroundings = {**os.environ, **dict.fromkeys(CACHE_FOLDERS, str(cache))}
     command = [sys.executable, "-c", script, *arguments]
     began = time.monotonic()

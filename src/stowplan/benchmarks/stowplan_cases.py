@@ -1,6 +1,6 @@
-"""Shapes of our own: nodes of 16 CPU and 64 Gi in three zones, pods of 100m and 200Mi.
+"""Stowplan's own cases: nodes with 16 CPUs and 64 GiB in three zones, pods of 100m and 200Mi.
 
-The first five were also measured with kube-scheduler itself (`bench_floors`).
+The first five were also measured with kube-scheduler (`baselines`).
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ N_POOLS = 10
 UNFIT_TEMPLATES = 20
 VICTIMS_PER_NODE = 4
 UPDATES_IN_5 = 4
-"""Of five events so many are pod updates, the rest heartbeats of nodes."""
+"""Pod updates among five events; the others are node heartbeats."""
 
 _PLACED_PER_NODE = 4
 
 Describe = Callable[[int, WorkloadSizes], Tree]
-"""The pod of this number, as arguments of `pod_tree`."""
+"""Properties of a pod by number, as arguments of `pod_tree`."""
 
 
 def node(index: int, sizes: WorkloadSizes, version: str = "1") -> Tree:
-    """The node of this number, in one of three zones and of ten pools of equal size."""
+    """A node by number, in one of three zones and ten pools of equal size."""
     pool = index // max(sizes.nodes // N_POOLS, 1)
     labels = {ZONE: f"zone-{index % N_ZONES}", "pool": f"pool-{pool}"}
     tree = node_tree(f"node-{index}", NODE_ALLOCATABLE, labels)
@@ -60,12 +60,12 @@ def node(index: int, sizes: WorkloadSizes, version: str = "1") -> Tree:
 
 
 def cluster(sizes: WorkloadSizes) -> list[Event]:
-    """All nodes."""
+    """All nodes of the sizes."""
     return nodes_added(nodes(node(i, sizes) for i in range(sizes.nodes)))
 
 
 def existing(client: BenchmarkClient, sizes: WorkloadSizes) -> list[Event]:
-    """Plain pods that are on the nodes already."""
+    """Plain pods bound to the nodes."""
     trees = (
         pod_tree(f"old-{i}", REQUESTS, {"app": "old"}, nodeName=f"node-{i % sizes.nodes}")
         for i in range(sizes.existing)
@@ -76,7 +76,7 @@ def existing(client: BenchmarkClient, sizes: WorkloadSizes) -> list[Event]:
 def _placing(
     name: str, describe: Describe
 ) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
-    """A workload of pods that are to be placed."""
+    """A workload of pods to place."""
 
     def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
         before = cluster(sizes) + existing(client, sizes)
@@ -87,18 +87,18 @@ def _placing(
 
 
 def plain_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """No wishes."""
+    """Without constraints."""
     return {"requests": REQUESTS, "labels": {"app": "plain"}}
 
 
 def node_selector_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """Only nodes of one pool."""
+    """Node affinity to one pool."""
     wish = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
     return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": wish}
 
 
 def zone_spread_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """Zones kept within one pod of each other."""
+    """Topology spread over zones, maxSkew 1."""
     labels = {"app": "spread"}
     constraint = spread(labels, ZONE, 1, "DoNotSchedule")
     return {"requests": REQUESTS, "labels": labels, "topologySpreadConstraints": [constraint]}
@@ -109,19 +109,19 @@ def _group(index: int) -> dict[str, str]:
 
 
 def anti_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """No two pods of a group on one node."""
+    """Anti-affinity on the node within a group."""
     wish = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
     return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
 
 
 def preferred_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """Rather in a zone with others of the group."""
+    """Preferred affinity to the zone of the group."""
     wish = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
     return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
 
 
 def template_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """Templates that differ in requests and labels, one after the other."""
+    """Templates with different requests and labels, in turn."""
     template = index % sizes.templates
     more = 2 * template % 400
     requests = {"cpu": f"{50 + more}m", "memory": f"{100 + more}Mi"}
@@ -129,13 +129,13 @@ def template_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 
 def unique_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """No two pods with the same requests or labels."""
+    """Unique requests and labels per pod."""
     requests = {"cpu": f"{50 + index % 211}m", "memory": f"{200 * 1024 + index}Ki"}
     return {"requests": requests, "labels": {"app": f"app-{index}"}}
 
 
 def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
-    """Three reasons in turn: more than is free, more than any node has, a pool that is not."""
+    """Unschedulable for three reasons in turn: too little free, too large, missing pool."""
     template = index % UNFIT_TEMPLATES
     labels = {"app": f"unfit-{template}"}
     if template % 3 == 0:
@@ -146,7 +146,7 @@ def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 
 def unfit(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods that fit nowhere, on nodes that are full of pods of the same priority."""
+    """Unschedulable pods in a cluster full of pods of the same priority."""
     full = (
         pod_tree(f"full-{i}", {"cpu": "15"}, {"app": "full"}, nodeName=f"node-{i}")
         for i in range(sizes.nodes)
@@ -157,7 +157,7 @@ def unfit(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
 
 
 def preemption(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Nodes that are full of low-priority pods, and pods each of which takes the place of one."""
+    """Nodes full of low-priority pods, and pods that each preempt one."""
     share = {"cpu": "4", "memory": "16Gi"}
     low = (
         pod_tree(
@@ -173,7 +173,7 @@ def preemption(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorklo
 def _placed(
     client: BenchmarkClient, sizes: WorkloadSizes, n_pods: int, version: int = 0
 ) -> list[Pod]:
-    """Pods of the templates on all nodes in turn; version 0 is not ready yet."""
+    """Pods of the templates on all nodes in turn; version 0 is not ready."""
 
     def tree(index: int) -> Tree:
         node_name = f"node-{index % sizes.nodes}"
@@ -187,7 +187,7 @@ def _placed(
 
 
 def events(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """Pods that get ready or cease to be, and between them the nodes' heartbeats."""
+    """Readiness changes of pods, with node heartbeats in between."""
     n_placed = sizes.nodes * _PLACED_PER_NODE
     before = cluster(sizes) + pods_added(_placed(client, sizes, n_placed))
     n_beats = sizes.pods // (UPDATES_IN_5 + 1)
@@ -197,16 +197,16 @@ def events(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     while len(running) < n_updates:
         version = 1 + len(running) // n_placed
         running += _placed(client, sizes, min(n_updates - len(running), n_placed), version)
-    told: list[Event] = []
+    events: list[Event] = []
     for index, pod in enumerate(running):
-        told.append(happened.PodUpdated(pod))
+        events.append(happened.PodUpdated(pod))
         if index % UPDATES_IN_5 == UPDATES_IN_5 - 1 and index // UPDATES_IN_5 < n_beats:
-            told.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
-    return event_workload(before, told)
+            events.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
+    return event_workload(before, events)
 
 
 def memory(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
-    """The first list of a cluster: pods of many templates that are on nodes already."""
+    """The initial list of a cluster: bound pods of many templates."""
     return event_workload(cluster(sizes), pods_added(_placed(client, sizes, sizes.pods)))
 
 
@@ -233,4 +233,4 @@ STOWPLAN_CASES = (
     ),
     BenchmarkCase("memory", "the first list of a big cluster", 5000, 150_000, memory, "events"),
 )
-"""In the order in which they are run and shown."""
+"""In the order of runs and output."""

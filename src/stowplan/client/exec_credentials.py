@@ -19,7 +19,7 @@ EXEC_INFO = "KUBERNETES_EXEC_INFO"
 
 class ExecSpec(msgspec.Struct, frozen=True):
     """An exec plugin. env: added to the environment. hint: shown to users who lack the program.
-    tells_cluster: pass it the cluster. is_interactive: it needs a terminal."""
+    provides_cluster_info: pass it the cluster. is_interactive: it needs a terminal."""
 
     VERSIONS: ClassVar[tuple[str, ...]] = (
         "client.authentication.k8s.io/v1",
@@ -31,7 +31,7 @@ class ExecSpec(msgspec.Struct, frozen=True):
     env: tuple[tuple[str, str], ...] = ()
     api_version: str = "client.authentication.k8s.io/v1"
     hint: str = ""
-    tells_cluster: bool = False
+    provides_cluster_info: bool = False
     is_interactive: bool = False
 
 
@@ -63,7 +63,7 @@ def exec_info(
 ) -> str:
     """Value of EXEC_INFO."""
     spec_tree: dict[str, object] = {"interactive": spec.is_interactive}
-    if spec.tells_cluster:
+    if spec.provides_cluster_info:
         cluster: dict[str, object] = {"server": server}
         if server_name:
             cluster["tls-server-name"] = server_name

@@ -298,7 +298,7 @@ def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
         env=tuple((variable.name, variable.value) for variable in written.env),
         api_version=written.api_version,
         hint=written.install_hint,
-        tells_cluster=written.provide_cluster_info,
+        provides_cluster_info=written.provide_cluster_info,
         is_interactive=written.interactive_mode == "Always",
     )
 

@@ -1,8 +1,8 @@
-"""Scheduling questions in bulk: a cluster and a pending pod in, the full answer out.
+"""Attempt cases: a cluster and a pending pod; the answer is the full result of one attempt.
 
 A case is one JSON object: objects by kind, the pending `pod`, optionally the body of a
-KubeSchedulerConfiguration as `profile` and `featureGates`. The answer says everything that can be
-observed of one attempt of the original: verdicts, reasons, scores, preemption and texts.
+KubeSchedulerConfiguration as `profile`, and `featureGates`. The answer has everything observable of
+one attempt of kube-scheduler: verdicts, reasons, scores, preemption and messages.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from stowplan import config
 from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
-from stowplan.conformance.case_lines import WRAPPED
+from stowplan.conformance.case_lines import case_reader
 from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
 from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
-from stowplan.objects.encoding.json_codec import decode
+from stowplan.inputs.input_error import mismatch
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -50,7 +49,7 @@ Answer = dict[str, Any]
 
 
 class AttemptCase(Value, frozen=True, gc=True):
-    """One question. Lists that are absent are empty."""
+    """One case."""
 
     id: str
     pod: Pod
@@ -74,8 +73,8 @@ class AttemptCase(Value, frozen=True, gc=True):
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
 
-    def world(self) -> ObjectStore:
-        """The objects beside nodes and pods."""
+    def object_store(self) -> ObjectStore:
+        """Objects other than nodes and pods."""
         kinds: tuple[tuple[Object, ...], ...] = (
             self.namespaces,
             self.services,
@@ -95,32 +94,21 @@ class AttemptCase(Value, frozen=True, gc=True):
         return ObjectStore(value for kind in kinds for value in kind)
 
 
-class AttemptLine(msgspec.Struct):
-    """A line of input: a case, bare or under `case` as in the recorded answers."""
-
-    case: AttemptCase
-
-
-def read_case(line: bytes | str) -> AttemptCase:
-    """The case on a line; raises DecodeError."""
-    text = line if isinstance(line, bytes) else line.encode()
-    if WRAPPED.search(text):
-        return decode(text, AttemptLine).case
-    return decode(text, AttemptCase)
+read_case = case_reader(AttemptCase)
 
 
 def answer(case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[Any]] = ()) -> Answer:
     """The answer to one case; raises ConfigError and QuantityError for a bad one.
 
-    columns: False asks every rule node by node; the answer is the same. plugins: take part beside
-    the default ones, unless the case's profile disables them.
+    columns: False uses the scalar walk; the answer is the same. plugins: enabled in addition to the
+    default ones, unless the case's profile disables them.
     """
     framework = framework_of(case, columns=columns, plugins=plugins)
     gate = framework.run_pre_enqueue(case.pod)
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
-    snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
+    snapshot = Snapshot(table, case.object_store(), Nominations(case.nominated_pods))
     return answer_of(filter_pod(case.pod, snapshot, framework))
 
 
@@ -137,12 +125,13 @@ def framework_of(
     name = case.pod.spec.scheduler_name
     if name not in configuration.profiles:
         known = ", ".join(sorted(configuration.profiles))
-        raise ValueError(f"{case.id}: schedulerName got {name!r}, wanted one of {known}")
+        text = mismatch(repr(name), f"one of {known}")
+        raise ValueError(f"{case.id}: schedulerName: {text}")
     return Framework(configuration.profiles[name], full, gates, columns=columns)
 
 
 def answer_of(attempt: Attempt) -> Answer:
-    """Finish an attempt (preemption, scores) and write down all of it."""
+    """Finish an attempt (preemption, scores) and return all its results."""
     nodes = attempt.snapshot.nodes
     result: Answer = {}
     if nodes.n_nodes == 0:
@@ -184,7 +173,7 @@ def _pre_filter(attempt: Attempt) -> Answer:
 
 
 def _filter(attempt: Attempt) -> Answer:
-    """Per refused node: the first plugin that refuses it, and every one that would alone."""
+    """Per rejected node: the first plugin that rejects it, and all that would reject it alone."""
     verdicts, nodes = attempt.verdicts, attempt.snapshot.nodes
     assert verdicts is not None
     apart = run_filters_alone(attempt)

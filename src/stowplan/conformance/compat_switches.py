@@ -1,9 +1,8 @@
-"""Which mends explain that a case is answered otherwise than kube-batch would answer it.
+"""Which compat switches explain a difference from kube-batch's answer to a case.
 
-All switches of the compatibility are turned on, which gives the original's answer, and then turned
-off again, halves first and in the end one by one: those without which the answer stays the same
-stay off. What is left on is a smallest set that explains the difference, for none of them can be
-missed.
+Starts with all switches on, which gives kube-batch's answer, and turns them off, halves first, then
+one by one: a switch stays off if the answer does not change. The switches left on are a minimal set
+that explains the difference.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from stowplan.conformance.session_evaluation import answer
 
 
 class SwitchExplanation(msgspec.Struct, frozen=True):
-    """A case and the switches that explain its difference; none where there is no difference."""
+    """A case and the switches that explain its difference; none if there is no difference."""
 
     id: str
     switches: tuple[str, ...]
 
 
 def find_switches(case: SessionCase) -> SwitchExplanation:
-    """The switches that have to be on for the original's answer to a case."""
-    wanted = answer(case, KUBE_BATCH_0_5)
+    """A minimal set of switches for kube-batch's answer to a case."""
+    expected = answer(case, KUBE_BATCH_0_5)
     compat = KUBE_BATCH_0_5
     size = len(Compat.names())
     while size:
@@ -36,9 +35,9 @@ def find_switches(case: SessionCase) -> SwitchExplanation:
             without = compat
             for name in names[first : first + size]:
                 without = without.turned(name, on=False)
-            if answer(case, without) == wanted:
+            if answer(case, without) == expected:
                 compat, turned = without, True
-        # A switch that was needed beside another need not be so without it.
+        # A switch that was needed together with another may not be needed without it.
         if size > 1:
             size //= 2
         elif not turned:
@@ -47,8 +46,8 @@ def find_switches(case: SessionCase) -> SwitchExplanation:
 
 
 def switches_table(found: Iterable[SwitchExplanation]) -> Iterator[str]:
-    """The cases by switches as lines of Markdown: how many cases a switch explains, and which one
-    it explains with the fewest others."""
+    """A Markdown table: the number of cases that each switch explains, and the case that it
+    explains with the fewest other switches."""
     kept = list(found)
     yield "| switch | cases | shown by |"
     yield "|---|---|---|"

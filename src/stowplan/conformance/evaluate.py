@@ -1,4 +1,4 @@
-"""evaluate(): scheduling questions in bulk, a line each, answered a line each."""
+"""evaluate(): answers scheduling cases in bulk, one per line."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from stowplan.objects.quantity import QuantityError
 
 Answer = dict[str, Any]
 Case = Any
-"""A case of any format; it has an `id`."""
+"""A case of any format, with an `id`."""
 BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
-"""What a case raises that cannot be answered, as its values make no sense."""
+"""Exceptions of cases with invalid values."""
 
 INVALID = "Invalid"
-"""The `reason` of an answer to a line that is no case, or whose values make no sense."""
+"""`reason` of the answer to an invalid line."""
 SCHEDULER_ERROR = "SchedulerError"
-"""The `reason` of an answer to a case in which a plugin broke its contract."""
+"""`reason` of the answer to a case in which a plugin broke its contract."""
 
 
 class CaseFormat(msgspec.Struct, frozen=True):
-    """What a line may be read as. read: raises DecodeError. takes_plugins: `answer` takes
-    `plugins`, classes that take part, as well."""
+    """A format of lines. read: raises DecodeError. takes_plugins: `answer` has a parameter
+    `plugins`."""
 
     read: Callable[[bytes], Case]
     answer: Callable[..., Answer]
@@ -55,7 +55,7 @@ def _read_attempt(line: bytes) -> Case:
 
 
 def _is_order(line: bytes) -> bool:
-    """True for a line that asks for the order of a queue, and for no attempt."""
+    """True for a queue order case."""
     tree = untyped(line)
     if isinstance(tree, dict) and isinstance(tree.get("case"), dict):
         tree = tree["case"]
@@ -88,15 +88,15 @@ def evaluate(
 ) -> Iterator[dict[str, Any]]:
     """Answer each line; yields `{"id": ..., "result": {...}}` in the order of the lines.
 
-    form: what a line holds; `attempt` is a cluster and one pending pod, or the queue of an `order`.
-    source: named in errors. plugins: as for `simulate`. compat: for sessions, whose defects to
-    keep. Blank lines are passed over. No line ends the others: one that cannot be answered has the
-    result `{"outcome": "error", "reason": ..., "message": ...}`, the reason FAULT where a plugin
-    broke its contract, INVALID where it is the line's own fault. Raises InputError for options that
-    do not go together, and ContractError for plugins that cannot be loaded.
+    form: format of the lines, a key of `FORMATS`; `attempt` accepts queue order cases, too. source:
+    name in errors. plugins: as for `simulate`. compat: for sessions, the scheduler whose defects
+    are reproduced. Blank lines are skipped. An invalid line does not end the others: its result is
+    `{"outcome": "error", "reason": ..., "message": ...}`, with the reason SCHEDULER_ERROR when a
+    plugin broke its contract, else INVALID. Raises InputError for conflicting options, and
+    ContractError for plugins that cannot be loaded.
     """
     if form not in FORMATS:
-        raise InputError(source, "--as", form, ", ".join(FORMATS))
+        raise InputError(source, "--as", repr(form), f"one of {', '.join(FORMATS)}")
     chosen = FORMATS[form]
     answered = chosen.answer
     if compat:
@@ -104,8 +104,8 @@ def evaluate(
     classes = plugin_classes(plugins)
     if classes:
         if not chosen.takes_plugins:
-            able = ", ".join(name for name, one in FORMATS.items() if one.takes_plugins)
-            raise InputError(source, "--plugin", f"it with --as {form}", able)
+            forms = ", ".join(name for name, one in FORMATS.items() if one.takes_plugins)
+            raise InputError(source, "--plugin", f"not allowed with --as {form}", f"--as {forms}")
         answered = partial(answered, plugins=classes)
     for number, line in enumerate(lines, start=1):
         text = line.encode() if isinstance(line, str) else line
@@ -120,7 +120,7 @@ def _answered(
     read: Callable[[bytes], Case],
     answer: Callable[[Case], Answer],
 ) -> dict[str, Any]:
-    """The answer to a line, which is an error where there is no other."""
+    """The answer to a line, or an error answer."""
     case = None
     try:
         case = read(line)
@@ -131,14 +131,13 @@ def _answered(
         message = str(InputError.at(source, place, problem))
         found = {"outcome": "error", "reason": INVALID, "message": message}
     except RecursionError:
-        wanted = "nesting that objects have"
-        message = str(InputError(source, place, "deeper nesting", wanted))
+        message = str(InputError(source, place, "nested too deeply", "a Kubernetes object"))
         found = {"outcome": "error", "reason": INVALID, "message": message}
     return {"id": _id_of(line, place) if case is None else case.id, "result": found}
 
 
 def _id_of(line: bytes, place: str) -> str:
-    """The id on a line that could not be read; its place where it has none."""
+    """The id on an invalid line, or its place."""
     try:
         tree = untyped(line)
     except (DecodeError, RecursionError):
@@ -150,14 +149,14 @@ def _id_of(line: bytes, place: str) -> str:
 
 
 def _compat(source: str, form: str, compat: str) -> Compat:
-    """Whose defects sessions keep."""
+    """The compat switches for sessions."""
     if form != "session":
-        raise InputError(source, "--compat", f"it with --as {form}", "session")
+        raise InputError(source, "--compat", f"not allowed with --as {form}", "--as session")
     if compat not in COMPATS:
-        raise InputError(source, "--compat", compat, ", ".join(COMPATS))
+        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(COMPATS)}")
     return COMPATS[compat]
 
 
 def encoded(answer: dict[str, Any]) -> bytes:
-    """An answer as a line of JSON, with its newline."""
+    """An answer as a JSON line."""
     return msgspec.json.encode(answer) + b"\n"

@@ -1,4 +1,4 @@
-"""Queue scripts as they are written: a case, its operations, and the objects that they bring."""
+"""Queue cases: a script of operations on the scheduling queue, with objects."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from stowplan.conformance.case_lines import WRAPPED
+from stowplan.conformance.case_lines import case_reader
+from stowplan.inputs.input_error import mismatch
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.objects.encoding.json_codec import convert, decode
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -42,12 +43,12 @@ _KINDS: dict[str, type[Object]] = {
         DeviceClass,
     )
 }
-# No rule reads pod groups, but a script may tell of them.
+# No plugin reads PodGroups, but scripts may contain them.
 _KINDS["PodGroup"] = NamespacedObject
 
 
 class QueueCaseConfig(Value, frozen=True):
-    """The queue's options, as the script has them."""
+    """Queue options of a case."""
 
     pod_initial_backoff_seconds: float = 1
     pod_max_backoff_seconds: float = 10
@@ -55,7 +56,7 @@ class QueueCaseConfig(Value, frozen=True):
     pop_from_backoff_q: bool = msgspec.field(default=True, name="popFromBackoffQ")
 
     def options(self) -> QueueOptions:
-        """The same for the queue."""
+        """The options for the queue."""
         return QueueOptions(
             initial_backoff_s=self.pod_initial_backoff_seconds,
             max_backoff_s=self.pod_max_backoff_seconds,
@@ -65,19 +66,19 @@ class QueueCaseConfig(Value, frozen=True):
 
 
 class CaseNomination(Value, frozen=True):
-    """What an attempt wants nominated. mode: override, noop or nil."""
+    """Nomination of an attempt. mode: override, noop or nil."""
 
     mode: str = "nil"
     node: str = ""
 
     @property
-    def told(self) -> str | None:
-        """The node, None to go by the pod's status."""
+    def override(self) -> str | None:
+        """The node; None: use the pod's status."""
         return self.node if self.mode == "override" else None
 
 
 class QueueOperation(Value, frozen=True, gc=True):
-    """One operation; which fields count depends on `op`. ms: the clock is moved first."""
+    """One operation; the fields used depend on `op`. ms: clock advance before it."""
 
     op: str
     ms: int = 0
@@ -100,7 +101,7 @@ class QueueOperation(Value, frozen=True, gc=True):
 
 
 class QueueCase(Value, frozen=True, gc=True):
-    """A script, with the objects that are there before it starts."""
+    """A script with its initial objects."""
 
     id: str
     ops: tuple[QueueOperation, ...]
@@ -108,21 +109,12 @@ class QueueCase(Value, frozen=True, gc=True):
     objects: dict[str, tuple[dict[str, Any], ...]] = {}
 
 
-class QueueLine(msgspec.Struct):
-    """A line of input: a case under `case`, as in the recorded answers."""
-
-    case: QueueCase
-
-
-def read_case(line: bytes) -> QueueCase:
-    """The case on a line; raises DecodeError."""
-    if WRAPPED.search(line):
-        return decode(line, QueueLine).case
-    return decode(line, QueueCase)
+read_case = case_reader(QueueCase)
 
 
 def value_of(kind: str, tree: dict[str, Any] | None) -> Object:
-    """The object of a kind that a tree stands for; raises ValueError."""
+    """A tree decoded as an object of a kind; raises ValueError."""
     if kind not in _KINDS:
-        raise ValueError(f"kind: got {kind!r}, wanted one of {', '.join(_KINDS)}")
+        expected = f"one of {', '.join(_KINDS)}"
+        raise ValueError(f"kind: {mismatch(repr(kind), expected)}")
     return convert(tree, _KINDS[kind])

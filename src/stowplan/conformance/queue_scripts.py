@@ -1,8 +1,7 @@
-"""Queue scripts in bulk: operations on a scheduling queue in, what it answered and held out.
+"""Evaluation of queue cases: scripts of operations on a scheduling queue with a manual clock.
 
-A case is a script: what happens to the queue and around it, step by step, with the clock moved by
-hand. The answer has per step the result of the operation, the answers of the queueing hints, and
-what changed in any part of the queue. The plugins are those of the default profile.
+The answer has for each step the result of the operation, the results of queueing hints, and the
+changes of all parts of the queue. The plugins are those of the default profile.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from stowplan.framework.clusterevents import (
     pod_update_events,
 )
 from stowplan.framework.object_store import ObjectStore, key_of
+from stowplan.inputs.input_error import mismatch
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object, ObjectMeta
@@ -43,7 +43,7 @@ from stowplan.queue.in_flight_pods import InFlightEvent
 
 Answer = dict[str, Any]
 ScriptChange = tuple[ClusterEvent, Any, Any]
-"""An event, with the object before and after."""
+"""An event with the old and the new object."""
 
 _MS = SECOND // 1000
 _WILDCARDS = {
@@ -54,17 +54,17 @@ _WILDCARDS = {
 
 
 def answer(case: QueueCase) -> Answer:
-    """The answer to one case; raises ValueError for an operation that makes no sense."""
+    """The answer to one case; raises ValueError for an invalid operation."""
     return QueueScriptRunner(case).run()
 
 
 class QueueScriptRunner:
-    """The state between the steps of one case: the queue, and the listers beside it."""
+    """State between the steps of a case: the queue and its listers."""
 
     def __init__(self, case: QueueCase) -> None:
         self.case = case
         self.now = 0
-        self.world = ObjectStore()
+        self.object_store = ObjectStore()
         self.pods: dict[str, Pod] = {}
         self._brought: dict[str, Pod] = {}
         self.attempts: dict[str, list[QueueEntry]] = {}
@@ -77,15 +77,17 @@ class QueueScriptRunner:
         self._seen: Answer = _empty()
 
     def make_queue(self) -> SchedulingQueue:
-        """The queue of the default profile, which reads this script's listers."""
+        """A queue of the default profile on this script's listers."""
         profile, full = _defaults()
         framework = Framework(profile, full, FeatureGates())
         self.preempting = framework.shared.preempting
         by_name = {profile.scheduler_name: framework}
-        return SchedulingQueue.of(by_name, self.pods.get, self.world, self.case.config.options())
+        return SchedulingQueue.of(
+            by_name, self.pods.get, self.object_store, self.case.config.options()
+        )
 
     def run(self) -> Answer:
-        """Take every step."""
+        """Run all steps."""
         return {"steps": [self._step(number, op) for number, op in enumerate(self.case.ops)]}
 
     def _step(self, number: int, op: QueueOperation) -> Answer:
@@ -113,7 +115,7 @@ class QueueScriptRunner:
     # Pods in the queue.
 
     def _on_advance(self, op: QueueOperation) -> None:
-        """The clock has moved already."""
+        """Only advances the clock, which `_step` has done."""
 
     def _on_add(self, op: QueueOperation) -> None:
         self.queue.add(self._listed(op), self.now)
@@ -163,7 +165,7 @@ class QueueScriptRunner:
         return result
 
     def _would_block(self) -> bool:
-        """True when every pod that could be popped is in flight already, and would be dropped."""
+        """True when every pod that could be popped is in flight, so that Pop would block."""
         queue = self.queue
         ready = [*queue.active, *(queue.backoff.refused if queue.options.pops_from_backoff else ())]
         return all(entry.uid in queue.in_flight for entry in ready)
@@ -187,20 +189,20 @@ class QueueScriptRunner:
             skipped = "recreated"
         error = None
         if skipped is None:
-            error = self._put_back(entry, op, listed)
+            error = self._requeue(entry, op, listed)
         else:
             self.queue.done(entry.uid)
         if skipped != "recreated":
-            self.queue.nominator.nominate(entry.pod, op.nominate.told)
+            self.queue.nominator.nominate(entry.pod, op.nominate.override)
         return {"error": error, "skipped": skipped}
 
     def _on_add_unschedulable(self, op: QueueOperation) -> Answer:
         entry = self._attempt(op)
         listed = self.pods.get(entry.key)
         same = listed is not None and listed.uid == entry.uid
-        return {"error": self._put_back(entry, op, listed if same else None)}
+        return {"error": self._requeue(entry, op, listed if same else None)}
 
-    def _put_back(self, entry: QueueEntry, op: QueueOperation, pod: Pod | None) -> str | None:
+    def _requeue(self, entry: QueueEntry, op: QueueOperation, pod: Pod | None) -> str | None:
         refused, pending = op.unschedulable_plugins, op.pending_plugins
         if entry.uid in self.queue.in_flight:
             asked = _copy(entry, pod or entry.pod)
@@ -215,11 +217,11 @@ class QueueScriptRunner:
         )
 
     def _attempt(self, op: QueueOperation, *, keep: bool = False) -> QueueEntry:
-        """The attempt that an operation names, forgotten unless it goes on."""
+        """The attempt of an operation, removed unless `keep`."""
         running = self.attempts.get(op.pod, [])
         entry = next((one for one in running if op.uid in ("", one.uid)), None)
         if entry is None:
-            raise ValueError(f"pod: got {op.pod!r}, wanted one that was popped")
+            raise ValueError(f"pod {op.pod!r} has not been popped")
         if not keep:
             running.remove(entry)
         return entry
@@ -240,17 +242,17 @@ class QueueScriptRunner:
 
     def _on_object_update(self, op: QueueOperation) -> Answer:
         value = value_of(op.kind, op.object)
-        old, new = self.world.find(type(value), key_of(value)), self._list(value)
+        old, new = self.object_store.find(type(value), key_of(value)), self._list(value)
         if isinstance(old, Node) and isinstance(new, Node):
             return self._send([(event, old, new) for event in node_update_events(old, new)])
         return self._send([(_of_kind(op.kind, Action.UPDATE), old, new)])
 
     def _on_object_delete(self, op: QueueOperation) -> Answer:
         value = value_of(op.kind, op.object)
-        old = self.world.find(type(value), key_of(value))
+        old = self.object_store.find(type(value), key_of(value))
         if old is None:
-            raise ValueError(f"object: got {key_of(value)!r}, wanted a {op.kind} that is there")
-        self.world.drop(type(value), key_of(value))
+            raise ValueError(f"{op.kind} {key_of(value)!r} not found")
+        self.object_store.drop(type(value), key_of(value))
         return self._send([(_of_kind(op.kind, Action.DELETE), old, None)])
 
     def _on_bound_pod_add(self, op: QueueOperation) -> Answer:
@@ -271,14 +273,14 @@ class QueueScriptRunner:
 
     def _on_assigned_pod_added(self, op: QueueOperation) -> None:
         pod = self._listed(op)
-        self._ask_parked(ASSIGNED_POD_ADD, None, pod)
+        self._ask_unschedulable(ASSIGNED_POD_ADD, None, pod)
         self.queue.assigned_pod_added(pod, self.now)
 
     def _on_assigned_pod_updated(self, op: QueueOperation) -> Answer:
         old, new = self._known(_pod(op).key), self._listed(op)
         events = pod_update_events(old, new)
         for event in events:
-            self._ask_parked(event, old, new)
+            self._ask_unschedulable(event, old, new)
             self.queue.assigned_pod_updated(old, new, event, self.now)
         return {"events": event_labels(events)}
 
@@ -288,12 +290,12 @@ class QueueScriptRunner:
         only: Callable[[Pod], bool] | None = None,
     ) -> Answer:
         for event, old, new in events:
-            self._ask_parked(event, old, new)
+            self._ask_unschedulable(event, old, new)
             self.queue.move(event, old, new, self.now, only)
         return {"events": event_labels([event for event, _, _ in events])}
 
-    def _ask_parked(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Of all parked entries, the gated ones only where the gate hears the event."""
+    def _ask_unschedulable(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Ask for all unschedulable pods; gated ones only when their gate registers the event."""
         opens = self.queue.hints.opens
         entries = [
             e for e in self.queue.unschedulable_pods if not e.gated_by or opens(e.gated_by, event)
@@ -301,14 +303,14 @@ class QueueScriptRunner:
         self._ask(entries, [(event, old, new)])
 
     def _ask(self, entries: Iterable[QueueEntry], events: Iterable[ScriptChange]) -> None:
-        """Write down what the hints say of these entries to each of the events."""
+        """Record the queueing hints of these entries for each event."""
         hints = self.queue.hints
         waiting = sorted(entries, key=lambda entry: entry.key)
         for event, old, new in events:
             for entry in waiting:
-                said = hints.answers(entry, event, old, new)
-                if said:
-                    self.hints.append(_hint(event, entry.key, said))
+                answers = hints.answers(entry, event, old, new)
+                if answers:
+                    self.hints.append(_hint(event, entry.key, answers))
 
     # Time.
 
@@ -322,7 +324,7 @@ class QueueScriptRunner:
 
     def _on_nominate(self, op: QueueOperation) -> None:
         pod = self._known(op.pod) if op.object is None else _pod(op)
-        self.queue.nominator.nominate(pod, op.nominate.told)
+        self.queue.nominator.nominate(pod, op.nominate.override)
 
     def _on_denominate(self, op: QueueOperation) -> None:
         self.queue.nominator.drop(self._known(op.pod).uid)
@@ -334,7 +336,7 @@ class QueueScriptRunner:
     def _on_nominated_pods_for_node(self, op: QueueOperation) -> Answer:
         return {"pods": [info.pod.key for info in self.queue.nominator.on(op.node)]}
 
-    # Listers alone.
+    # Changes of listers only.
 
     def _on_set_listed(self, op: QueueOperation) -> None:
         self._listed(op)
@@ -355,13 +357,13 @@ class QueueScriptRunner:
         return pod
 
     def _known(self, key: str) -> Pod:
-        """The pod as it is listed, or was last."""
+        """The pod as listed, or as last listed."""
         if key not in self._brought:
-            raise ValueError(f"pod: got {key!r}, wanted one that has been there")
+            raise ValueError(f"pod {key!r} not found")
         return self.pods.get(key) or self._brought[key]
 
     def _unlisted(self, key: str) -> Pod:
-        """The pod, which is listed no more."""
+        """The pod, removed from the lister."""
         pod = self._known(key)
         self.pods.pop(key, None)
         return pod
@@ -370,13 +372,13 @@ class QueueScriptRunner:
         if isinstance(value, Pod):
             self.pods[value.key] = self._brought[value.key] = value
         else:
-            self.world.put(value)
+            self.object_store.put(value)
         return value
 
-    # What is there.
+    # State.
 
     def _changes(self) -> Answer:
-        """What differs from the state after the step before."""
+        """Changes since the previous step."""
         state = self._state()
         changes: Answer = {}
         for name, now in state.items():
@@ -409,14 +411,14 @@ class QueueScriptRunner:
         }
 
     def _failed(self) -> list[str | list[str]]:
-        """The pods that wait after an error; those of equal expiry, if several, in a list."""
+        """Pods in error backoff; several of equal expiry as a list."""
         by_expiry: dict[int | None, list[str]] = {}
         for entry in self.queue.backoff.failed.in_order():
             by_expiry.setdefault(self.queue.backoff.expiry(entry), []).append(entry.key)
         return [sorted(keys) if len(keys) > 1 else keys[0] for keys in by_expiry.values()]
 
     def _entry_in_flight(self, uid: str) -> QueueEntry:
-        """The attempt of a uid that is in flight."""
+        """The attempt in flight of a uid."""
         found = [e for entries in self.attempts.values() for e in entries if e.uid == uid]
         return found[-1]
 
@@ -431,7 +433,7 @@ class QueueScriptRunner:
 
 @lru_cache(maxsize=1)
 def _defaults() -> tuple[Profile, Registry]:
-    """The default profile, and the registry that it was made for."""
+    """The default profile and its registry."""
     full = registry()
     (profile,) = config.default(full, DEFAULT_PLUGINS).profiles.values()
     return profile, full
@@ -466,7 +468,7 @@ def _empty() -> Answer:
 
 
 def _map_changes(before: Answer, now: Answer) -> Answer:
-    """Per key: None where it has gone, else the fields that differ."""
+    """Per key: None if removed, else the changed fields."""
     changes: Answer = {key: None for key in before if key not in now}
     for key, fields in now.items():
         known = before.get(key, {})
@@ -480,8 +482,8 @@ def _log_entry(entry: str | InFlightEvent) -> str:
     return f"event {entry.event.label}" if isinstance(entry, InFlightEvent) else f"pod {entry}"
 
 
-def _hint(event: ClusterEvent, key: str, said: dict[str, QueueingHint]) -> Answer:
-    plugins = {plugin: hint.title for plugin, hint in sorted(said.items())}
+def _hint(event: ClusterEvent, key: str, answers: dict[str, QueueingHint]) -> Answer:
+    plugins = {plugin: hint.title for plugin, hint in sorted(answers.items())}
     return {"event": event.label, "pod": key, "plugins": plugins}
 
 
@@ -494,10 +496,10 @@ def _copy(entry: QueueEntry, pod: Pod) -> QueueEntry:
 
 
 def _event(text: str) -> ClusterEvent:
-    """`RESOURCE/ACTION`, where the resource may hold a slash too."""
+    """`RESOURCE/ACTION`; the resource may contain a slash."""
     resource, _, action = text.rpartition("/")
     if action not in ACTION_OF_TITLE:
-        raise ValueError(f"event: got {text!r}, wanted RESOURCE/ACTION, such as Node/Add")
+        raise ValueError(f"event: {mismatch(repr(text), 'RESOURCE/ACTION, such as Node/Add')}")
     return ClusterEvent(resource, ACTION_OF_TITLE[action])
 
 

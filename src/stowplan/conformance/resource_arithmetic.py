@@ -1,4 +1,4 @@
-"""Resource arithmetic of sessions, entry by entry."""
+"""Resource arithmetic of sessions, evaluated per entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.conformance.session_cases import Answer, ArithmeticEntry, SessionC
 
 
 def answer_units(case: SessionCase, compat: Compat) -> Answer:
-    """The answers to the entries, in their order."""
+    """Answers to the entries, in order."""
     arithmetic = ResourceArithmetic(compat)
     return {"units": [_entry(unit, arithmetic) for unit in case.units or ()]}
 
@@ -59,7 +59,7 @@ def _value(
 
 
 def rounded_amount(amount: ResourceVector) -> Answer:
-    """An amount as answers have it: rounded to thousandths, scalars only where some are named."""
+    """An amount as in recorded answers: rounded to thousandths, scalars only if present."""
     result: Answer = {"cpu": round(amount.cpu, 3), "memory": round(amount.memory, 3)}
     if amount.scalars is not None:
         result["scalars"] = {name: round(n, 3) for name, n in amount.scalars.items()}

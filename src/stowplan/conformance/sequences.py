@@ -1,7 +1,7 @@
-"""Sequences in bulk: pods scheduled one after the other on a cluster that changes in between.
+"""Sequence cases: pods scheduled one after another on a changing cluster.
 
-A case has a cluster, pod templates and steps; the answer has what each attempt found and what the
-cluster holds at the end. It checks what single attempts cannot: accounting by delta.
+A case has a cluster, pod templates and steps; the answer has the result of each attempt and the
+final state. Sequences check accounting by delta, which single attempts cannot.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ import msgspec
 from stowplan.assembly import registered
 from stowplan.columns.nodetable import NodeTable
 from stowplan.config import default, from_tree
-from stowplan.conformance.case_lines import WRAPPED
+from stowplan.conformance.case_lines import case_reader
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, PostFilterResult, Snapshot
 from stowplan.framework.object_store import ObjectStore
-from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -34,7 +33,7 @@ _EPOCH = datetime.datetime(2026, 2, 1, tzinfo=datetime.UTC)
 
 
 class SequenceStep(Value, frozen=True, gc=True):
-    """One thing that happens; which fields count depends on `op`."""
+    """One step; the fields used depend on `op`."""
 
     op: str
     pod: str = ""
@@ -45,7 +44,7 @@ class SequenceStep(Value, frozen=True, gc=True):
 
 
 class SequenceCase(Value, frozen=True, gc=True):
-    """A cluster, templates and what happens."""
+    """A cluster, templates and steps."""
 
     id: str
     steps: tuple[SequenceStep, ...]
@@ -58,17 +57,7 @@ class SequenceCase(Value, frozen=True, gc=True):
     templates: dict[str, Pod] = {}
 
 
-class SequenceLine(msgspec.Struct):
-    """A line of input: a case under `case`, as in the recorded answers."""
-
-    case: SequenceCase
-
-
-def read_case(line: bytes) -> SequenceCase:
-    """The case on a line; raises DecodeError."""
-    if WRAPPED.search(line):
-        return decode(line, SequenceLine).case
-    return decode(line, SequenceCase)
+read_case = case_reader(SequenceCase)
 
 
 def answer(
@@ -76,7 +65,7 @@ def answer(
 ) -> Answer:
     """The answer to one case; raises ConfigError and QuantityError for a bad one.
 
-    plugins: take part beside the default ones, unless the case's profile disables them.
+    plugins: enabled in addition to the default ones, unless the case's profile disables them.
     """
     return SequenceRunner(case, columns=columns, plugins=plugins).run()
 
@@ -93,7 +82,7 @@ def _framework(case: SequenceCase, *, columns: bool, plugins: Iterable[type[Any]
 
 
 class SequenceRunner:
-    """The state between the steps of one case."""
+    """State between the steps of a case."""
 
     def __init__(
         self, case: SequenceCase, *, columns: bool = True, plugins: Iterable[type[Any]] = ()
@@ -106,12 +95,12 @@ class SequenceRunner:
         self.pending: dict[str, Pod] = {}
         for pod in case.pods:
             self.table.add_pod(pod)
-        world = ObjectStore((*case.namespaces, *case.services, *case.pdbs))
-        self.snapshot = Snapshot(self.table, world, Nominations())
+        object_store = ObjectStore((*case.namespaces, *case.services, *case.pdbs))
+        self.snapshot = Snapshot(self.table, object_store, Nominations())
         self.order: list[str] = []
 
     def run(self) -> Answer:
-        """Take every step and write down what is left at the end."""
+        """Run all steps; returns their results and the final state."""
         self.table.refresh()
         self.order = list(self.table.node_order.names)
         result: Answer = {"nodeOrder": self.order}
@@ -160,7 +149,9 @@ class SequenceRunner:
         """The pod or template of a name; raises ValueError."""
         if name not in values:
             known = ", ".join(values) or "none"
-            raise ValueError(f"{self.case.id}: step {index}: unknown {name!r}, known are {known}")
+            raise ValueError(
+                f"{self.case.id}: step {index}: unknown {name!r}: expected one of {known}"
+            )
         return values[name]
 
     def _delete(self, key: str) -> str:
@@ -174,7 +165,7 @@ class SequenceRunner:
     def _relabel(self, index: int, key: str, labels: dict[str, str]) -> None:
         info = self.table.pod(key)
         if info is None:
-            raise ValueError(f"{self.case.id}: step {index}: no pod {key!r} on any node")
+            raise ValueError(f"{self.case.id}: step {index}: pod {key!r} is on no node")
         meta = msgspec.structs.replace(info.pod.metadata, labels=labels)
         self.table.update_pod(msgspec.structs.replace(info.pod, metadata=meta))
 
@@ -249,7 +240,7 @@ class SequenceRunner:
         return entry
 
     def _evict(self, pod: Pod, report: PreemptionReport) -> Answer:
-        """Evict at once, take lower nominations from the node, and nominate the pod to it."""
+        """Evict at once, clear lower nominations of the node, and nominate the pod."""
         (chosen,) = report.best
         for info in chosen.victims:
             self.table.remove_pod(info.uid)
@@ -304,7 +295,7 @@ def _bound(pod: Pod, node: str, index: int) -> Pod:
 
 
 def _failed(attempt: Attempt) -> Answer:
-    """The answer of an attempt that ended as an error; the pod stays pending."""
+    """Answer of an attempt that ended as an error; the pod stays pending."""
     return {"outcome": "error", "message": attempt.errors[0].message}
 
 

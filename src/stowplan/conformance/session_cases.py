@@ -1,6 +1,6 @@
-"""Sessions in bulk: what a line of input is.
+"""Session cases: the format of an input line.
 
-A case has a cluster, an `actions:` / `tiers:` file, and a number of sessions to run with events
+A case has a cluster, a file with `actions` and `tiers`, and a number of sessions with events
 between them; or entries of resource arithmetic.
 """
 
@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
-from stowplan.conformance.case_lines import WRAPPED
-from stowplan.objects.encoding.json_codec import decode
+from stowplan.conformance.case_lines import case_reader
 from stowplan.objects.meta import Time, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -29,7 +26,7 @@ class SessionCaseQueue(Value, frozen=True, gc=True):
 
 
 class SessionCaseEvent(Value, frozen=True, gc=True):
-    """Something that happens just before a session; which fields count depends on `type`."""
+    """An event before a session; the fields used depend on `type`."""
 
     before: int
     type: str
@@ -50,7 +47,7 @@ class ArithmeticEntry(Value, frozen=True, gc=True):
 
 
 class SessionCase(Value, frozen=True, gc=True):
-    """A cluster and what happens; or `units`."""
+    """A cluster with sessions and events; or `units`."""
 
     id: str
     conf: str | None = None
@@ -70,17 +67,6 @@ class SessionCase(Value, frozen=True, gc=True):
     units: tuple[ArithmeticEntry, ...] | None = None
 
 
-class SessionLine(msgspec.Struct):
-    """A line of input: a case under `case`, as in the recorded answers."""
-
-    case: SessionCase
-
-
-def read_case(line: bytes) -> SessionCase:
-    """The case on a line; raises DecodeError."""
-    if WRAPPED.search(line):
-        return decode(line, SessionLine).case
-    return decode(line, SessionCase)
-
+read_case = case_reader(SessionCase)
 
 Answer = dict[str, Any]

@@ -1,7 +1,7 @@
-"""Sessions in bulk: the cluster of a case, session after session, and what each one decided.
+"""Evaluation of session cases: runs sessions on the cluster of a case.
 
-Bind and evict calls always succeed. Between two sessions pods that were bound run, and pods that
-were evicted disappear, at once or after a while.
+Bind and evict calls always succeed. Between two sessions bound pods run, and evicted pods are
+deleted, at once or after a grace period.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["answer", "read_case"]
 def answer(
     case: SessionCase, compat: Compat | None = None, rng: np.random.Generator | None = None
 ) -> Answer:
-    """The answer to one case; raises QuantityError for a bad one. dice: break ties."""
+    """The answer to one case; raises QuantityError for a bad one. rng: tie-break."""
     compat = compat or Compat()
     if case.units is not None:
         return answer_units(case, compat)
@@ -62,13 +62,13 @@ def answer(
 
 @cache
 def _framework() -> Framework:
-    """The rules of today, which keep nothing of a case."""
+    """Framework of the current plugins, which keep no state of a case."""
     return session_framework()
 
 
 def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
     def policy(name: str, disabled: tuple[str, ...], arguments: dict[str, str]) -> Answer:
-        entry: Answer = {"name": name, "known": name in options.policies}
+        entry: Answer = {"name": name, "known": name in options.plugins}
         entry["disabled"] = sorted(disabled)
         return entry | ({"arguments": arguments} if arguments else {})
 
@@ -82,7 +82,7 @@ def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
 
 
 class _CaseCluster:
-    """The cluster of one case between its sessions."""
+    """Cluster of a case between sessions."""
 
     def __init__(
         self,
@@ -105,22 +105,22 @@ class _CaseCluster:
         for node in case.nodes:
             self._add_node(node)
         for priority_class in case.priority_classes:
-            inventory.class_seen(priority_class)
+            inventory.priority_class_updated(priority_class)
         for queue in case.queues:
-            inventory.queue_seen(_queue(queue))
+            inventory.queue_updated(_queue(queue))
         for group in case.pod_groups:
-            inventory.group_seen(group)
+            inventory.group_updated(group)
         if not case.pdb_last:
             for budget in case.pdbs:
-                inventory.budget_seen(budget)
+                inventory.budget_updated(budget)
         for pod in case.pods:
             self._add_pod(pod)
         if case.pdb_last:
             for budget in case.pdbs:
-                inventory.budget_seen(budget)
+                inventory.budget_updated(budget)
 
     def run(self) -> Answer:
-        """Every session's facts; a panic ends the answer."""
+        """Observations of all sessions; a panic ends the answer."""
         sessions: list[Answer] = []
         for number in range(1, self.case.sessions + 1):
             try:
@@ -195,9 +195,9 @@ class _CaseCluster:
             case "phase" if isinstance(event.pod, str):
                 self._phase(event.pod, event.phase)
             case "addPodGroup" | "updatePodGroup" if event.pod_group is not None:
-                inventory.group_seen(event.pod_group)
+                inventory.group_updated(event.pod_group)
             case "deletePodGroup" if event.pod_group is not None:
-                inventory.group_gone(event.pod_group.key)
+                inventory.group_deleted(event.pod_group.key)
             case "addNode" if isinstance(event.node, Node):
                 self._add_node(event.node)
             case "updateNode" if isinstance(event.node, Node):
@@ -207,11 +207,11 @@ class _CaseCluster:
                 if self.nodes.pop(event.node, None) is not None:
                     inventory.node_deleted(event.node)
             case "addQueue" if isinstance(event.queue, SessionCaseQueue):
-                inventory.queue_seen(_queue(event.queue))
+                inventory.queue_updated(_queue(event.queue))
             case "deleteQueue" if isinstance(event.queue, str):
-                inventory.queue_gone(event.queue)
+                inventory.queue_deleted(event.queue)
             case _:
-                raise ValueError(f"{self.case.id}: cannot make sense of event {event.type!r}")
+                raise ValueError(f"{self.case.id}: invalid event {event.type!r}")
 
     def _phase(self, key: str, phase: str) -> None:
         pod = self.pods.get(key)

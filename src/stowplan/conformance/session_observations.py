@@ -1,4 +1,4 @@
-"""What can be observed of a session: decisions, counts, shares, and what it wrote down."""
+"""Observations of a session: decisions, counts, shares, and status updates."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stowplan.objects.podgroup import PodGroupStatus
 
 
 class SessionObservations:
-    """The facts of one session, taken when it opens, after its actions and at its close."""
+    """Observations of one session: after its actions and at its close."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._facts: Answer = {}
 
     def after_actions(self) -> None:
-        """What the actions left."""
+        """Record the state after the actions."""
         session, facts = self._session, self._facts
         state = session.state
         jobs = session.jobs.values()
@@ -62,7 +62,7 @@ class SessionObservations:
         self._shares()
 
     def _shares(self) -> None:
-        policies = self._session.policies
+        policies = self._session.plugins
         proportion, drf = policies.get(ProportionPlugin.name), policies.get(DrfPlugin.name)
         if isinstance(proportion, ProportionPlugin):
             self._facts["queues"] = {
@@ -91,7 +91,7 @@ class SessionObservations:
             }
 
     def after_close(self, writes: list[PodGroupStatusUpdate], notes: list[PodFitError]) -> Answer:
-        """What the close wrote down, and all facts together."""
+        """Record the updates at close; returns all observations."""
         facts, session = self._facts, self._session
         facts["podGroups"] = {write.group.key: _status(write.status) for write in writes}
         facts["podConditions"] = {
@@ -131,12 +131,12 @@ def _job(job: JobInfo, bound: int, evicted: int, session: Session) -> Answer:
 
 
 def session_uid(number: int) -> str:
-    """The uid of a session, from 1."""
+    """Uid of a session, numbered from 1."""
     return f"session-{number}"
 
 
 def session_number(uid: str) -> int:
-    """The number of a session by its uid; 0 for one that was not run here."""
+    """Number of a session by its uid; 0 for another uid."""
     prefix, _, number = uid.rpartition("-")
     return int(number) if prefix == "session" and number.isdecimal() else 0
 

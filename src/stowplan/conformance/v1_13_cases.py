@@ -1,7 +1,7 @@
-"""Questions to the scheduler of Kubernetes 1.13 in bulk: a cluster, a pod and a policy.
+"""Kubernetes 1.13 cases: a cluster, a pod and a Policy.
 
-The answer says what every predicate and every priority makes of every node, which nodes fit and
-what they score in total.
+The answer has the result of every predicate and priority for every node, the nodes that fit, and
+their total scores.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from stowplan.columns.nodetable import table_of
 from stowplan.config.policy import API_VERSION, KIND, read_document
 from stowplan.config.policy_names import DEFAULT_PROVIDER, PROVIDERS, PolicyGates
 from stowplan.config.policy_profile import Policy
-from stowplan.conformance.case_lines import WRAPPED
+from stowplan.conformance.case_lines import case_reader
 from stowplan.cycle.attempt import Attempt, filter_pod
 from stowplan.framework import (
     ConfigError,
@@ -35,7 +34,7 @@ from stowplan.framework import (
     Status,
 )
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
-from stowplan.objects.encoding.json_codec import decode
+from stowplan.inputs.input_error import mismatch
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
@@ -50,7 +49,7 @@ _FIRST = datetime.datetime(2019, 1, 1, tzinfo=datetime.UTC)
 
 
 class LegacyCase(Value, frozen=True, gc=True):
-    """One question. policy: the body of a Policy file, None for that of a provider."""
+    """One case. policy: body of a Policy file, None for that of the algorithm provider."""
 
     id: str
     pod: Pod
@@ -67,8 +66,8 @@ class LegacyCase(Value, frozen=True, gc=True):
     algorithm_provider: str = DEFAULT_PROVIDER
     feature_gates: dict[str, bool] = {}
 
-    def world(self) -> ObjectStore:
-        """The objects beside nodes and pods."""
+    def object_store(self) -> ObjectStore:
+        """Objects other than nodes and pods."""
         kinds: tuple[tuple[Object, ...], ...] = (
             self.services,
             self.replication_controllers,
@@ -81,7 +80,7 @@ class LegacyCase(Value, frozen=True, gc=True):
         return ObjectStore(value for kind in kinds for value in kind)
 
     def placed(self) -> list[Pod]:
-        """The pods on nodes, each created after the one before it unless it says when."""
+        """Bound pods, with increasing creation times where they have none."""
         return [_created(pod, _FIRST + datetime.timedelta(n)) for n, pod in enumerate(self.pods)]
 
 
@@ -91,31 +90,20 @@ def _created(pod: Pod, when: datetime.datetime) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, creation_timestamp=when))
 
 
-class LegacyLine(msgspec.Struct):
-    """A line of input: a case, bare or under `case` as in the recorded answers."""
-
-    case: LegacyCase
-
-
-def read_case(line: bytes | str) -> LegacyCase:
-    """The case on a line; raises DecodeError."""
-    text = line if isinstance(line, bytes) else line.encode()
-    if WRAPPED.search(text):
-        return decode(text, LegacyLine).case
-    return decode(text, LegacyCase)
+read_case = case_reader(LegacyCase)
 
 
 def gates_of(case: LegacyCase) -> PolicyGates:
-    """The feature gates of a case; raises ConfigError for one that is not known."""
+    """Feature gates of a case; raises ConfigError for an unknown one."""
     return PolicyGates.of(case.feature_gates, case.id)
 
 
 def configuration_of(case: LegacyCase) -> config.Configuration:
-    """The configuration of a case; raises ConfigError where 1.13 would refuse to start."""
+    """Configuration of a case; raises ConfigError where 1.13 would not start."""
     gates, provider = gates_of(case), case.algorithm_provider
     if provider not in PROVIDERS:
-        wanted = " or ".join(PROVIDERS)
-        raise ValueError(f"{case.id}: algorithmProvider got {provider!r}, wanted {wanted}")
+        text = mismatch(repr(provider), " or ".join(PROVIDERS))
+        raise ValueError(f"{case.id}: algorithmProvider: {text}")
     tree = {"kind": KIND, "apiVersion": API_VERSION} if case.policy is None else case.policy
     return read_document(tree, case.id, registry(), gates=gates, provider=provider)
 
@@ -123,7 +111,7 @@ def configuration_of(case: LegacyCase) -> config.Configuration:
 def answer(case: LegacyCase, *, columns: bool = True) -> Answer:
     """The answer to one case; raises QuantityError for a bad one, ConfigError for a bad gate.
 
-    columns: False asks every rule node by node; the answer is the same.
+    columns: False uses the scalar walk; the answer is the same.
     """
     gates_of(case)
     try:
@@ -132,7 +120,7 @@ def answer(case: LegacyCase, *, columns: bool = True) -> Answer:
         return {"configError": str(refused)}
     policy: Policy = configuration.policy
     profile = configuration.profiles[DEFAULT_SCHEDULER]
-    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.world())
+    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.object_store())
     framework = Framework(profile, registry(), FeatureGates(), columns=columns)
     attempt = filter_pod(case.pod, snapshot, framework)
     result: Answer = {
@@ -159,7 +147,7 @@ def answer(case: LegacyCase, *, columns: bool = True) -> Answer:
 
 
 def _scoring(policy: Policy, profile: Profile) -> list[tuple[Any, str]]:
-    """Each priority of the policy with its name in the profile."""
+    """Priorities of the policy with their names in the profile."""
     uses = [use.name for use in profile.points["score"]]
     return list(zip(policy.priorities, uses, strict=False))
 
@@ -173,7 +161,7 @@ def _form(member: RegisteredPlugin) -> str:
 def _predicates(
     pod: Pod, snapshot: Snapshot, policy: Policy, profile: Profile, *, columns: bool
 ) -> Answer:
-    """What each predicate says of each node, called on its own; those that never run as well."""
+    """Results of each predicate for each node, called separately, including ignored ones."""
     names = [predicate.name for predicate in policy.predicates]
     full = _with_ignored(profile, policy)
     framework = Framework(full, registry(), FeatureGates(), columns=columns)
@@ -189,7 +177,7 @@ def _predicates(
 
 
 def _with_ignored(profile: Profile, policy: Policy) -> Profile:
-    """The profile with the predicates that never run, as if they did."""
+    """The profile with the ignored predicates enabled."""
     ignored = [predicate for predicate in policy.predicates if not predicate.runs]
     if not ignored:
         return profile
@@ -220,9 +208,9 @@ def _said(status: Status) -> Any:
 
 
 def _scores(attempt: Attempt, policy: Policy, profile: Profile, rows: Ints) -> Answer:
-    """The priorities' scores over rows, weighed and added up.
+    """Scores of the priorities over rows, and their weighted sums.
 
-    Where some priorities fail, what they fail with stands in place of the totals.
+    If priorities fail, the aggregated error replaces the totals.
     """
     framework, state = attempt.framework, attempt.state.clone()
     pod, nodes = attempt.pod, attempt.snapshot.nodes
@@ -231,9 +219,9 @@ def _scores(attempt: Attempt, policy: Policy, profile: Profile, rows: Ints) -> A
     asked = nodes.all_rows if rows.shape[0] == nodes.n_nodes else rows
     entries: Answer = {}
     errors: list[str] = []
-    # With nothing to ask every node scores 1.
-    nobody = not (policy.priorities or policy.extenders)
-    totals = np.full(rows.shape[0], int(nobody), dtype=np.int64)
+    # Without priorities every node scores 1.
+    unscored = not (policy.priorities or policy.extenders)
+    totals = np.full(rows.shape[0], int(unscored), dtype=np.int64)
     for priority, name in _scoring(policy, profile):
         member = framework.members[name]
         failure = priority_error_of(member.plugin, pod, attempt.snapshot)

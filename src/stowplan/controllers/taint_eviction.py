@@ -73,10 +73,10 @@ class TaintEvictionController(Controller):
     def _allowed(self, pod: Tree, taints: tuple[Taint, ...]) -> float | None:
         """Seconds that a pod may stay; None: without limit."""
         tolerations = [convert(one, Toleration) for one in pod["spec"].get("tolerations") or ()]
-        shown = list(zip(tolerations, pod["spec"].get("tolerations") or (), strict=True))
+        pairs = list(zip(tolerations, pod["spec"].get("tolerations") or (), strict=True))
         limits: list[float] = []
         for taint in taints:
-            covering = next((tree for one, tree in shown if tolerates(one, taint)), None)
+            covering = next((tree for one, tree in pairs if tolerates(one, taint)), None)
             if covering is None:
                 return 0.0
             if covering.get("tolerationSeconds") is not None:

@@ -1,4 +1,4 @@
-"""One pod's decision: filter, score, choose, and what to say when nothing fits."""
+"""One pod's decision: filter, score, choose a node, and the message when no node fits."""
 
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decider import CycleDecider

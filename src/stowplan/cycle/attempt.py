@@ -1,6 +1,6 @@
-"""One attempt to place a pod: the walk from PreFilter to scores, with all that was found out.
+"""Attempt: the results of one pod's PreFilter, Filter, PreScore and Score.
 
-Decisions, explanations and bulk answers read the same Attempt; nothing is computed a second way.
+Decisions, explanations and bulk answers read the same Attempt, so nothing is computed in two ways.
 
 Source: kube-scheduler v1.36, schedule_one.go.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Ints
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.cycle_state import MissingState
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
@@ -23,14 +23,12 @@ from stowplan.framework.runtime.outcomes import PreFilterOutcome
 from stowplan.framework.status import OK, Status, error, unresolvable
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 
 class Attempt:
-    """What is known of one attempt so far.
+    """Results of one attempt so far.
 
-    passed: int64, rows that passed, ascending. failure: set when the attempt ended as an error
-    rather than a refusal; `errors` then holds every text it may carry.
+    passed: int64, rows that passed, ascending. failure: set when the attempt ended with an error
+    rather than a refusal; `errors` then holds every message that it may report.
     """
 
     def __init__(self, pod: Pod, snapshot: Snapshot, framework: Framework) -> None:
@@ -47,12 +45,12 @@ class Attempt:
 
     @property
     def failure(self) -> Status | None:
-        """The error that ended the attempt, None when there was none."""
+        """The error that ended the attempt, or None."""
         return self.errors[0] if self.errors else None
 
     @cached_property
     def feasible(self) -> Ints:
-        """int64: the rows that passed, in the snapshot's order."""
+        """int64: rows that passed, in the snapshot's order."""
         nodes = self.snapshot.nodes
         if self.passed.shape[0] == nodes.n_nodes:
             return nodes.order
@@ -61,14 +59,14 @@ class Attempt:
 
     @property
     def no_nodes(self) -> bool:
-        """True when the cluster has no node at all: the original's error of its own."""
+        """True if the cluster has no node; the original reports this as a separate error."""
         return self.snapshot.nodes.n_nodes == 0
 
 
 def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
-    """Run PreFilter and Filter over all nodes that may be considered.
+    """Run PreFilter and Filter over all considered nodes.
 
-    A plugin that breaks its contract ends the attempt as an error.
+    A plugin that breaks its contract ends the attempt with an error.
     """
     attempt = Attempt(pod, snapshot, framework)
     diagnosis = attempt.diagnosis
@@ -94,7 +92,7 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
     try:
         verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
     except MissingState as missing:
-        # A profile that takes a plugin's PreFilter away and keeps its Filter.
+        # The profile disables a plugin's PreFilter and keeps its Filter.
         attempt.errors.append(error(f"running Filter plugins: {missing}"))
         return attempt
     except ContractError as fault:
@@ -108,7 +106,7 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
 
 
 def _allowed_rows(attempt: Attempt) -> Ints | None:
-    """The rows that PreFilter left, ascending; None for all."""
+    """Rows that PreFilter allows, ascending; None for all."""
     restrict = attempt.pre_filter.restrict
     if restrict is None:
         return None
@@ -119,9 +117,10 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
 
 
 def run_filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
-    """What each filter says when it is asked alone, about all rows that were evaluated.
+    """Verdicts of each filter run alone over all evaluated rows.
 
-    One that breaks its contract on rows on which it was not asked before answers with that error.
+    A filter that breaks its contract on a row that it was not asked about before gets that error as
+    its verdict.
     """
     verdicts, framework = attempt.verdicts, attempt.framework
     found: dict[str, PluginVerdicts] = {}
@@ -144,10 +143,10 @@ def run_filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
 def score_pod(
     attempt: Attempt, rows: Ints | None = None, nodes: NodeTable | None = None
 ) -> Scores | None:
-    """Run PreScore and Score over the rows that passed, or these of them, ascending.
+    """Run PreScore and Score over the rows that passed, or over `rows`, ascending.
 
-    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed or broke its
-    contract. nodes: what Score looks at, if that is not the snapshot's.
+    Stores the result in `scores`; stores None and adds to `errors` if a plugin failed or broke its
+    contract. nodes: node states for Score, if not those of the snapshot.
     """
     pod, framework, state = attempt.pod, attempt.framework, attempt.state
     chosen = attempt.passed if rows is None else rows

@@ -1,4 +1,4 @@
-"""decide(): where one pod goes, or why it goes nowhere.
+"""decide(): choose the node of one pod, or build the message when no node fits.
 
 Source: kube-scheduler v1.36, schedule_one.go.
 """
@@ -6,8 +6,8 @@ Source: kube-scheduler v1.36, schedule_one.go.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, tie_break_ranks
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.framework import Framework, PostFilterResult, Snapshot
@@ -16,16 +16,14 @@ from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.status import OK, Status
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 SAMPLE_MIN = 100
-"""With percentageOfNodesToScore set, at least this many feasible nodes are looked for."""
+"""Minimum number of feasible nodes to find when percentageOfNodesToScore is set."""
 
 
 class SamplingState:
-    """Where the next search starts when only a share of the nodes is looked at.
+    """Start of the next search when only a share of the nodes is evaluated.
 
-    Shared by all profiles of a scheduler. next_start: a place in the snapshot's order.
+    Shared by all profiles of a scheduler. next_start: position in the snapshot's order.
     """
 
     def __init__(self, next_start: int = 0) -> None:
@@ -39,17 +37,18 @@ def decide(
     rng: TieBreakSource = None,
     sampling: SamplingState | None = None,
 ) -> Decision:
-    """Choose a node for `pod`, or say why there is none.
+    """Choose a node for `pod`, or say why no node fits.
 
-    Ties go to the first node in the snapshot's order, or to one drawn with `dice`.
-    Differs: the original breaks ties by the shape of its heap and by the race of its workers.
+    Ties go to the first node in the snapshot's order, or to a random one if `rng` is given.
+    Differs: in the original the winner of a tie depends on heap order and on worker timing.
     """
     draw = draw_tie_break(rng)
     return conclude(filter_pod(pod, snapshot, framework), draw, sampling)
 
 
 def conclude(attempt: Attempt, draw: int | None, sampling: SamplingState | None = None) -> Decision:
-    """What an attempt comes to whose nodes have been filtered. draw: breaks ties, see `decide`."""
+    """Build the decision of an attempt whose nodes have been filtered. draw: tie-break number, see
+    `decide`."""
     # Differs: where a filter fails with an error on any node the attempt ends, even if the pod is
     # nominated to another node that passes; the original looks at the nominated node first.
     if attempt.failure is not None:
@@ -68,19 +67,19 @@ def conclude(attempt: Attempt, draw: int | None, sampling: SamplingState | None 
 
 
 def nominated_row(attempt: Attempt) -> int | None:
-    """The row that the pod is nominated to, if it passed: then it is taken at once."""
+    """The row that the pod is nominated to if it passed; it is then chosen without scoring."""
     name = attempt.pod.status.nominated_node_name
     row = attempt.snapshot.nodes.row(name) if name else -1
     return row if row >= 0 and (attempt.passed == row).any() else None
 
 
 def sample_rows(attempt: Attempt, sampling: SamplingState) -> Ints:
-    """int64, ascending: the rows that passed and are looked at; moves the turn on.
+    """int64, ascending: the rows to score; advances the sampling state.
 
-    All of them, unless the profile sets percentageOfNodesToScore.
-    Differs: the original samples by default; here every node is evaluated unless a user asks,
-    the turn moves on by the nodes up to the last one found, and a profile that scores nothing
-    takes the first node instead of rotating.
+    All rows that passed, unless the profile sets percentageOfNodesToScore. Differs: the original
+    samples by default; here every node is evaluated unless a user asks for sampling, the start
+    advances by the nodes up to the last one found, and a profile without Score plugins takes the
+    first node instead of rotating.
     """
     percentage = attempt.framework.profile.percentage_of_nodes_to_score
     if not percentage or percentage >= 100 or attempt.verdicts is None:
@@ -90,22 +89,23 @@ def sample_rows(attempt: Attempt, sampling: SamplingState) -> Ints:
     n_considered = considered.shape[0]
     if n_considered < SAMPLE_MIN:
         return attempt.passed
-    wanted = max(n_considered * percentage // 100, SAMPLE_MIN)
-    # Places are counted among the considered nodes, as the original's worker counts them.
+    n_sampled = max(n_considered * percentage // 100, SAMPLE_MIN)
+    # Positions are counted among the considered nodes, as in the original's workers.
     places = np.searchsorted(considered, rank[attempt.passed])
     distance = (places - sampling.next_start % n_considered) % n_considered
     walk = np.argsort(distance)
     visited = n_considered
-    if walk.shape[0] >= wanted:
-        visited = int(distance[walk[wanted - 1]]) + 1
+    if walk.shape[0] >= n_sampled:
+        visited = int(distance[walk[n_sampled - 1]]) + 1
     sampling.next_start = (sampling.next_start + visited) % attempt.snapshot.nodes.n_nodes
-    return np.sort(attempt.passed[walk[:wanted]])
+    return np.sort(attempt.passed[walk[:n_sampled]])
 
 
 def choose_row(attempt: Attempt, rows: Ints, draw: int | None = None, start: int = 0) -> int:
     """The row with the highest total among `rows` (ascending).
 
-    Ties: the first in the snapshot's order, counted from the place `start`; with a draw, any.
+    Ties: the first in the snapshot's order, counted from position `start`; with a draw, a random
+    one.
     """
     best = rows
     if attempt.scores is not None:
@@ -114,7 +114,7 @@ def choose_row(attempt: Attempt, rows: Ints, draw: int | None = None, start: int
 
 
 def break_tie(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int:
-    """One of these rows, which are equally good: see `choose`."""
+    """Choose one of the rows with equal totals; see `choose_row`."""
     ranks = attempt.snapshot.nodes.rank[best]
     if draw is not None:
         return int(best[np.argmin(tie_break_ranks(draw, ranks))])
@@ -122,14 +122,14 @@ def break_tie(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int
 
 
 def placed_decision(attempt: Attempt, row: int, score: int | None = None) -> Decision:
-    """The decision for a node. score: in total, where more than plugins have given one."""
+    """Decision for a node. score: total score, if extenders contributed to it."""
     if score is None and attempt.scores is not None:
         score = next(iter(attempt.scores.total[attempt.scores.rows == row].tolist()), None)
     return Decision(node_name=attempt.snapshot.nodes.names[row], state=attempt.state, score=score)
 
 
 def failed(attempt: Attempt) -> Decision:
-    """The decision of an attempt that ended as an error."""
+    """Decision of an attempt that ended with an error."""
     failure = attempt.failure
     assert failure is not None
     return Decision(
@@ -141,7 +141,7 @@ def failed(attempt: Attempt) -> Decision:
 
 
 def refused(attempt: Attempt) -> Decision:
-    """The decision when no node passed: ask the PostFilters, and write the message."""
+    """Decision when no node passed: run PostFilter and build the message."""
     if attempt.no_nodes:
         return Decision(
             refusal=attempt.diagnosis.absent,
@@ -153,7 +153,7 @@ def refused(attempt: Attempt) -> Decision:
 
 
 def refusal(attempt: Attempt, result: PostFilterResult | None) -> Decision:
-    """The decision when no node passed and the PostFilters have been asked."""
+    """Decision when no node passed and PostFilter has run."""
     diagnosis = attempt.diagnosis
     message = diagnosis.text("" if result is None else result.status.message)
     return Decision(
@@ -170,7 +170,7 @@ def refusal(attempt: Attempt, result: PostFilterResult | None) -> Decision:
 
 
 def run_post_filters(attempt: Attempt) -> PostFilterResult | None:
-    """What the PostFilters make of the refusals; None when the profile has none."""
+    """Result of PostFilter; None if the profile has no PostFilter plugin."""
     framework = attempt.framework
     if not framework.at("postFilter"):
         return None

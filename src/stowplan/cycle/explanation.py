@@ -1,7 +1,7 @@
-"""Explanation: one attempt written out for people and programs.
+"""Explanation: one attempt described for people and programs.
 
-It reads the Attempt that the decision was made from; only the need-and-have texts are asked for
-anew, of the rules that refused. The JSON form is described in docs/explain-schema.md.
+It reads the Attempt from which the decision was made; only the details of rules that refused are
+asked for separately. The JSON form is described in docs/explain-schema.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TOP_NODES = 5
 
 
 class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A rule that refuses a node (or the pod as a whole). details: need and have."""
+    """A rule that refuses a node, or the pod as a whole. details: requested and available
+    amounts."""
 
     plugin: str
     code: str
@@ -32,13 +33,13 @@ class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     details: tuple[str, ...] = ()
 
 
-NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not judged, as the attempt failed",))
+NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not evaluated: the attempt failed",))
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One node. first: the refusal that counts, absent where the node fits.
+    """Result for one node. first: the refusal that counts, absent if the node fits.
 
-    failing: every rule that refuses the node when asked alone, in the order of their calls.
+    failing: every rule that refuses the node when run alone, in call order.
     """
 
     name: str
@@ -48,7 +49,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
-    """A plugin's score of a node; final is the normalised score times the weight."""
+    """A plugin's score of a node. final: normalised score times weight."""
 
     raw: int
     weight: int
@@ -56,7 +57,7 @@ class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class NodeScore(msgspec.Struct, frozen=True, rename="camel"):
-    """A node's total and what it is made of."""
+    """A node's total score and its parts."""
 
     name: str
     total: int
@@ -64,7 +65,7 @@ class NodeScore(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PreemptionExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What evicting pods would do. node: where, "" when it helps nowhere."""
+    """Result of preemption. node: the nominated node, "" for none."""
 
     node: str = ""
     victims: tuple[str, ...] = ()
@@ -72,11 +73,11 @@ class PreemptionExplanation(msgspec.Struct, frozen=True, rename="camel", omit_de
 
 
 class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a simulation of the same input, pod after pod, does with the pod.
+    """Result of a simulation of the same input for the pod.
 
-    tried_before: pending pods that come before it; placed_before: those of them that were placed.
-    node: where it was placed, "" for nowhere. message: why it was refused. not_run: why there was
-    no simulation, "" when there was one. profile: what decided every pod, "" for each pod's own.
+    tried_before: pending pods scheduled before it; placed_before: those of them that were placed.
+    node: where it was placed, "" for none. message: why it was refused. not_run: why no simulation
+    ran, "" if one did. profile: profile used for every pod, "" for each pod's own.
     """
 
     tried_before: int
@@ -91,15 +92,13 @@ GIVEN, SIMULATED = "given", "simulation"
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Why a pod is where it is, or nowhere.
+    """Why a pod is on its node or on none.
 
-    state: pending, placed or gated. current_node: where a placed pod is now. node: where it
-    would go now, "" for nowhere. message: the PodScheduled condition's text. pod_refusal: of
-    the pod as a whole (a gate, a PreFilter), before any node is looked at. notes: what the answer
-    does not consider.
-    the pod as a whole (a gate, a PreFilter), before any node is looked at. judged_on: the cluster
-    as `given`, or as a `simulation` had filled it when it came to the pod. simulation: what that
-    made of it; None for pods that it does not try.
+    state: pending, placed or gated. current_node: node of a placed pod. node: where it would be
+    placed now, "" for none. message: text of the PodScheduled condition. pod_refusal: refusal of
+    the pod as a whole (a gate, a PreFilter), before any node is evaluated. notes: what the answer
+    does not consider. evaluated_on: the cluster as `given`, or as a `simulation` filled it before
+    this pod. simulation: result of that simulation; None for pods that it does not schedule.
     """
 
     api_version: str
@@ -115,7 +114,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     skipped_scores: tuple[str, ...] = ()
     preemption: PreemptionExplanation | None = None
     notes: tuple[str, ...] = ()
-    judged_on: str = GIVEN
+    evaluated_on: str = msgspec.field(default=GIVEN, name="judgedOn")
     simulation: SimulationOutcome | None = None
 
     def __repr__(self) -> str:
@@ -125,11 +124,11 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         return f"Explanation({self.pod!r}, {self.state}{where}, {count})"
 
     def to_frame(self, library: str = "") -> Any:
-        """The nodes as a DataFrame of pandas or polars, a row each.
+        """The nodes as a DataFrame of pandas or polars, one row per node.
 
-        Columns: node, fits, rule, reason and details of the first refusal ("" where the node
-        fits), total: the score, None where there is none. library: `pandas` or `polars`; "" takes
-        the first that is installed. Raises ImportError where it is not.
+        Columns: node, fits, rule, reason and details of the first refusal ("" if the node fits),
+        total: the score, None if there is none. library: `pandas` or `polars`; "" takes the first
+        that is installed. Raises ImportError if it is not installed.
         """
         totals = {score.name: score.total for score in self.scores}
         first = [node.first for node in self.nodes]
@@ -145,15 +144,15 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
     @property
     def fits_somewhere(self) -> bool:
-        """True when at least one node takes the pod."""
+        """True if at least one node fits the pod."""
         return any(node.fits for node in self.nodes)
 
 
 def explain(pod: Pod, snapshot: Snapshot, framework: Framework) -> Explanation:
     """Explain `pod` on this snapshot.
 
-    A placed pod is judged as if it were still to be placed: it must not be on its node in the
-    snapshot (see `pending_form`).
+    A placed pod is evaluated as if it were pending: the snapshot must not contain it (see
+    `pending_form`).
     """
     current = pod.node_name
     bare = pending_form(pod)
@@ -222,7 +221,7 @@ def _fits_nowhere(
 
 
 def _nodes(attempt: Attempt) -> list[NodeExplanation]:
-    """Every node in the snapshot's order."""
+    """Explanation of every node, in the snapshot's order."""
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     if verdicts is None:
@@ -270,14 +269,14 @@ def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> RuleRe
 
 
 def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
-    """The best nodes, the best first, and the pod's present node wherever it comes."""
+    """The nodes with the highest scores, best first, and the pod's current node at any rank."""
     scores, nodes = attempt.scores, attempt.snapshot.nodes
     if scores is None:
         return []
     rank = nodes.rank[scores.rows]
     best_first = np.lexsort((rank, -scores.total)).tolist()
-    shown = best_first[:TOP_NODES]
-    shown += [p for p in best_first[TOP_NODES:] if nodes.names[int(scores.rows[p])] == current]
+    positions = best_first[:TOP_NODES]
+    positions += [p for p in best_first[TOP_NODES:] if nodes.names[int(scores.rows[p])] == current]
     members = attempt.framework.members
     return [
         NodeScore(
@@ -292,5 +291,5 @@ def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
                 for name in scores.raw
             },
         )
-        for place in shown
+        for place in positions
     ]

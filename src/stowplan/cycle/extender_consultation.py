@@ -1,20 +1,19 @@
-"""One pod's decision where extenders have a say.
+"""One pod's decision with extenders.
 
-An attempt that has to ask cannot be decided at once. So it is walked again from its start whenever
-answers have come, on the cluster as it is by then: what passes the filters now and was kept by all
-who have been asked goes on. No question is put twice, so an attempt of which nothing is left has
-failed, whatever else may fit by then; what has happened meanwhile brings the pod back.
+An attempt that needs extender calls cannot be decided at once. It is evaluated again from the start
+whenever responses arrive, on the cluster state of that time: nodes that pass the filters now and
+were kept by all extenders called so far remain. No call is repeated, so an attempt without
+remaining nodes has failed, even if other nodes fit by then; in-flight events requeue the pod.
 
-    nominated    the node that the pod is nominated to, if it passes: kept by all, it is taken
-    filter       the nodes that pass, to one extender after the other, each what the last has kept
-    prioritize   two or more that are left, to all at the same time
-    preempt      none is left: where eviction would help, to one after the other
+    nominated     the nominated node, if it passes; chosen if all extenders keep it
+    filter        the nodes that pass, sent to one extender after the other, each as reduced before
+    prioritize    two or more remaining nodes, sent to all extenders at the same time
+    preempt       no node remains and preemption may help: sent to one extender after the other
 
-Where an extender has returned whole nodes they are scored as if no pod ran on them: the original
-knows no more of them than that.
-Differs: they count by their names, among those that it was offered; the original takes them unseen,
-scores what they say, and may bind to any. Where a node has begun to fit while extenders were asked
-about evictions nobody is evicted.
+Whole nodes returned by an extender are scored as if no pod ran on them, since the original knows no
+more about them. Differs: they are matched by name with the nodes that were sent; the original
+accepts them unchecked, scores their content and may bind to any of them. If a node begins to fit
+during calls about preemption, no pod is evicted.
 
 Source: kube-scheduler v1.36, schedule_one.go findNodesThatPassExtenders, evaluateNominatedNode and
 prioritizeNodes; framework/preemption callExtenders.
@@ -27,9 +26,9 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.empty_nodes import without_pods
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
@@ -56,7 +55,7 @@ from stowplan.framework import (
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.status import Code
-from stowplan.messages import extender_api as asked
+from stowplan.messages import extender_api
 from stowplan.messages.extender_api import (
     EXTENDER,
     ExtenderArgs,
@@ -73,13 +72,11 @@ from stowplan.messages.extender_api import (
 from stowplan.objects.encoding.go_json import GoDecodeError
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
-PREEMPTION_NOT_NEEDED = "preemption: not needed any more, a node has room"
+PREEMPTION_NOT_NEEDED = "preemption: no longer needed, a node fits the pod"
 
 
 class ConsultationStep(Enum):
-    """What extenders are asked about."""
+    """Steps in which extenders are called."""
 
     NOMINATED = "nominated"
     FILTER = "filter"
@@ -88,7 +85,7 @@ class ConsultationStep(Enum):
 
 
 class ExtenderConsultation:
-    """The attempt of one pod. questions: those that have no answer yet."""
+    """One pod's attempt with extenders. pending_requests: calls without a response."""
 
     def __init__(
         self,
@@ -98,21 +95,21 @@ class ExtenderConsultation:
         draw: int | None = None,
         sampling: SamplingState | None = None,
     ) -> None:
-        """extenders: in the order in which they are asked. draw: breaks ties."""
+        """extenders: in call order. draw: tie-break number."""
         self.pending_requests: list[ExtenderRequest] = []
         self.step = ConsultationStep.NOMINATED
         self._pod = pod
         self._framework = framework
         self._extenders = extenders
         self._draw = draw
-        self._turn = sampling or SamplingState()
-        self._start = self._turn.next_start
-        # How many extenders have been passed in this step.
+        self._sampling = sampling or SamplingState()
+        self._start = self._sampling.next_start
+        # Number of extenders already called in this step.
         self._n_asked = 0
-        # The nodes that are left, None before the first was asked; all that were ever offered.
+        # Remaining nodes, None before the first call; all nodes ever offered.
         self._names: list[str] | None = None
         self._offered: set[str] = set()
-        # Nodes as extenders have returned them, where one has returned any.
+        # Nodes as returned by extenders, if any returned whole nodes.
         self._returned: dict[str, dict[str, Any]] = {}
         self._refusals: dict[ConsultationStep, dict[str, Status]] = {
             ConsultationStep.NOMINATED: {},
@@ -139,48 +136,50 @@ class ExtenderConsultation:
             return self._preempt(attempt)
         if self.step is ConsultationStep.NOMINATED:
             row = nominated_row(attempt)
-            names = [] if row is None else self._left(attempt, [snapshot.nodes.names[row]])
+            names = (
+                [] if row is None else self._remaining_rows(attempt, [snapshot.nodes.names[row]])
+            )
             if names and self._ask_to_filter(attempt, names):
                 return None
             if names and row is not None:
                 return placed_decision(attempt, row)
-            self._enter(ConsultationStep.FILTER, None)
+            self._enter_step(ConsultationStep.FILTER, None)
         return self._filter_or_prioritize(attempt)
 
     def _filter_or_prioritize(self, attempt: Attempt) -> Decision | None:
-        names = self._left(attempt, None)
+        names = self._remaining_rows(attempt, None)
         if not names:
             return self._refuse(attempt)
         if self.step is ConsultationStep.FILTER:
             if self._ask_to_filter(attempt, names):
                 self._names = names
                 return None
-            self._enter(ConsultationStep.PRIORITIZE, names)
+            self._enter_step(ConsultationStep.PRIORITIZE, names)
         return self._prioritize(attempt, names)
 
-    def _enter(self, step: ConsultationStep, names: list[str] | None) -> None:
+    def _enter_step(self, step: ConsultationStep, names: list[str] | None) -> None:
         self.step = step
         self._names = names
         self._n_asked = 0
         if names is None:
             self._returned = {}
 
-    def _left(self, attempt: Attempt, first: list[str] | None) -> list[str]:
-        """The nodes that are left and pass now. first: those to begin with, None for all."""
+    def _remaining_rows(self, attempt: Attempt, first: list[str] | None) -> list[str]:
+        """Remaining nodes that pass now. first: initial nodes, None for all."""
         nodes = attempt.snapshot.nodes
         if self._names is not None:
             passing = {nodes.names[row] for row in attempt.passed.tolist()}
             return [name for name in self._names if name in passing]
         if first is not None:
             return first
-        rows = sample_rows(attempt, self._turn)
+        rows = sample_rows(attempt, self._sampling)
         in_turn = np.argsort((nodes.rank[rows] - self._start) % max(nodes.n_nodes, 1))
         return [nodes.names[row] for row in rows[in_turn].tolist()]
 
-    # Asking.
+    # Calls.
 
-    def _next(self, verb: ExtenderVerb) -> HTTPExtender | None:
-        """The next extender that has the verb; None when all have been asked."""
+    def _next_extender(self, verb: ExtenderVerb) -> HTTPExtender | None:
+        """The next extender that supports the verb; None if all have been called."""
         for place in range(self._n_asked, len(self._extenders)):
             if verb in self._extenders[place].verbs:
                 self._n_asked = place + 1
@@ -188,9 +187,9 @@ class ExtenderConsultation:
         return None
 
     def _ask_to_filter(self, attempt: Attempt, names: Sequence[str]) -> bool:
-        """Offer the nodes that are left to the next extender; False when all have been asked."""
+        """Send the remaining nodes to the next extender; False if all have been called."""
         self._offered.update(names)
-        extender = self._next(ExtenderVerb.FILTER)
+        extender = self._next_extender(ExtenderVerb.FILTER)
         if extender is None:
             return False
         body = self._args(extender, attempt, names)
@@ -198,7 +197,7 @@ class ExtenderConsultation:
         return True
 
     def _args(self, extender: HTTPExtender, attempt: Attempt, names: Sequence[str]) -> ExtenderArgs:
-        """These nodes in the form that an extender takes: whole, or by name."""
+        """Arguments for an extender: whole nodes, or names if it is nodeCacheCapable."""
         if extender.node_cache_capable:
             return ExtenderArgs(self._pod, None, tuple(names))
         nodes = attempt.snapshot.nodes
@@ -213,7 +212,7 @@ class ExtenderConsultation:
         elif question.verb is ExtenderVerb.PRIORITIZE:
             self._prioritized(question, reply)
         else:
-            self._preempted = question, asked.read_preemption_result(question, reply)
+            self._preempted = question, extender_api.read_preemption_result(question, reply)
 
     def _filtered(self, question: ExtenderRequest, reply: ExtenderResponse) -> None:
         extender, body = question.extender, question.body
@@ -221,14 +220,15 @@ class ExtenderConsultation:
         offered = body.node_names
         if offered is None:
             offered = tuple(_name_of(node) for node in body.nodes or ())
-        result = asked.read_filter_result(question, reply)
+        result = extender_api.read_filter_result(question, reply)
         kept = (
             result if isinstance(result, GoDecodeError) else self._kept(extender, result, offered)
         )
         if isinstance(kept, GoDecodeError):
             if self.step is ConsultationStep.NOMINATED and not extender.ignorable:
-                # The nominated node is as good as refused; that is nobody's failure yet.
-                self._enter(ConsultationStep.FILTER, None)
+                # A failure for the nominated node only counts as a refusal of it; the other nodes
+                # follow.
+                self._enter_step(ConsultationStep.FILTER, None)
             elif not extender.ignorable:
                 self._failure = kept.text
             else:
@@ -245,7 +245,7 @@ class ExtenderConsultation:
     def _kept(
         self, extender: HTTPExtender, result: ExtenderFilterResult, offered: Sequence[str]
     ) -> list[str] | GoDecodeError:
-        """The names that an answer keeps, as often as it says them."""
+        """The node names that a response keeps, with repetitions."""
         known = set(offered)
         if extender.node_cache_capable and result.node_names is not None:
             for name in result.node_names:
@@ -282,8 +282,8 @@ class ExtenderConsultation:
         return self._choose(attempt, np.array(rows, dtype=np.int64))
 
     def _prioritized(self, question: ExtenderRequest, reply: ExtenderResponse) -> None:
-        """Add up scores; who fails has no say, whether it is ignorable or not."""
-        scores = asked.read_priorities(question, reply)
+        """Add the scores of a response; a failed extender contributes nothing, ignorable or not."""
+        scores = extender_api.read_priorities(question, reply)
         if isinstance(scores, GoDecodeError):
             return
         extender = question.extender
@@ -297,7 +297,7 @@ class ExtenderConsultation:
             return failed(attempt)
         names = [attempt.snapshot.nodes.names[row] for row in rows.tolist()]
         best = total == total.max()
-        # Of equals, one that an extender has scored goes before one that none has.
+        # Among equals, a node that an extender has scored comes before one that none has.
         is_scored = np.array([name in self._totals for name in names], dtype=np.bool_)
         if (best & is_scored).any():
             best &= is_scored
@@ -305,7 +305,7 @@ class ExtenderConsultation:
         return placed_decision(attempt, row, int(total.max()))
 
     def totals(self, attempt: Attempt, rows: Ints) -> Ints | None:
-        """int64 (n_rows,): what plugins and extenders give these rows; None when a plugin fails."""
+        """int64 (n_rows,): total scores of plugins and extenders; None if a plugin fails."""
         nodes = attempt.snapshot.nodes
         names = [nodes.names[row] for row in rows.tolist()]
         total = np.array([wrapped(self._totals.get(name, 0)) for name in names], dtype=np.int64)
@@ -316,13 +316,13 @@ class ExtenderConsultation:
             total += scores.total
         return total
 
-    # Nothing is left.
+    # No node is left.
 
     def _refuse(self, attempt: Attempt) -> Decision | None:
-        """What becomes of the pod when nothing is left: see whether eviction would help."""
+        """Refuse the pod, or first ask extenders about preemption candidates."""
         if attempt.no_nodes:
             return refused(attempt)
-        self._enter_refusals(attempt)
+        self._record_refusals(attempt)
         review = ExtenderReview()
         if any(ExtenderVerb.PREEMPT in extender.verbs for extender in self._extenders):
             review.enter(attempt.state)
@@ -331,15 +331,13 @@ class ExtenderConsultation:
             return refusal(attempt, result)
         self._blamed |= attempt.diagnosis.plugins
         self._candidates = {one.node_name: one for one in review.offered}
-        self._enter(ConsultationStep.PREEMPT, None)
+        self._enter_step(ConsultationStep.PREEMPT, None)
         self._ask_about_evictions()
         return None
 
-    def _enter_refusals(self, attempt: Attempt) -> None:
-        """Write down why each node that passed is not left, and what else extenders have said.
-
-        Unproved: what they say of a node that PreFilter has left out counts as if there were none.
-        """
+    def _record_refusals(self, attempt: Attempt) -> None:
+        """Record why each node that passed was removed, and other refusals of extenders. Unproved:
+        a refusal of a node that PreFilter excluded is ignored."""
         diagnosis, verdicts = attempt.diagnosis, attempt.verdicts
         if verdicts is None:
             return
@@ -347,12 +345,12 @@ class ExtenderConsultation:
             diagnosis.blame(plugin)
         nodes = attempt.snapshot.nodes
         late = self._refusals[ConsultationStep.FILTER]
-        said = self._refusals[ConsultationStep.NOMINATED] | late
+        refusals = self._refusals[ConsultationStep.NOMINATED] | late
         place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
         found: dict[int, Status] = {}
         for row in attempt.passed.tolist():
-            found[place_of[row]] = said.get(nodes.names[row], diagnosis.absent)
-        for name, status in said.items():
+            found[place_of[row]] = refusals.get(nodes.names[row], diagnosis.absent)
+        for name, status in refusals.items():
             place = place_of.get(nodes.row(name))
             if place is None:
                 diagnosis.astray += status.reasons
@@ -370,7 +368,7 @@ class ExtenderConsultation:
             if self._ask_about_evictions():
                 return None
         fits = {nodes.names[row] for row in attempt.passed.tolist()} - self._offered
-        self._enter_refusals(attempt)
+        self._record_refusals(attempt)
         if attempt.no_nodes:
             return refused(attempt)
         if fits:
@@ -384,8 +382,8 @@ class ExtenderConsultation:
         return refusal(attempt, run_post_filters(attempt))
 
     def _ask_about_evictions(self) -> bool:
-        """Offer the candidates to the next extender; False when all have been asked."""
-        extender = self._next(ExtenderVerb.PREEMPT)
+        """Send the candidates to the next extender; False if all have been called."""
+        extender = self._next_extender(ExtenderVerb.PREEMPT)
         if extender is None:
             return False
         victims = {
@@ -397,23 +395,25 @@ class ExtenderConsultation:
         return True
 
     def _take_preempted(self, nodes: NodeTable) -> tuple[PreemptionCandidate, ...] | Status:
-        """What is left of the candidates after an answer, or the failure."""
+        """Apply a response to the candidates, or record the failure."""
         assert self._preempted is not None
-        question, said = self._preempted
+        question, result = self._preempted
         before = tuple(left for one in self._candidates.values() if (left := _left_of(one, nodes)))
         found = (
-            said if isinstance(said, GoDecodeError) else self._found(question.extender, said, nodes)
+            result
+            if isinstance(result, GoDecodeError)
+            else self._find_candidates(question.extender, result, nodes)
         )
         if not isinstance(found, GoDecodeError):
             return found
         return before if question.extender.ignorable else error(found.text)
 
-    def _found(
-        self, extender: HTTPExtender, said: dict[str, MetaVictims], nodes: NodeTable
+    def _find_candidates(
+        self, extender: HTTPExtender, result: dict[str, MetaVictims], nodes: NodeTable
     ) -> tuple[PreemptionCandidate, ...] | GoDecodeError:
-        """Candidates as an extender names them. What it was offered may be gone by now."""
+        """Look up the candidates that an extender names; nodes and pods may be gone by now."""
         candidates = []
-        for name, victims in said.items():
+        for name, victims in result.items():
             row, offered = nodes.row(name), self._candidates.get(name)
             if row < 0 and offered is None:
                 return GoDecodeError(f'nodeinfo not found for node name "{name}"')
@@ -443,7 +443,7 @@ class ExtenderConsultation:
 
 
 def _left_of(candidate: PreemptionCandidate, nodes: NodeTable) -> PreemptionCandidate | None:
-    """A candidate with those of its victims that are on the node still; None without any."""
+    """A candidate reduced to the victims still on the node; None if none is left."""
     row = nodes.row(candidate.node_name)
     uids = {info.pod.metadata.uid for info in candidate.victims}
     there = () if row < 0 else nodes.pods[row]

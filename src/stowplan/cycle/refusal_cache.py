@@ -1,8 +1,8 @@
-"""Refusals that still hold: pods of a class are refused again in the same words, without a walk.
+"""Refusal cache: pods of a class are refused again without a walk.
 
-Pods that wait for room are tried whenever some pod has left, mostly to hear the same again. What
-was said of a node still holds where the node is as it was. On the few others the filters that read
-more than the node itself are asked once more, and everything stands if they say the same.
+Pods that lack resources are retried whenever a pod leaves, mostly to be refused again. A verdict
+stays valid while its node is unchanged. On changed nodes, filters that read more than the node are
+rerun, and the refusal stays valid if their verdicts are the same.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 
 CELLS_MAX = 2_000_000
-"""Rows times classes whose verdicts are kept; those that were refused least recently go first."""
+"""Maximum rows times classes whose verdicts are kept; the least recently refused are dropped
+first."""
 
 ROWS_MAX = 64
-"""With so many changed rows, and a quarter of all, a walk costs no more."""
+"""With this many changed rows, and a quarter of all, a full walk is as cheap."""
 
 IsPlanned = Callable[[Snapshot], bool]
 
 
 class ClassRefusal:
-    """What the last refused attempt of a class came to, and the verdicts that it rests on."""
+    """The last refusal of a class and the verdicts on which it rests."""
 
     def __init__(self, decision: Decision, attempt: Attempt, is_planned: IsPlanned) -> None:
-        """is_planned: whether nothing has changed for the class but pods, and amounts of nodes."""
+        """is_planned: whether only pods on nodes and free amounts have changed for the class."""
         self._decision = decision
         self._state = revision_of(attempt.snapshot)
         self._attempt: Attempt | None = attempt
         self._is_planned = is_planned
-        # When it was last found to hold no longer.
-        self._over: tuple[int, ...] = ()
-        self._setting = static_revision_of(attempt.snapshot)
+        # Revision at which the refusal was last found invalid.
+        self._invalid_at: tuple[int, ...] = ()
+        self._static_revision = static_revision_of(attempt.snapshot)
         self._asked = _filters_to_rerun(attempt)
         planned = is_planned(attempt.snapshot)
         self._lacks_resources_only: frozenset[str] | None = None
@@ -49,25 +50,29 @@ class ClassRefusal:
             self.forget_verdicts()
 
     def forget_verdicts(self) -> None:
-        """From now on it holds only as long as nothing changes at all."""
+        """Drop the verdicts; the refusal is then valid only while nothing changes at all."""
         self._attempt = self._asked = None
 
     def in_force(self, snapshot: Snapshot) -> Decision | None:
-        """The decision, None where the next attempt may come to another."""
+        """The decision, or None if the next attempt may differ."""
         now = revision_of(snapshot)
         if now != self._state:
-            if self._attempt is None or now == self._over or not self._is_planned(snapshot):
+            if self._attempt is None or now == self._invalid_at or not self._is_planned(snapshot):
                 return None
             if not self._is_the_same(self._attempt, snapshot):
-                self._over = now
+                self._invalid_at = now
                 return None
             self._state = now
-            self._setting = static_revision_of(snapshot)
+            self._static_revision = static_revision_of(snapshot)
         return self._decision
 
     def lacks_resources_only(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `CachedRefusal`."""
-        return self._lacks_resources_only if self._setting == static_revision_of(snapshot) else None
+        return (
+            self._lacks_resources_only
+            if self._static_revision == static_revision_of(snapshot)
+            else None
+        )
 
     def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
         nodes, pod = snapshot.nodes, attempt.pod
@@ -82,7 +87,7 @@ class ClassRefusal:
         by, codes = attempt.verdicts.by[rows], attempt.verdicts.codes[rows]
         for place, member in self._asked or ():
             found = member.verdicts(pod, nodes, rows, attempt.state).codes
-            # Where an earlier one has refused, what this one says does not come up.
+            # An earlier filter refused the row, so this verdict does not matter.
             differs = np.where(by == place, found != codes, (by > place) & (found != 0))
             if differs.any():
                 return False
@@ -90,8 +95,8 @@ class ClassRefusal:
 
 
 def _filters_to_rerun(attempt: Attempt) -> list[tuple[int, RegisteredPlugin]] | None:
-    """The filters that read more than the node itself, with their places; None where more than
-    their answers about rows that have changed may change the decision."""
+    """Filters that read more than the node, with their positions; None if the decision may depend
+    on more than their verdicts for changed rows."""
     verdicts, framework = attempt.verdicts, attempt.framework
     if verdicts is None or not verdicts.is_whole(attempt.snapshot.nodes.n_nodes):
         return None
@@ -107,8 +112,8 @@ def _filters_to_rerun(attempt: Attempt) -> list[tuple[int, RegisteredPlugin]] | 
 
 
 def _lacks_resources_only(attempt: Attempt, asked: list[tuple[int, RegisteredPlugin]]) -> bool:
-    """True where the last filter, which goes by amounts, is the only one that reads more of a row
-    than its node."""
+    """True if the last filter, which checks amounts, is the only one that reads more of a row than
+    its node."""
     members = attempt.framework.filters_by_row(attempt.state) or []
     if len(asked) != 1 or asked[0][0] != len(members) - 1:
         return False
@@ -116,19 +121,19 @@ def _lacks_resources_only(attempt: Attempt, asked: list[tuple[int, RegisteredPlu
 
 
 def _may_post_filter_help(attempt: Attempt, snapshot: Snapshot) -> bool:
-    """True where a PostFilter may do more than put the filters' refusals into other words."""
+    """True if a PostFilter may do more than rephrase the filters' refusals."""
     members = attempt.framework.at("postFilter")
     return any(member.may_help(attempt.pod, snapshot) for member in members)
 
 
 class RefusalCache:
-    """The verdicts that are kept, within bounds."""
+    """Bounded cache of class refusals."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[EnginePodClass, ClassRefusal] = OrderedDict()
 
     def keep(self, one: EnginePodClass, refusal: ClassRefusal, n_nodes: int) -> None:
-        """A class has been refused."""
+        """Store the refusal of a class."""
         one.refused = refusal
         self._kept[one] = refusal
         self._kept.move_to_end(one)
@@ -136,15 +141,15 @@ class RefusalCache:
             _, oldest = self._kept.popitem(last=False)
             oldest.forget_verdicts()
 
-    def leave(self, classes: Iterable[EnginePodClass]) -> None:
-        """Keep those of these classes, as the others have been forgotten."""
+    def retain(self, classes: Iterable[EnginePodClass]) -> None:
+        """Keep the refusals of these classes and drop all others."""
         left = set(classes)
         for one in [one for one in self._kept if one not in left]:
             del self._kept[one]
 
 
 def revision_of(snapshot: Snapshot) -> tuple[int, ...]:
-    """Another one after any change that a decision may depend on, nominations apart. The first
-    number is the generation of the journal."""
+    """Revision token; changes with anything that a decision may depend on, except nominations. Its
+    first number is the journal's generation."""
     nodes = snapshot.nodes
     return nodes.journal.generation, nodes.shape, snapshot.object_store.version

@@ -178,8 +178,8 @@ def _listening_sockets(settings: LocalClusterSettings) -> socket.socket:
 
 def _url(host: str, listener: socket.socket) -> str:
     where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    shown = f"[{where}]" if ":" in where else where
-    return f"https://{shown}:{listener.getsockname()[1]}"
+    address = f"[{where}]" if ":" in where else where
+    return f"https://{address}:{listener.getsockname()[1]}"
 
 
 def _load_objects(
@@ -224,17 +224,17 @@ def _cluster(
     known: TokenUsers,
     manager_options: ControllerManagerOptions | None,
 ) -> EmbeddedCluster:
-    guard = TokenRbacAccess(
+    access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
     address = f"{settings.host}:{port}"
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=(*default_admission(), UnimplementedKinds(), EscalationCheck()),
         pages=(ControllerMetricsPage(), *default_pages(address)),
-        observers=(guard, DefinitionController()),
+        observers=(access, DefinitionController()),
         durable=store is not None,
     )
     records = valid_records(store.records(), _log_skipped_record) if store else ()

@@ -49,7 +49,7 @@ class DemoResult(msgspec.Struct, frozen=True):
     waits: list[SchedulingLatency]
     snapshot: ClusterListing
     took_s: float
-    complaints: list[str]
+    warnings: list[str]
 
     @property
     def is_as_expected(self) -> bool:

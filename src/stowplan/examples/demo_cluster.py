@@ -89,7 +89,7 @@ class AcceleratedClock:
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
-        self._seen = self._shown = wall()
+        self._seen = self._virtual_s = wall()
         self._speed = 1.0
 
     def __call__(self) -> float:
@@ -103,8 +103,8 @@ class AcceleratedClock:
         if self._speed > 1.0:
             passed_s = min(passed_s, CLOCK_STEP_MAX_S)
         self._seen = now
-        self._shown += passed_s * self._speed
-        return self._shown
+        self._virtual_s += passed_s * self._speed
+        return self._virtual_s
 
     def run(self, speed: float) -> None:
         """Run so many times as fast as real time."""
@@ -258,7 +258,7 @@ async def running_demo_cluster(
 ) -> AsyncIterator[DemoCluster]:
     """A cluster with a scheduler, removed at the end. Raises DemoError and UpError."""
     clock, view = AcceleratedClock(), ObservedCluster()
-    manager_options = ControllerManagerOptions(habits=PodLifecycleDefaults(start_s=0.3))
+    manager_options = ControllerManagerOptions(pod_lifecycle=PodLifecycleDefaults(start_s=0.3))
     with tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
         settings = LocalClusterSettings(kubeconfig=Path(folder, "kubeconfig"))
         async with running_local_cluster(

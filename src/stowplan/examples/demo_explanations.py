@@ -14,7 +14,7 @@ from stowplan.forecast.explain import explain
 from stowplan.forecast.explain_job import explain_job
 from stowplan.inputs.cluster_reader import Cluster
 
-PLUGINS_SHOWN = 2
+PLUGINS_MAX = 2
 
 
 def explain_placement(placement: AppPlacement) -> str:
@@ -63,7 +63,7 @@ def _difference(best: NodeScore, other: NodeScore) -> str:
         for plugin, score in best.plugins.items()
         if plugin in other.plugins
     }
-    most = sorted(gains, key=lambda plugin: -abs(gains[plugin]))[:PLUGINS_SHOWN]
+    most = sorted(gains, key=lambda plugin: -abs(gains[plugin]))[:PLUGINS_MAX]
     return ", ".join(f"{plugin} {gains[plugin]:+}" for plugin in most if gains[plugin])
 
 

@@ -161,8 +161,10 @@ async def dead_node(demo: DemoCluster) -> None:
     large = [name for name, zone in manifests.ZONES.items() if zone == "zone-a"]
     victim = max(large, key=lambda name: (view.per_node("api")[name], view.per_node()[name]))
     lost = Counter(one.app for one in view.placed(*apps) if one.pod.node_name == victim)
-    shown = ", ".join(f"{n} {app}" for app, n in sorted(lost.items()))
-    demo.say(f"{victim} becomes unreachable, with {shown} (the clock runs {FAST_CLOCK_SPEED:g}x)")
+    app_counts = ", ".join(f"{n} {app}" for app, n in sorted(lost.items()))
+    demo.say(
+        f"{victim} becomes unreachable, with {app_counts} (the clock runs {FAST_CLOCK_SPEED:g}x)"
+    )
     await demo.annotate_node(victim, manifests.KUBELET, "off")
     demo.clock.run(FAST_CLOCK_SPEED)
     await demo.expect(

@@ -1,4 +1,4 @@
-"""Sea: what happens to the cluster of a storm by itself: pods and nodes come, change and go."""
+"""Cluster churn of a fault run: pods and nodes are created, changed and deleted at random."""
 
 from __future__ import annotations
 
@@ -21,68 +21,68 @@ NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
 ZONES = ("a", "b")
 POD_GC_DELAY = 8 * SECOND
-"""How long pods outlive the node that they are bound to."""
+"""Delay of the pod garbage collector after a node is deleted."""
 
 
 class ChurnEvent(NamedTuple):
-    """Something that will happen at a time."""
+    """A change of the cluster at a time."""
 
     at: int
     act: Callable[[ClusterChurn], None]
 
-    def __call__(self, sea: ClusterChurn) -> None:
-        """Let it happen."""
-        self.act(sea)
+    def __call__(self, churn: ClusterChurn) -> None:
+        """Apply the change."""
+        self.act(churn)
 
 
 class ClusterChurn:
-    """The cluster of a storm. Nothing ends or changes by itself once it is calm."""
+    """Applies churn to the cluster of a fault run, until `stop_changes`."""
 
     def __init__(
-        self, world: SimulatedCluster, schedulers: Sequence[SchedulerInstance], rng: RandomSource
+        self, cluster: SimulatedCluster, schedulers: Sequence[SchedulerInstance], rng: RandomSource
     ) -> None:
         """schedulers: those that run."""
-        self.world = world
+        self.cluster = cluster
         self.schedulers = schedulers
         self.is_quiet = False
         self._n_created = 0
-        world.run_of = self._run_of
+        cluster.run_of = self._run_of
         for name in NODES[: random_int(rng, 2, 4)]:
-            world.put_node(random_node(rng, name))
+            cluster.put_node(random_node(rng, name))
 
     def _run_of(self, one: Pod) -> int | None:
-        said = one.metadata.annotations.get(RUN_ANNOTATION)
-        return None if said is None or self.is_quiet else int(said) * SECOND
+        run_s = one.metadata.annotations.get(RUN_ANNOTATION)
+        return None if run_s is None or self.is_quiet else int(run_s) * SECOND
 
     def stop_changes(self) -> None:
-        """From now on nobody comes, ends or changes, but for what has begun."""
+        """Stop creating, ending and changing objects, except for what has begun."""
         self.is_quiet = True
 
-    # What comes by itself.
+    # Churn.
 
-    def come(self, made: Pod) -> None:
-        """A pod is made, unless there is one of its name."""
-        if made.key not in self.world.pods:
+    def create_pod(self, made: Pod) -> None:
+        """Create a pod unless one of its name exists."""
+        if made.key not in self.cluster.pods:
             self._n_created += 1
             meta = replace(made.metadata, uid=f"{made.name}-{self._n_created}")
-            self.world.put_pod(replace(made, metadata=meta))
+            self.cluster.put_pod(replace(made, metadata=meta))
 
     def change_node(self, changed: Node) -> None:
-        """A node arrives, or has become another."""
+        """Create or replace a node."""
         if not self.is_quiet:
-            self.world.put_node(changed)
+            self.cluster.put_node(changed)
 
     def open_gate(self, choice: int) -> None:
-        """A pod loses its gates."""
-        gated = [one for one in self.world.pods.values() if one.spec.scheduling_gates]
+        """Remove the scheduling gates of a pod."""
+        gated = [one for one in self.cluster.pods.values() if one.spec.scheduling_gates]
         if gated:
             one = gated[choice % len(gated)]
-            self.world.put_pod(replace(one, spec=replace(one.spec, scheduling_gates=())))
+            self.cluster.put_pod(replace(one, spec=replace(one.spec, scheduling_gates=())))
 
-    # What others do.
+    # Faults of the cluster.
 
     def apply_fault(self, fault: ScheduledFault) -> str:
-        """A fault of the cluster; what it has struck, "" for nothing."""
+        """Apply a fault of the cluster; returns what it has hit, "" for nothing."""
         found: str = {
             "node vanishes": self._delete_node,
             "node flaps": self._make_unschedulable,
@@ -93,23 +93,23 @@ class ClusterChurn:
         return found
 
     def _on(self, node: Node) -> str:
-        """Whether some scheduler is about to bind a pod to a node."""
-        journeys = (one for each in self.schedulers for _, one in each.scheduler.bindings)
-        is_assumed = any(one.node == node.name for one in journeys)
-        return "under an assumed pod" if is_assumed else "while nobody binds to it"
+        """Whether a scheduler has assumed a pod on the node, as a phrase for counting."""
+        cycles = (one for each in self.schedulers for _, one in each.scheduler.bindings)
+        is_assumed = any(one.node == node.name for one in cycles)
+        return "under an assumed pod" if is_assumed else "without an assumed pod"
 
     def _state(self, one: Pod) -> str:
         if one.node_name:
             return "when bound"
-        machines = [each.scheduler for each in self.schedulers]
-        if any(one.uid in scheduler.bindings for scheduler in machines):
+        schedulers = [each.scheduler for each in self.schedulers]
+        if any(one.uid in scheduler.bindings for scheduler in schedulers):
             return "when assumed"
-        if any(one.uid in scheduler.extender_attempts for scheduler in machines):
+        if any(one.uid in scheduler.extender_attempts for scheduler in schedulers):
             return "when awaiting an extender"
         return "when waiting"
 
     def _node(self, choice: int) -> Node | None:
-        nodes = list(self.world.nodes.values())
+        nodes = list(self.cluster.nodes.values())
         return nodes[choice % len(nodes)] if nodes else None
 
     def _delete_node(self, fault: ScheduledFault) -> str:
@@ -117,112 +117,111 @@ class ClusterChurn:
         if one is None:
             return ""
         found = self._on(one)
-        self.world.drop_node(one.name)
-        self.world.event_queue.after(
+        self.cluster.drop_node(one.name)
+        self.cluster.event_queue.after(
             fault.choice * POD_GC_DELAY // 1000, self._delete_pods_of, one.name
         )
         if fault.choice % 3:
-            self.world.event_queue.after(fault.span, self._put_back, one)
+            self.cluster.event_queue.after(fault.span, self._put_back, one)
         return found
 
     def _put_back(self, one: Node) -> None:
-        if one.name not in self.world.nodes:
-            self.world.put_node(one)
+        if one.name not in self.cluster.nodes:
+            self.cluster.put_node(one)
 
     def _delete_pods_of(self, name: str) -> None:
-        """The pods of a node that is no more are removed."""
-        if name not in self.world.nodes:
-            self.world.clear_node(name, "node left")
-        # One that came back keeps what it had.
+        """Delete the pods of a node that does not exist; a node that came back keeps its pods."""
+        if name not in self.cluster.nodes:
+            self.cluster.clear_node(name, "node left")
 
     def _make_unschedulable(self, fault: ScheduledFault) -> str:
-        """A node is not ready for a while: nobody new may go there."""
+        """Cordon a node for a while."""
         one = self._node(fault.choice)
         if one is None:
             return ""
-        self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=True)))
-        self.world.event_queue.after(fault.span, self._uncordon, one.name)
+        self.cluster.put_node(replace(one, spec=replace(one.spec, unschedulable=True)))
+        self.cluster.event_queue.after(fault.span, self._uncordon, one.name)
         return self._on(one)
 
     def _uncordon(self, name: str) -> None:
-        one = self.world.nodes.get(name)
+        one = self.cluster.nodes.get(name)
         if one is not None:
-            self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=False)))
+            self.cluster.put_node(replace(one, spec=replace(one.spec, unschedulable=False)))
 
     def _change_allocatable(self, fault: ScheduledFault) -> str:
-        """A node offers another amount for a while, or for ever."""
+        """Change the allocatable CPU of a node, for a while or for good."""
         one = self._node(fault.choice)
         if one is None:
             return ""
         before = one.status.allocatable["cpu"]
-        self._offer(one.name, str(fault.choice % 6))
+        self._set_cpu(one.name, str(fault.choice % 6))
         if fault.choice % 2:
-            self.world.event_queue.after(fault.span, self._offer, one.name, before)
+            self.cluster.event_queue.after(fault.span, self._set_cpu, one.name, before)
         return self._on(one)
 
-    def _offer(self, name: str, cpu: str) -> None:
-        one = self.world.nodes.get(name)
+    def _set_cpu(self, name: str, cpu: str) -> None:
+        one = self.cluster.nodes.get(name)
         if one is not None:
-            offered = {**one.status.allocatable, "cpu": cpu}
-            self.world.put_node(replace(one, status=replace(one.status, allocatable=offered)))
+            allocatable = {**one.status.allocatable, "cpu": cpu}
+            self.cluster.put_node(replace(one, status=replace(one.status, allocatable=allocatable)))
 
     def _delete(self, fault: ScheduledFault) -> str:
-        pods = list(self.world.pods)
+        pods = list(self.cluster.pods)
         if not pods:
             return ""
         key = pods[fault.choice % len(pods)]
-        found = self._state(self.world.pods[key])
-        self.world.delete_pod(key, "deleted")
+        found = self._state(self.cluster.pods[key])
+        self.cluster.delete_pod(key, "deleted")
         return found
 
     def _bind(self, fault: ScheduledFault) -> str:
-        """Somebody else binds a pod, to a node or to nowhere."""
-        waiting = [one for one in self.world.pods.values() if not one.node_name]
-        names = (*self.world.nodes, "nowhere")
+        """Another client binds a pod, to a node or to a name that does not exist."""
+        waiting = [one for one in self.cluster.pods.values() if not one.node_name]
+        names = (*self.cluster.nodes, "nowhere")
         if not waiting:
             return ""
         one = waiting[fault.choice % len(waiting)]
         found = self._state(one)
-        self.world.bind(one.key, one.uid, names[fault.choice // 3 % len(names)])
+        self.cluster.bind(one.key, one.uid, names[fault.choice // 3 % len(names)])
         return found
 
 
 def churn_events(
     rng: RandomSource, until: int, labels: tuple[tuple[str, str], ...]
 ) -> Iterator[ChurnEvent]:
-    """What happens by itself during a storm, in any order."""
+    """Random churn events of a run, unordered."""
     for _ in range(random_int(rng, 5, 30)):
         made = random_pod(rng, labels)
-        yield ChurnEvent(_time(rng, until), lambda sea, made=made: sea.come(made))  # type: ignore[misc]
+        yield ChurnEvent(_time(rng, until), lambda churn, made=made: churn.create_pod(made))  # type: ignore[misc]
     for _ in range(random_int(rng, 0, 6)):
         changed = random_node(rng, pick(rng, NODES))
-        yield ChurnEvent(_time(rng, until), lambda sea, to=changed: sea.change_node(to))  # type: ignore[misc]
+        yield ChurnEvent(_time(rng, until), lambda churn, to=changed: churn.change_node(to))  # type: ignore[misc]
     for _ in range(random_int(rng, 0, 4)):
         choice = random_int(rng, 0, 999)
-        yield ChurnEvent(_time(rng, until), lambda sea, which=choice: sea.open_gate(which))  # type: ignore[misc]
+        yield ChurnEvent(_time(rng, until), lambda churn, which=choice: churn.open_gate(which))  # type: ignore[misc]
 
 
 def _time(rng: RandomSource, until: int) -> int:
-    """Whole milliseconds; often in the first moments, when much comes together."""
+    """A random time in whole milliseconds; half of them in the first tenth."""
     span = until if chance(rng, 2) else until // 10
     return random_int(rng, 0, span // 1_000_000) * 1_000_000
 
 
 def random_node(rng: RandomSource, name: str) -> Node:
-    """A node of a few CPUs."""
+    """A node with 1 to 5 CPUs."""
     return node(
         name,
         cpu=str(random_int(rng, 1, 5)),
         memory=f"{random_int(rng, 2, 8)}Gi",
         pods=random_int(rng, 2, 6),
         zone=pick(rng, ZONES),
-        labels={"tide": pick(rng, ("high", "low"))},
-        taints=("berth=reserved:NoSchedule",) if chance(rng, 6) else (),
+        labels={"tier": pick(rng, ("high", "low"))},
+        taints=("dedicated=reserved:NoSchedule",) if chance(rng, 6) else (),
     )
 
 
 def random_pod(rng: RandomSource, labels: tuple[tuple[str, str], ...]) -> Pod:
-    """A pod that asks for little, for a place, or for a lot, with some of these labels."""
+    """A pod with random requests, priority, selector and some of these labels."""
     runs = {RUN_ANNOTATION: str(random_int(rng, 1, 40))} if not chance(rng, 3) else {}
     selector = {"topology.kubernetes.io/zone": pick(rng, ZONES)} if chance(rng, 5) else None
     made = pod(
@@ -232,7 +231,7 @@ def random_pod(rng: RandomSource, labels: tuple[tuple[str, str], ...]) -> Pod:
         priority=pick(rng, (0, 0, 0, 5, 50, 100)),
         labels={key: value for key, value in labels if chance(rng, 6)},
         node_selector=selector,
-        tolerations=("berth",) if chance(rng, 4) else (),
+        tolerations=("dedicated",) if chance(rng, 4) else (),
         gates=("later",) if chance(rng, 12) else (),
     )
     return replace(made, metadata=replace(made.metadata, annotations=runs))

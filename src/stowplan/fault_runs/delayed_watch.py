@@ -1,4 +1,4 @@
-"""Feed: brings a stream of a watch to one scheduler, late and through all that befalls it."""
+"""Delayed watch: delivers a watch stream to one scheduler, with latency, gaps and repeats."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from stowplan.simulation.cluster.watch_stream import WatchStream
 
 
 class DelayedWatch:
-    """lag: how long a change takes to arrive. most: how many may arrive at once."""
+    """lag: latency of a change, in nanoseconds. batch_max: events per delivery; None: all."""
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         stream: WatchStream,
         instance: SchedulerInstance,
         lag: Callable[[], int],
-        most: Callable[[], int | None],
+        batch_max: Callable[[], int | None],
     ) -> None:
         self.stream = stream
-        self._world = world
+        self._cluster = cluster
         self._instance = instance
         self._lag = lag
-        self._most = most
+        self._batch_max = batch_max
         self._closed_until = 0
-        world.on_change.append(self._changed)
+        cluster.on_change.append(self._changed)
         self._changed()
 
     def stop(self) -> None:
-        """The scheduler is no more."""
-        self._world.on_change.remove(self._changed)
+        """Stop delivering; the scheduler has ended."""
+        self._cluster.on_change.remove(self._changed)
 
     def close(self, span: int, *, expired: bool = False) -> None:
-        """Show nothing for a while; expired: then list anew."""
+        """Deliver nothing for `span` nanoseconds; expired: then relist."""
         if expired:
             self.stream.expire()
-        self._closed_until = max(self._closed_until, self._world.event_queue.now + span)
-        self._world.event_queue.at(self._closed_until, self._pull)
+        self._closed_until = max(self._closed_until, self._cluster.event_queue.now + span)
+        self._cluster.event_queue.at(self._closed_until, self._pull)
 
     def open(self) -> None:
-        """Show all that there is, from now on without a break."""
+        """End a gap and deliver everything that is due."""
         self._closed_until = 0
         self._pull()
 
     def repeat(self, choice: int) -> None:
-        """Show something again."""
-        if self._world.event_queue.now >= self._closed_until:
+        """Deliver some known objects once more, as a resync does."""
+        if self._cluster.event_queue.now >= self._closed_until:
             for event in self.stream.repeat(choice, 1 + choice % 5):
                 self._instance.deliver(event)
 
     def _changed(self) -> None:
-        self._world.event_queue.after(self._lag(), self._pull)
+        self._cluster.event_queue.after(self._lag(), self._pull)
 
     def _pull(self) -> None:
-        event_queue = self._world.event_queue
+        event_queue = self._cluster.event_queue
         if event_queue.now < self._closed_until or not self._instance.runs:
             return
-        for event in self.stream.take(self._most()):
+        for event in self.stream.take(self._batch_max()):
             self._instance.deliver(event)
-        if self.stream.version < self._world.version:
+        if self.stream.version < self._cluster.version:
             event_queue.after(1, self._pull)

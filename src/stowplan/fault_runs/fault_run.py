@@ -1,10 +1,10 @@
-"""Storm: a small cluster, one scheduler or two, and everything that may go wrong, by the dice.
+"""Fault run: a small simulated cluster, one or two schedulers, random churn and injected faults.
 
-A storm is repeated by its seed: the workload, how long everything takes, and the plan of faults. An
-auditor judges every step. When the faults are over, whoever fits somewhere must be bound within
-minutes, and nothing may be left under way.
+A seed determines the workload, all delays and the fault schedule, so that a run can be repeated. An
+auditor checks every step (safety). After the fault phase comes a quiet phase, at whose end every
+pod that fits on a node must be bound and nothing may be in progress (liveness).
 
-What has struck is counted: a fault that finds nothing to strike proves nothing.
+Faults that hit something are counted: a fault without a target tests nothing.
 """
 
 from __future__ import annotations
@@ -44,122 +44,124 @@ from stowplan.testing.generators.choices import RandomSource, chance, pick, rand
 
 FAULT_PHASE = 90 * SECOND
 QUIET_PHASE = 150 * SECOND
-"""How long the calm lasts: less than it takes until a pod that no event has helped is tried again,
-so that a pod which was forgotten is found."""
+"""Length of the quiet phase. Shorter than the unschedulable flush, which would hide a pod that no
+event has moved."""
 VALIDATE_EVERY = 5
-"""Of so many storms, one in which the machine compares itself with a rebuild after every call."""
+"""One in so many runs compares the scheduler with a rebuild after every call."""
 LEASE_DURATION = 15 * SECOND
-"""How long a lease holds that is not renewed."""
+"""Lifetime of a lease that is not renewed."""
 
-MachineMaker = Callable[[int, bool, int], Scheduler]
-"""Makes a scheduler. Called with (seed of the storm, whether it leads from the start, the term)."""
+SchedulerFactory = Callable[[int, bool, int], Scheduler]
+"""Builds a scheduler from (seed of the run, whether it leads at the start, leadership term)."""
 
 
 class FaultRunConfig(msgspec.Struct, frozen=True):
-    """What a storm is made with.
+    """Configuration of fault runs.
 
-    machine: makes schedulers. waits: which pods may pause between the choice of a node and Bind.
-    held: which pods may have a reason of their own to wait at rest, in the world as it is then, and
-    with what was last said of them.
-    restless: which pods may be tried for ever, and take room from others each time: where one of
-    them is left, nobody is asked why he waits.
-    look: called after every call of a machine. labels: what pods may be labelled with. more: what
-    happens besides, by the dice, up to a time. extender: makes what answers in place of extenders,
-    None where there are none. bars, minds: which pods they keep from which nodes, see `Auditor`.
-    auditor: makes who judges. rested: looks at the scheduler that leads at rest.
+    scheduler: builds a scheduler. may_pause: pods that may pause between the decision and Bind.
+    may_wait: pods that may be pending at the end of the quiet phase, given the cluster and the note
+    of their last event. retries_forever: pods that may be retried without end and reserve resources
+    each time; if one is pending at the end, liveness is not checked. on_call: called after every
+    `handle` call. labels: labels that pods may get. extra_events: further churn up to a time.
+    extender: builds what answers in place of extenders; None: no extenders. extender_rejects,
+    extender_must_reject: pods that extenders keep from nodes, see `Auditor`. auditor: builds the
+    auditor. check_rest: checks the leading scheduler at the end.
     """
 
-    scheduler: MachineMaker
-    waits: Callable[[Pod], bool] = lambda pod: False
-    held: Callable[[Pod, SimulatedCluster, str], bool] = lambda pod, world, note: False
-    restless: Callable[[Pod], bool] = lambda pod: False
-    look: Callable[[Scheduler], None] = lambda scheduler: None
+    scheduler: SchedulerFactory
+    may_pause: Callable[[Pod], bool] = lambda pod: False
+    may_wait: Callable[[Pod, SimulatedCluster, str], bool] = lambda pod, cluster, note: False
+    retries_forever: Callable[[Pod], bool] = lambda pod: False
+    on_call: Callable[[Scheduler], None] = lambda scheduler: None
     labels: tuple[tuple[str, str], ...] = ()
-    more: Callable[[RandomSource, int], Iterable[ChurnEvent]] = lambda rng, until: ()
+    extra_events: Callable[[RandomSource, int], Iterable[ChurnEvent]] = lambda rng, until: ()
     extender: Callable[[SimulatedCluster, int], Callable[[CallExtender], SimulatedReply]] | None = (
         None
     )
     extender_rejects: Callable[[Pod, str], bool] = lambda pod, node: False
     extender_must_reject: Callable[[Pod, str], bool] = lambda pod, node: False
     auditor: Callable[..., Auditor] = Auditor
-    rested: Callable[[Scheduler], None] = lambda scheduler: None
+    check_rest: Callable[[Scheduler], None] = lambda scheduler: None
 
 
 class FaultRunFailure(msgspec.Struct):
-    """A storm in which something went wrong: enough to tell it and to repeat it."""
+    """A failed fault run: seed and fault schedule to repeat it, error, and event log."""
 
     seed: int
-    plan: list[ScheduledFault]
-    what: str
-    story: list[str]
+    schedule: list[ScheduledFault]
+    error: str
+    event_log: list[str]
 
     def __str__(self) -> str:
-        faults = [f"  {fault}" for fault in self.plan] or ["  (none)"]
-        story = [f"  {line}" for line in self.story]
-        lines = [f"seed {self.seed}: {self.what}", "faults:", *faults, "story:", *story]
+        faults = [f"  {fault}" for fault in self.schedule] or ["  (none)"]
+        event_log = [f"  {line}" for line in self.event_log]
+        lines = [f"seed {self.seed}: {self.error}", "faults:", *faults, "events:", *event_log]
         return "\n".join(lines)
 
 
 class FaultRun:
-    """One run. Raises Violation, or InvariantBroken of the machine."""
+    """One run. Raises Violation (auditor) or InvariantBroken (scheduler)."""
 
     def __init__(
-        self, seed: int, kit: FaultRunConfig, plan: list[ScheduledFault] | None = None
+        self, seed: int, config: FaultRunConfig, schedule: list[ScheduledFault] | None = None
     ) -> None:
         self.seed = seed
-        self.kit = kit
+        self.config = config
         rng = np.random.default_rng([seed, 0])
-        self.two = chance(rng, 3)
-        self.plan = fault_schedule(
+        self.has_two_schedulers = chance(rng, 3)
+        self.schedule = fault_schedule(
             np.random.default_rng([seed, 1]),
             FAULT_PHASE,
-            two_schedulers=self.two,
-            has_extenders=kit.extender is not None,
+            two_schedulers=self.has_two_schedulers,
+            has_extenders=config.extender is not None,
         )
-        if plan is not None:
-            self.plan = plan
+        if schedule is not None:
+            self.schedule = schedule
         self.rng: RandomSource = np.random.default_rng([seed, 2])
         self.delay_max_ms = pick(rng, (0, 1, 20, 200, 2000))
         self.event_queue = EventQueue()
-        self.world = SimulatedCluster(self.event_queue, Pace(0, 0.5, random_int(rng, 0, 5)))
+        self.cluster = SimulatedCluster(self.event_queue, Pace(0, 0.5, random_int(rng, 0, 5)))
         self.injected_counts: Counter[str] = Counter()
-        self.armed = PendingFaults(self._count_injected)
-        self.auditor = kit.auditor(
-            kit.waits,
-            extender_rejects=kit.extender_rejects,
-            extender_must_reject=kit.extender_must_reject,
+        self.pending_faults = PendingFaults(self._count_injected)
+        self.auditor = config.auditor(
+            config.may_pause,
+            extender_rejects=config.extender_rejects,
+            extender_must_reject=config.extender_must_reject,
         )
-        self._extender = None if kit.extender is None else kit.extender(self.world, seed)
-        self.world.on_change.append(self._notify_auditor)
+        self._extender = None if config.extender is None else config.extender(self.cluster, seed)
+        self.cluster.on_change.append(self._notify_auditor)
         self.schedulers: list[SchedulerInstance] = []
-        self.feeds: dict[str, tuple[DelayedWatch, DelayedWatch]] = {}
+        self.watches: dict[str, tuple[DelayedWatch, DelayedWatch]] = {}
         self.term = 1
         self.is_quiet = False
         self._n_started = 0
         self._pending_restarts: list[ScheduledFault] = []
         self._notes: dict[str, str] = {}
         self._synced: set[str] = set()
-        for happening in (*churn_events(rng, FAULT_PHASE, kit.labels), *kit.more(rng, FAULT_PHASE)):
-            self.event_queue.at(happening.at, self._apply_churn_event, happening)
-        self.sea = ClusterChurn(self.world, self.schedulers, rng)
-        for one in self.plan:
+        for event in (
+            *churn_events(rng, FAULT_PHASE, config.labels),
+            *config.extra_events(rng, FAULT_PHASE),
+        ):
+            self.event_queue.at(event.at, self._apply_churn_event, event)
+        self.churn = ClusterChurn(self.cluster, self.schedulers, rng)
+        for one in self.schedule:
             self.event_queue.at(one.at, self._inject, one)
         self._start("one", leads=True)
-        if self.two:
+        if self.has_two_schedulers:
             self._start("two", leads=False)
 
     # Schedulers.
 
     def _start(self, name: str, *, leads: bool) -> None:
-        """A scheduler process begins, knowing nothing."""
+        """Start a scheduler process with empty state."""
         self._n_started += 1
         name = f"{name}#{self._n_started}"
-        scheduler = self.kit.scheduler(self.seed, leads, self.term)
-        instance = SchedulerInstance(name, self.world, scheduler, (), self._observe)
+        scheduler = self.config.scheduler(self.seed, leads, self.term)
+        instance = SchedulerInstance(name, self.cluster, scheduler, (), self._observe)
         instance.heads_max = pick(self.rng, (None, None, 1, 3))
         dispatcher = instance.dispatcher
         dispatcher.delay = self._delay
-        dispatcher.inject = self.armed.inject
+        dispatcher.inject = self.pending_faults.inject
         if self._extender is not None:
             dispatcher.extender = self._extender
         dispatcher.may_write = lambda effect: self._may_write(name, effect)
@@ -167,20 +169,20 @@ class FaultRun:
         dispatcher.on_result = lambda effect, code: self.auditor.taken(name, effect, code)
         self.auditor.joined(name, leads=leads, term=self.term)
         self.schedulers.append(instance)
-        streams = (WatchStream(self.world, is_pod), WatchStream(self.world, is_not_pod))
+        streams = (WatchStream(self.cluster, is_pod), WatchStream(self.cluster, is_not_pod))
         pods, nodes = (
-            DelayedWatch(self.world, stream, instance, self._delay, self._batch_size)
+            DelayedWatch(self.cluster, stream, instance, self._delay, self._batch_size)
             for stream in streams
         )
-        self.feeds[name] = (pods, nodes)
+        self.watches[name] = (pods, nodes)
 
     def _may_write(self, name: str, effect: Effect) -> bool:
-        """Just before a write is sent its lease is looked at."""
+        """True when the process holds the lease of the effect's term."""
         auditor = self.auditor
         return auditor.holder == name and effect.term == auditor.term
 
     def _delay(self) -> int:
-        """How long a message takes."""
+        """Random latency of a message, in nanoseconds."""
         delay_max_ms = self.delay_max_ms
         if not delay_max_ms or self.is_quiet:
             return 0
@@ -190,34 +192,34 @@ class FaultRun:
         return None if self.is_quiet else pick(self.rng, (None, 1, 3))
 
     def _restart(self, instance: SchedulerInstance, fault: ScheduledFault) -> None:
-        """A process ends at once, and another takes its place, knowing nothing."""
+        """Kill a process; another starts with empty state after the fault's span."""
         if instance not in self.schedulers:
             return
         self.injected_counts["restart"] += 1
         name = instance.name
         instance.stop()
         self.schedulers.remove(instance)
-        for feed in self.feeds.pop(name):
-            feed.stop()
+        for watch in self.watches.pop(name):
+            watch.stop()
         if fault.choice % 3 == 0:
-            # What it has decided was on its way already, and arrives.
+            # Requests already sent by the dead process still arrive.
             self.injected_counts["requests of the dead"] += 1
             instance.dispatcher.on_sent = lambda effect: None
             instance.dispatcher.may_write = None
             instance.dispatcher.is_open = True
         if self.auditor.holder == name:
             self.auditor.leads("", self.term)
-            if self.two:
+            if self.has_two_schedulers:
                 self.event_queue.after(LEASE_DURATION, self._elect, name)
         self.event_queue.after(fault.span, self._start_again, name)
 
     def _start_again(self, name: str) -> None:
-        if not self.two:
+        if not self.has_two_schedulers:
             self.term += 1
-        self._start(name.partition("#")[0], leads=not self.two)
+        self._start(name.partition("#")[0], leads=not self.has_two_schedulers)
 
     def _elect(self, loser: str) -> None:
-        """Whoever does not hold the lease wins it, if nobody has it."""
+        """Give a free lease to a running scheduler, if possible not to `loser`."""
         if self.auditor.holder:
             return
         fit = [one for one in self.schedulers if one.runs and not one.frozen]
@@ -230,15 +232,15 @@ class FaultRun:
         self.auditor.leads(fit[0].name, self.term)
         fit[0].deliver(happened.LeaderElected(self.term))
 
-    # What befalls them.
+    # Faults.
 
-    def _apply_churn_event(self, happening: ChurnEvent) -> None:
-        happening(self.sea)
+    def _apply_churn_event(self, event: ChurnEvent) -> None:
+        event(self.churn)
 
     def _inject(self, fault: ScheduledFault) -> None:
         kind = fault.kind
         if kind in REQUESTS + CALLS:
-            self.armed.arm(fault)
+            self.pending_faults.arm(fault)
         elif kind.startswith("watch"):
             self._inject_watch_fault(fault)
         elif kind in LEADERS:
@@ -249,7 +251,7 @@ class FaultRun:
             if self.schedulers:
                 self._restart(self.schedulers[fault.choice // 2 % len(self.schedulers)], fault)
         else:
-            found = self.sea.apply_fault(fault)
+            found = self.churn.apply_fault(fault)
             if found:
                 self.injected_counts[kind] += 1
                 self.injected_counts[f"{kind} {found}"] += 1
@@ -260,18 +262,18 @@ class FaultRun:
             self.injected_counts[f"{fault.kind} {fault.code}"] += 1
 
     def _inject_watch_fault(self, fault: ScheduledFault) -> None:
-        pairs = list(self.feeds.values())
+        pairs = list(self.watches.values())
         if not pairs:
             return
-        feed = pairs[fault.choice % len(pairs)][fault.choice // 7 % 2]
+        watch = pairs[fault.choice % len(pairs)][fault.choice // 7 % 2]
         self.injected_counts[fault.kind] += 1
         if fault.kind == "watch repeats":
-            feed.repeat(fault.choice)
+            watch.repeat(fault.choice)
         else:
-            feed.close(fault.span, expired=fault.kind == "watch expired")
+            watch.close(fault.span, expired=fault.kind == "watch expired")
 
     def _inject_leader_fault(self, fault: ScheduledFault) -> None:
-        """The leader gives the lead up, loses it and learns of that later, or is frozen."""
+        """The leader releases its lease, loses it and is notified late, or is frozen."""
         name = self.auditor.holder
         leader = next((one for one in self.schedulers if one.name == name), None)
         if leader is None:
@@ -295,21 +297,21 @@ class FaultRun:
         self.event_queue.after(self._delay(), self._notify_lead_lost, instance)
 
     def _notify_lead_lost(self, instance: SchedulerInstance) -> None:
-        """A scheduler learns that it has lost the lead, unless it has won it again meanwhile."""
+        """Notify a scheduler of its lost lease, unless it holds the lease again."""
         if self.auditor.holder != instance.name:
             instance.deliver(happened.LeaderLost())
 
-    # Watching over it.
+    # Auditing.
 
     def _notify_auditor(self) -> None:
         self.auditor.now = self.event_queue.now
-        self.auditor.changed(self.world.version, self.world.latest)
+        self.auditor.changed(self.cluster.version, self.cluster.latest)
 
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
         self.auditor.now = self.event_queue.now
-        pods, nodes = self.feeds[instance.name]
+        pods, nodes = self.watches[instance.name]
         seen = (pods.stream.version, nodes.stream.version)
         self.auditor.called(instance.name, events, effects, seen)
         if instance.name not in self._synced and min(seen) >= 0:
@@ -319,42 +321,42 @@ class FaultRun:
             if isinstance(effect, RecordEvent):
                 self._notes[effect.uid] = effect.note
         if self._pending_restarts:
-            # It ends between its decision and the first request.
+            # The process dies between its decision and the first request.
             self.injected_counts["restart before a request"] += 1
             self.event_queue.after(0, self._restart, instance, self._pending_restarts.pop(0))
-        self.kit.look(instance.scheduler)
+        self.config.on_call(instance.scheduler)
         if self.seed % VALIDATE_EVERY == 0:
             instance.scheduler.validate()
 
-    # The whole.
+    # The run.
 
     def run(self) -> None:
-        """The storm, and the calm after it."""
+        """Run the fault phase and the quiet phase, then check liveness."""
         self.event_queue.run(FAULT_PHASE)
         self._end_faults()
         self.event_queue.run(FAULT_PHASE + QUIET_PHASE)
         self._check_rest()
 
     def _end_faults(self) -> None:
-        """Faults stop, and what is closed is opened again; nobody comes or ends any more."""
+        """Stop faults and churn; reopen all watches."""
         self.is_quiet = True
-        self.armed.disarm()
+        self.pending_faults.disarm()
         self._pending_restarts.clear()
-        self.sea.stop_changes()
-        for pair in self.feeds.values():
-            for feed in pair:
-                feed.open()
+        self.churn.stop_changes()
+        for pair in self.watches.values():
+            for watch in pair:
+                watch.open()
 
     def _check_rest(self) -> None:
         leaders = [one for one in self.schedulers if one.name == self.auditor.holder]
         if len(leaders) != 1:
-            raise Violation(f"nobody leads at rest: {[one.name for one in self.schedulers]}")
+            raise Violation(f"no leader at rest: {[one.name for one in self.schedulers]}")
         scheduler = leaders[0].scheduler
-        there = {pod.key: pod for pod in self.world.pods.values() if not pod.is_finished}
-        for uid in self._not_known(scheduler, there):
-            raise Violation("the scheduler does not know the pod as it is", uid)
+        there = {pod.key: pod for pod in self.cluster.pods.values() if not pod.is_finished}
+        for uid in self._inconsistent_pods(scheduler, there):
+            raise Violation("the scheduler's pod differs from the cluster's", uid)
         scheduler.validate()
-        if any(self.kit.restless(pod) for pod in there.values() if not pod.node_name):
+        if any(self.config.retries_forever(pod) for pod in there.values() if not pod.node_name):
             return
         self.auditor.at_rest(self._is_held)
         for uid, _ in scheduler.extender_attempts:
@@ -363,12 +365,14 @@ class FaultRun:
             if not self._may_be_under_way(binding_cycle.pod):
                 raise Violation(f"still {binding_cycle.stage.value} at rest", uid)
         for entry in (*scheduler.queue.active, *scheduler.queue.backoff):
-            # Without any node an attempt ends as an error, and those are tried for ever.
-            if self.world.nodes and not self._may_be_under_way(entry.pod):
-                raise Violation(f"still tried at rest, {entry.attempts} times so far", entry.uid)
-        self.kit.rested(scheduler)
+            # Without nodes an attempt ends as an error and is retried for ever.
+            if self.cluster.nodes and not self._may_be_under_way(entry.pod):
+                raise Violation(
+                    f"still retried at rest, after {entry.attempts} attempts", entry.uid
+                )
+        self.config.check_rest(scheduler)
 
-    def _not_known(self, scheduler: Scheduler, there: dict[str, Pod]) -> Iterator[str]:
+    def _inconsistent_pods(self, scheduler: Scheduler, there: dict[str, Pod]) -> Iterator[str]:
         waiting = {entry.uid for entry in scheduler.queue} | {uid for uid, _ in scheduler.bindings}
         if scheduler.sessions is not None:
             waiting.update(scheduler.sessions.decider.waiting())
@@ -379,49 +383,49 @@ class FaultRun:
         yield from sorted(waiting - {pod.uid for pod in there.values()})
 
     def _may_be_under_way(self, pod: Pod) -> bool:
-        return self.kit.waits(pod) or self._is_held(pod)
+        return self.config.may_pause(pod) or self._is_held(pod)
 
     def _is_held(self, pod: Pod) -> bool:
         note = self._notes.get(pod.uid, "")
-        return bool(pod.spec.scheduling_gates) or self.kit.held(pod, self.world, note)
+        return bool(pod.spec.scheduling_gates) or self.config.may_wait(pod, self.cluster, note)
 
 
 def run_with_faults(
-    seed: int, kit: FaultRunConfig, plan: list[ScheduledFault] | None = None
+    seed: int, config: FaultRunConfig, schedule: list[ScheduledFault] | None = None
 ) -> FaultRunFailure | None:
-    """Run a storm; None when all went well."""
-    storm = FaultRun(seed, kit, plan)
+    """The failure of the run with this seed; None when it passes."""
+    fault_run = FaultRun(seed, config, schedule)
     try:
-        storm.run()
-    except (Violation, InvariantBroken, AssertionError, LookupError, ValueError) as wrong:
-        uid = wrong.uid if isinstance(wrong, Violation) else ""
-        what = f"{type(wrong).__name__}: {wrong}"
+        fault_run.run()
+    except (Violation, InvariantBroken, AssertionError, LookupError, ValueError) as problem:
+        uid = problem.uid if isinstance(problem, Violation) else ""
+        error = f"{type(problem).__name__}: {problem}"
         if not uid:
-            place = traceback.extract_tb(wrong.__traceback__)[-1]
-            what += f" ({place.filename.rpartition('/')[2]}:{place.lineno} in {place.name})"
-        return FaultRunFailure(seed, storm.plan, what, storm.auditor.pod_log(uid))
+            place = traceback.extract_tb(problem.__traceback__)[-1]
+            error += f" ({place.filename.rpartition('/')[2]}:{place.lineno} in {place.name})"
+        return FaultRunFailure(seed, fault_run.schedule, error, fault_run.auditor.pod_log(uid))
     return None
 
 
-def shrink_failure(failure: FaultRunFailure, kit: FaultRunConfig) -> FaultRunFailure:
-    """The failure with the fewest faults that still lead to one, and its story."""
+def shrink_failure(failure: FaultRunFailure, config: FaultRunConfig) -> FaultRunFailure:
+    """The failure with a minimal fault schedule."""
     least = failure
 
-    def fails(plan: list[ScheduledFault]) -> bool:
+    def fails(schedule: list[ScheduledFault]) -> bool:
         nonlocal least
-        found = run_with_faults(failure.seed, kit, plan)
+        found = run_with_faults(failure.seed, config, schedule)
         if found is not None:
             least = found
         return found is not None
 
-    shrink_schedule(failure.plan, fails)
+    shrink_schedule(failure.schedule, fails)
     return least
 
 
-def first_failure(seeds: range, kit: FaultRunConfig) -> FaultRunFailure | None:
-    """The first seed that fails, shrunk; None when none does."""
+def first_failure(seeds: range, config: FaultRunConfig) -> FaultRunFailure | None:
+    """The failure of the first failing seed, with a minimal schedule; None when all pass."""
     for seed in seeds:
-        failure = run_with_faults(seed, kit)
+        failure = run_with_faults(seed, config)
         if failure is not None:
-            return shrink_failure(failure, kit)
+            return shrink_failure(failure, config)
     return None

@@ -1,7 +1,7 @@
-"""Faults: what may go wrong between a scheduler and a cluster, within what Kubernetes allows.
+"""Fault schedules: faults between a scheduler and a cluster that Kubernetes allows.
 
-A fault has a time and a kind; a plan is a list of them, drawn from a seed. Those of watches and
-schedulers strike when their time comes, those of requests at the next request of their kind.
+A fault has a time and a kind; a schedule is a random list of them. Faults of watches and schedulers
+are injected at their time, faults of requests at the next request of their kind.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from collections.abc import Callable
 import msgspec
 
 from stowplan.messages import effects as to_do
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import Effect, is_write
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault
-from stowplan.testing.auditor import is_write
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 
-# Of watches: a stream is cut and goes on; is cut and must list anew (410); shows nothing for a
-# while; shows again what it has shown.
+# Watches: the stream breaks and resumes; breaks and must relist (410); delivers nothing for a
+# while; delivers events again.
 WATCHES = ("watch cut", "watch expired", "watch lags", "watch repeats")
-# Of requests: refused, not carried out and unanswered, carried out and unanswered, carried out
-# after its caller has given up.
+# Requests: refused; not executed, no reply; executed, no reply; executed after the caller has
+# given up.
 REQUESTS = (
     "bind refused",
     "bind unanswered",
@@ -34,11 +33,11 @@ REQUESTS = (
     "prepare refused",
     "prepare unanswered",
 )
-# Of calls of extenders, where there are any: the same, and an answer that is none.
+# Extender calls: the same, and a malformed reply.
 CALLS = ("call refused", "call unanswered", "call reply lost", "call late", "call garbled")
-# Of the cluster: done by others.
+# The cluster: actions of other clients.
 OTHERS = ("node vanishes", "node flaps", "node changes", "pod deleted", "stranger binds")
-# Of schedulers.
+# Scheduler processes.
 RESTARTS = ("restart",)
 LEADERS = ("lead released", "lead lost", "frozen")
 
@@ -52,18 +51,18 @@ LASTING = (
     *LEADERS,
 )
 BIND_CODES = (409, 404, 429, 500)
-# That a pod is not found is never said of one that is there; whoever evicts may rely on that.
+# No 404: the API never reports an existing pod as missing, and the scheduler relies on that.
 EVICT_CODES = (409, 429, 500)
 UNANSWERED = (0, 504)
 INVALID_BODIES = (b"", b"[]", b'{"NodeNames":["n', b'{"Error":"no power"}', b'{"NodeNames":7}')
 INVALID_BIND_BODIES = INVALID_BODIES[:4]
-"""Of these no extender that binds may say another when it has not: any answer without an error says
-that it has, and nobody looks after it."""
+"""Malformed replies to Bind. A well-formed reply without an error counts as bound, so it would be a
+lie that the protocol does not allow."""
 
 
 class ScheduledFault(msgspec.Struct, frozen=True):
-    """at: virtual nanoseconds. choice: a number that says which of those there are it concerns.
-    span: how long it lasts, in nanoseconds. code: an HTTP status.
+    """One fault. at: virtual nanoseconds. choice: selects the target among those that exist.
+    span: duration, in nanoseconds. code: HTTP status.
     """
 
     at: int
@@ -86,7 +85,7 @@ class ScheduledFault(msgspec.Struct, frozen=True):
 def fault_schedule(
     rng: RandomSource, until: int, *, two_schedulers: bool, has_extenders: bool = False
 ) -> list[ScheduledFault]:
-    """Faults up to a time, in its order: usually a handful, sometimes none or a swarm."""
+    """Random faults up to a time, sorted by time: 0 to 12, one in eight times up to 40."""
     kinds: tuple[str, ...] = WATCHES + REQUESTS + OTHERS + RESTARTS
     if has_extenders:
         kinds += 2 * CALLS
@@ -94,14 +93,14 @@ def fault_schedule(
         kinds += 2 * LEADERS
     most = 40 if chance(rng, 8) else 12
     if chance(rng, 4):
-        # Much of the same: two of the same kind close together find what one does not.
+        # Few kinds: two faults of one kind close together find what one does not.
         kinds = tuple(pick(rng, kinds) for _ in range(2))
     found = [fault(rng, pick(rng, kinds), until) for _ in range(random_int(rng, 0, most))]
     return sorted(found, key=lambda one: one.at)
 
 
 def fault(rng: RandomSource, kind: str, until: int) -> ScheduledFault:
-    """A fault of a kind."""
+    """A random fault of a kind, up to a time."""
     at = random_int(rng, 0, until // 1000) * 1000
     choice = random_int(rng, 0, 999)
     span = code = 0
@@ -125,28 +124,28 @@ def fault(rng: RandomSource, kind: str, until: int) -> ScheduledFault:
 
 
 class PendingFaults:
-    """Faults of requests whose time has come, each for the next request of its kind. struck: told
-    of each that has found one."""
+    """Faults that are due, each for the next request of its kind. on_injected: called with each
+    fault that is injected."""
 
-    def __init__(self, struck: Callable[[ScheduledFault], None]) -> None:
-        self._struck = struck
+    def __init__(self, on_injected: Callable[[ScheduledFault], None]) -> None:
+        self._on_injected = on_injected
         self._waiting: dict[str, list[ScheduledFault]] = {}
 
     def arm(self, fault: ScheduledFault) -> None:
-        """Let a fault strike at the next request of its kind."""
+        """Inject a fault into the next request of its kind."""
         self._waiting.setdefault(fault.kind.partition(" ")[0], []).append(fault)
 
     def disarm(self) -> None:
-        """Nothing strikes any more."""
+        """Discard all pending faults."""
         self._waiting.clear()
 
     def inject(self, effect: Effect) -> InjectedFault | None:
-        """What goes wrong with a request, None for nothing."""
+        """The fault to inject into a request, None for none."""
         waiting = self._waiting.get(_NAMES.get(type(effect), ""))
         if not waiting:
             return None
         fault = waiting.pop(0)
-        self._struck(fault)
+        self._on_injected(fault)
         return _injected_fault(fault, effect)
 
 
@@ -176,20 +175,20 @@ def _injected_fault(fault: ScheduledFault, effect: Effect) -> InjectedFault:
 
 
 def shrink_schedule(
-    plan: list[ScheduledFault], fails: Callable[[list[ScheduledFault]], bool]
+    schedule: list[ScheduledFault], fails: Callable[[list[ScheduledFault]], bool]
 ) -> list[ScheduledFault]:
-    """The plan without what the failure does not need: halves first, then one by one, until none
-    of those that are left can be spared."""
-    size = len(plan)
+    """A minimal schedule that still fails: removes halves first, then single faults, until every
+    remaining fault is needed."""
+    size = len(schedule)
     while size > 0:
-        before = len(plan)
+        before = len(schedule)
         place = 0
-        while place < len(plan):
-            shorter = plan[:place] + plan[place + size :]
+        while place < len(schedule):
+            shorter = schedule[:place] + schedule[place + size :]
             if fails(shorter):
-                plan = shorter
+                schedule = shorter
             else:
                 place += size
-        if size > 1 or len(plan) == before:
+        if size > 1 or len(schedule) == before:
             size //= 2
-    return plan
+    return schedule

@@ -1,4 +1,4 @@
-"""explain(): why a pod of a cluster is where it is, or nowhere."""
+"""explain(): why a pod is on its node, or pending."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from stowplan.simulation.scheduler_configuration import ConfigSource, read_decid
 from stowplan.simulation.simulate import assign_profile, fill_of
 
 COMPARED_MAX = 1_000_000
-"""Pods times nodes: with more before the pod, `explain` does not simulate what becomes of them
-unless asked to."""
+"""Limit of (pods before the pod) x nodes up to which `explain` simulates by default."""
 
 
 def explain(
@@ -43,66 +42,67 @@ def explain(
 ) -> Explanation:
     """Explain a pod by `NAMESPACE/NAME`, node by node.
 
-    cluster: what `read_cluster` reads, or a Cluster. config: configuration files. plugins:
-    classes or files. profile: a scheduler name that decides instead of the pod's own. Pods that
-    carry a nomination count as the original counts them. A placed pod is judged as if it were to
-    be placed now. Raises InputError, ConfigError and ContractError.
+    cluster: paths for `read_cluster`, or a Cluster. config: configuration files. plugins: classes
+    or files. profile: profile used instead of the pod's schedulerName. Nominated pods count as in
+    kube-scheduler. A bound pod is evaluated as if it were pending. Raises InputError, ConfigError
+    and ContractError.
 
-    A pending pod is judged on the cluster as given, and `simulation` says what `simulate` makes of
-    it, whose pods before it take what there is. after_simulation: judge it on the cluster as that
-    simulation has it when it comes to the pod. compare_max: without that, simulate only while
-    pods before it times nodes are no more.
+    A pending pod is evaluated on the cluster as given; `simulation` has the result of `simulate`,
+    in which earlier pods are placed first. after_simulation: evaluate the pod at its attempt in
+    that simulation. compare_max: simulate only up to this number of (earlier pods x nodes).
     """
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = found_pod(pod, world)
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
     if after_simulation:
-        return _simulated(found, world, deciders, profile)
-    explanation = _as_given(found, world, deciders, profile)
-    if explanation.state != "pending" or not any(pod is found for pod in world.pending()):
+        return _simulated(found, cluster, deciders, profile)
+    explanation = _as_given(found, cluster, deciders, profile)
+    if explanation.state != "pending" or not any(pod is found for pod in cluster.pending()):
         return explanation
-    outcome = _compared(found, world, deciders, profile, compare_max)
+    outcome = _compared(found, cluster, deciders, profile, compare_max)
     if outcome is not None and profile:
         outcome = replace(outcome, profile=profile)
     return replace(explanation, simulation=outcome)
 
 
-def _as_given(found: Pod, world: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
+def _as_given(found: Pod, cluster: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
     built = frameworks_for(deciders.configuration, deciders.registry)
     framework = _framework(profile or found.spec.scheduler_name, built)
-    table = world.table()
+    table = cluster.table()
     if found.node_name and not found.is_finished:
         table.remove_pod(found.uid)
-    nominated = (p for p in world.pending() if p.status.nominated_node_name)
-    snapshot = Snapshot(table, world.world(), Nominations(nominated))
-    told = explain_attempt(found, snapshot, framework)
+    nominated = (p for p in cluster.pending() if p.status.nominated_node_name)
+    snapshot = Snapshot(table, cluster.object_store(), Nominations(nominated))
+    explanation = explain_attempt(found, snapshot, framework)
     note = gang_note(found, deciders)
-    return replace(told, notes=(note,)) if note else told
+    return replace(explanation, notes=(note,)) if note else explanation
 
 
 def _compared(
-    found: Pod, world: Cluster, deciders: Deciders, profile: str | None, compare_max: int
+    found: Pod, cluster: Cluster, deciders: Deciders, profile: str | None, compare_max: int
 ) -> SimulationOutcome | None:
-    """What a simulation makes of the pod, or why there was none."""
-    before = position_of(found.key, world.pending())
-    if before * len(world.nodes) > compare_max:
-        why = f"{before:,} pods come before it, on {len(world.nodes):,} nodes"
+    """The outcome of a simulation, or why it was not run."""
+    before = position_of(found.key, cluster.pending())
+    if before * len(cluster.nodes) > compare_max:
+        why = f"{before:,} pods precede it, on {len(cluster.nodes):,} nodes"
         return SimulationOutcome(before, not_run=why)
     try:
-        return _simulated(found, world, deciders, profile).simulation
+        return _simulated(found, cluster, deciders, profile).simulation
     except ContractError as fault:
-        # The pod itself was explained: it is another one that a plugin fails on.
+        # The pod itself was explained; a plugin failed on another pod.
         return SimulationOutcome(before, not_run=str(fault))
 
 
-def _simulated(found: Pod, world: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
-    """The explanation from within a fill that ends with the pod."""
+def _simulated(
+    found: Pod, cluster: Cluster, deciders: Deciders, profile: str | None
+) -> Explanation:
+    """The explanation from a placement run that ends with the pod."""
     if profile is not None:
-        world = assign_profile(profile, world)
+        cluster = assign_profile(profile, cluster)
     configuration = deciders.configuration
-    fill = fill_of(world, configuration, deciders.registry, np.random.default_rng(0))
+    fill = fill_of(cluster, configuration, deciders.registry, np.random.default_rng(0))
     SimulatedExtenderFactory(extenders_of(configuration), ()).of(fill.instance)
-    return place_and_explain(fill, world.pending(), found.key, rest=False).explanation
+    return place_and_explain(fill, cluster.pending(), found.key, rest=False).explanation
 
 
 def found_pod(key: str, cluster: Cluster) -> Pod:

@@ -1,4 +1,4 @@
-"""explain_job(): what a session decides for a pod and its gang, and why."""
+"""explain_job(): the decision of a session for a pod and its gang, and why."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ FULL = "Too many pods"
 
 
 class NodeReasons(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A node and why it does not take the pod at the end of the session; no reasons: it would."""
+    """Why a node does not fit the pod at the end of the session; no reasons: it fits."""
 
     name: str
     reasons: tuple[str, ...] = ()
 
 
 class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What one session does for a pod, or for a PodGroup.
+    """Result of one session for a pod or a PodGroup.
 
-    pod: "" where a PodGroup is explained. state: placed, pending, or unseen where sessions do not
-    look at it. node: where the session places it. promised: where room is kept or being freed for
-    it. evicted: pod -> why, of those that go for its job. evicted_for_others: how many go beside
-    them. gates: until these are taken away it is not placed. never: why the job cannot start on
-    these nodes. evictions: what reclaim and preempt would do for it. nodes: what speaks against the
-    pod, or against one of the group's that waits: `nodes_of`. message: why no session looks
-    at the group.
+    pod: "" for a PodGroup. state: placed, pending, or unseen when sessions do not schedule it.
+    node: node on which the session places it. promised: node of an allocated or pipelined pod.
+    evicted: pod -> reason, of victims for its job. evicted_for_others: number of other victims.
+    gates: its scheduling gates. never: why the job cannot start on these nodes. evictions: what
+    reclaim and preempt would do for it. nodes: reasons per node, for the pod or for one pending pod
+    of the group, `nodes_of`. message: why no session schedules the group.
     """
 
     api_version: str
@@ -69,7 +68,7 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def is_placed(self) -> bool:
-        """True when the pod, or as many of the group as it needs, have a node, or would have."""
+        """True when the pod, or minMember pods of the group, have a node or get one."""
         if self.pod:
             return bool(self.node or self.current_node)
         return self.job is not None and self.job.is_ready
@@ -83,33 +82,33 @@ def explain_job(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
 ) -> JobExplanation:
-    """Hold one session on a cluster and explain a pod, by `NAMESPACE/NAME`, and its gang.
+    """Run one session and explain a pod, by `NAMESPACE/NAME`, and its gang.
 
     Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = found_pod(pod, world)
-    look = _SessionInspection(SessionRunner(world, deciders), pod=found)
-    held = look.rounds.run_session()
-    job = next((job for job in held.jobs if job.uid == look.job), None)
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod(pod, cluster)
+    inspection = _SessionInspection(SessionRunner(cluster, deciders), pod=found)
+    run = inspection.runner.run_session()
+    job = next((job for job in run.jobs if job.uid == inspection.job), None)
     waiting = "pending" if job is not None else "unseen"
     gates = tuple(gate.name for gate in found.spec.scheduling_gates)
     return JobExplanation(
         SCHEMA,
         found.key,
-        look.scheduler_name,
+        inspection.scheduler_name,
         "placed" if found.node_name else waiting,
         current_node=found.node_name,
-        node=held.bound.get(found.key, ""),
+        node=run.bound.get(found.key, ""),
         promised=job.promised.get(found.key, "") if job is not None else "",
-        evicted=look.evicted,
-        evicted_for_others=len(held.evicted) - len(look.evicted),
-        gates=() if found.node_name or look.rounds.compat.rules_of_1_13 else gates,
+        evicted=inspection.evicted,
+        evicted_for_others=len(run.evicted) - len(inspection.evicted),
+        gates=() if found.node_name or inspection.runner.compat.rules_of_1_13 else gates,
         job=job,
-        never=look.never,
-        evictions=look.evictions,
-        nodes=look.nodes,
+        never=inspection.never,
+        evictions=inspection.evictions,
+        nodes=inspection.nodes,
     )
 
 
@@ -121,34 +120,34 @@ def explain_pod_group(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
 ) -> JobExplanation:
-    """Hold one session on a cluster and explain a PodGroup by `NAMESPACE/NAME`.
+    """Run one session and explain a PodGroup by `NAMESPACE/NAME`.
 
-    Raises InputError, also where there is no such PodGroup, ConfigError and ContractError.
+    Raises InputError (also for an unknown PodGroup), ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = found_pod_group(group, world)
-    look = _SessionInspection(SessionRunner(world, deciders), group=found.key)
-    held = look.rounds.run_session()
-    job = next((job for job in held.jobs if job.uid == found.key), None)
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod_group(group, cluster)
+    inspection = _SessionInspection(SessionRunner(cluster, deciders), group=found.key)
+    run = inspection.runner.run_session()
+    job = next((job for job in run.jobs if job.uid == found.key), None)
     message = ""
     if job is None:
-        names = " or ".join(look.rounds.batch.scheduler_names)
+        names = " or ".join(inspection.runner.batch.scheduler_names)
         needs = found.spec.min_member
-        message = f"no pod with schedulerName {names} names it, {needs} are needed"
+        message = f"no pod with schedulerName {names} belongs to it, minMember is {needs}"
     return JobExplanation(
         SCHEMA,
         "",
-        look.scheduler_name,
+        inspection.scheduler_name,
         "placed" if job is not None and job.is_ready else "pending",
         pod_group=found.key,
-        evicted=look.evicted,
-        evicted_for_others=len(held.evicted) - len(look.evicted),
+        evicted=inspection.evicted,
+        evicted_for_others=len(run.evicted) - len(inspection.evicted),
         job=job,
-        never=look.never,
-        evictions=look.evictions,
-        nodes=look.nodes,
-        nodes_of=look.nodes_of,
+        never=inspection.never,
+        evictions=inspection.evictions,
+        nodes=inspection.nodes,
+        nodes_of=inspection.nodes_of,
         message=message,
     )
 
@@ -166,45 +165,45 @@ def found_pod_group(key: str, cluster: Cluster) -> PodGroup:
 
 
 class _SessionInspection:
-    """What a session shows of a job when its actions have run.
+    """Observes a job in a session after its actions.
 
-    job: its uid, "" for none. scheduler_name: what its pods ask for, the first that sessions decide
-    where they ask for none of those. evicted: pod -> why, of those that go for it.
+    job: its uid, "" for none. scheduler_name: schedulerName of its pods, the default one of
+    sessions if sessions schedule none of theirs. evicted: pod -> reason, of victims for it.
     """
 
-    def __init__(self, rounds: SessionRunner, pod: Pod | None = None, group: str = "") -> None:
-        """pod or group: whose job it is; a group by `NAMESPACE/NAME`."""
-        self.rounds = rounds
+    def __init__(self, runner: SessionRunner, pod: Pod | None = None, group: str = "") -> None:
+        """pod or group: owner of the job; a group by `NAMESPACE/NAME`."""
+        self.runner = runner
         self.job = group
-        self.scheduler_name = _ours(rounds, () if pod is None else (pod,))
+        self.scheduler_name = _ours(runner, () if pod is None else (pod,))
         self.nodes: tuple[NodeReasons, ...] = ()
         self.nodes_of = ""
         self.evicted: dict[str, str] = {}
         self.never: tuple[str, ...] = ()
         self.evictions: tuple[str, ...] = ()
         self._pod = pod
-        rounds.on_run = self._look
+        runner.on_run = self._inspect
 
-    def _look(self, session: Session) -> None:
+    def _inspect(self, session: Session) -> None:
         task = None
         if self._pod is not None:
             task = _task(session, self._pod)
-            self.job = task.job if task is not None else _job_of(self.rounds, self._pod)
+            self.job = task.job if task is not None else _job_of(self.runner, self._pod)
         job = session.jobs.get(self.job) or session.invalid.get(self.job)
         if job is None:
             return
         if self._pod is None:
-            self.scheduler_name = _ours(self.rounds, (one.pod for one in job.tasks.values()))
+            self.scheduler_name = _ours(self.runner, (one.pod for one in job.tasks.values()))
         if task is None:
             pending = job.of(TaskStatus.PENDING).values()
             task = min(pending, key=lambda one: one.key, default=None)
         if task is not None and task.status is TaskStatus.PENDING:
-            self.nodes = tuple(_nodes(self.rounds, session, task))
+            self.nodes = tuple(_nodes(self.runner, session, task))
             self.nodes_of = task.key
         preemptors = session.state.preemptors
         for victim, why in session.state.evicted:
             taker = preemptors.get(victim.uid)
-            # With kube-batch's reclaim it is not recorded for whom a pod is evicted.
+            # kube-batch's reclaim does not record the preemptor of a victim.
             is_unknown = taker is None and session.compat.reclaims_at_once
             if is_unknown or (taker is not None and taker.job == job.uid):
                 self.evicted[victim.key] = why
@@ -214,16 +213,16 @@ class _SessionInspection:
             self.evictions = eviction_notes(session, job)
 
 
-def _ours(rounds: SessionRunner, pods: Iterable[Pod]) -> str:
-    """The first scheduler name of pods that sessions decide; theirs where no pod has one."""
+def _ours(runner: SessionRunner, pods: Iterable[Pod]) -> str:
+    """The first schedulerName of pods that sessions schedule, else the default one."""
     names = (pod.spec.scheduler_name for pod in pods)
-    batch = rounds.batch
+    batch = runner.batch
     return next((name for name in names if name in batch.scheduler_names), batch.scheduler_name)
 
 
-def _job_of(rounds: SessionRunner, pod: Pod) -> str:
-    """The job of a pod that no session takes up, "" for none."""
-    jobs = rounds.inventory.jobs.values()
+def _job_of(runner: SessionRunner, pod: Pod) -> str:
+    """The job of a pod that is in no session, "" for none."""
+    jobs = runner.inventory.jobs.values()
     return next((job.uid for job in jobs if pod.uid in job.tasks), "")
 
 
@@ -234,10 +233,10 @@ def _task(session: Session, pod: Pod) -> TaskInfo | None:
     return None
 
 
-def _nodes(rounds: SessionRunner, session: Session, task: TaskInfo) -> Iterator[NodeReasons]:
-    """Every node with what speaks against it, resources first."""
+def _nodes(runner: SessionRunner, session: Session, task: TaskInfo) -> Iterator[NodeReasons]:
+    """Every node with its reasons, resources first."""
     ledger = session.state.nodes
-    refused = _refused(rounds, session, task)
+    refused = _refused(runner, session, task)
     limits, counts = ledger.pod_limit, ledger.pod_count
     asks_rules = bool(session.hooks.walk("predicate"))
     for row in sorted(range(ledger.n_nodes), key=lambda row: ledger.names[row]):
@@ -266,13 +265,13 @@ def _short(session: Session, task: TaskInfo, row: int) -> Iterator[str]:
             yield f"Insufficient {name} (needs {need}, {have} left)"
 
 
-def _refused(rounds: SessionRunner, session: Session, task: TaskInfo) -> dict[str, tuple[str, ...]]:
-    """Node -> the reasons of the first rule that refuses it."""
+def _refused(runner: SessionRunner, session: Session, task: TaskInfo) -> dict[str, tuple[str, ...]]:
+    """Node -> reasons of the first plugin that rejects it."""
     names = session.state.nodes.names
-    if rounds.compat.rules_of_1_13:
+    if runner.compat.rules_of_1_13:
         passing = session.passing(task)
         return {names[row]: (PREDICATES,) for row in np.flatnonzero(~passing).tolist()}
-    attempt = filter_pod(task.pod, rounds.snapshot(), rounds.deciders.framework())
+    attempt = filter_pod(task.pod, runner.snapshot(), runner.deciders.framework())
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     found = dict.fromkeys(nodes.names, absent.reasons)

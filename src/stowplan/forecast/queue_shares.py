@@ -1,9 +1,9 @@
-"""What each queue deserves, has and wants, and whose room it uses: fairness one can see.
+"""Queue shares: what each queue deserves, has and requests, and whose resources it borrows.
 
-A queue's part is what its weight gives it of all there is. What it has beyond that is borrowed,
-from the queues that have less than their part; of several lenders each lends in proportion to what
-it leaves. A lender wants back what its pending pods could use of it, and do not find idle: that is
-what reclaim acts on.
+The part of a queue is its weighted share of all resources. What it has beyond its part is borrowed
+from queues that use less than their part; several lenders lend in proportion to what they leave
+unused. A lender wants back what its pending pods could use of it and do not find idle: reclaim acts
+on that.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from stowplan.simulation.session_runner import SessionRunner
 
 SCHEMA = "stowplan.dev/queues/v1"
 LOAN_MIN = 0.5
-"""Of milli-CPU, bytes and thousandths less than this is nothing: parts by weight are not whole."""
+"""Smaller loans (milli-CPU, bytes, thousandths) are rounding errors of parts."""
 
 
 class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
-    """A queue. share: the greatest of what it has over what it deserves, by resource.
+    """Amounts of a queue. share: maximum over resources of allocated / deserved.
 
-    deserved, allocated, pending: resource -> amount, in cores, bytes or pieces. deserved and share
-    are absent where no policy shares the cluster out. capability: the same, of what is limited.
+    deserved, allocated, pending: resource -> amount in cores, bytes or units. deserved and share
+    are absent without the proportion plugin. capability: the queue's limits.
     """
 
     name: str
@@ -44,7 +44,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Loan(msgspec.Struct, frozen=True, rename="camel"):
-    """Room of `lender` that `borrower` uses. wanted_back: what the lender's pods wait for of it."""
+    """Resources of `lender` that `borrower` uses. wanted_back: the part that lender's pods need."""
 
     borrower: str
     lender: str
@@ -54,9 +54,9 @@ class Loan(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
-    """All queues and loans. strays: queue -> how many pods name it though it is not there.
+    """All queues and loans. strays: missing queue -> number of pods that name it.
 
-    ungrouped: group -> how many pods name it though it is not there.
+    ungrouped: missing PodGroup -> number of pods that name it.
     """
 
     api_version: str
@@ -69,7 +69,7 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _QueueTotals:
-    """What the jobs of a queue have and wait for."""
+    """Allocated and pending amounts of a queue."""
 
     def __init__(self) -> None:
         self.allocated = ResourceVector()
@@ -78,20 +78,20 @@ class _QueueTotals:
         self.n_pending = 0
 
 
-def shares_of(rounds: SessionRunner) -> Shares:
-    """The queues of a cluster as a session finds them; raises as `SessionRunner.hold` does."""
+def shares_of(runner: SessionRunner) -> Shares:
+    """The shares of queues in a session; raises as `SessionRunner.run_session`."""
     found: list[Shares] = []
-    rounds.on_run = lambda session: found.append(_shares(rounds, session))
-    rounds.disable_actions()
-    rounds.run_session()
+    runner.on_run = lambda session: found.append(_shares(runner, session))
+    runner.disable_actions()
+    runner.run_session()
     return found[0]
 
 
-def _shares(rounds: SessionRunner, session: Session) -> Shares:
+def _shares(runner: SessionRunner, session: Session) -> Shares:
     counts = _counted(session)
     total = session.state.nodes.total()
     parts = _parts(session, total)
-    proportion = session.policies.get(ProportionPlugin.name)
+    proportion = session.plugins.get(ProportionPlugin.name)
     shared = proportion.shares if isinstance(proportion, ProportionPlugin) else None
     names = _resources(total, counts)
     queues = []
@@ -115,20 +115,20 @@ def _shares(rounds: SessionRunner, session: Session) -> Shares:
         )
     strays: dict[str, int] = {}
     ungrouped: dict[str, int] = {}
-    for job in rounds.inventory.jobs.values():
+    for job in runner.inventory.jobs.values():
         if job.group is None and not job.has_budget and job.tasks:
             ungrouped[job.uid] = len(job.tasks)
         elif job.queue not in session.queues and job.tasks:
             strays[job.queue] = strays.get(job.queue, 0) + len(job.tasks)
     loans = list(_loans(parts, counts, _idle(session, names)))
     whole = _plain(total, names)
-    return Shares(SCHEMA, rounds.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
+    return Shares(SCHEMA, runner.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
 
 
 def _idle(session: Session, names: list[str]) -> dict[str, float]:
-    """Resource -> what nobody has, on nodes that are ready."""
+    """Resource -> idle amount on ready nodes."""
     nodes = session.state.nodes
-    there = nodes.there()
+    there = nodes.has_ready_nodes()
     return {name: float(nodes.idle.get(name, nodes.n_nodes)[there].sum()) for name in names}
 
 
@@ -145,7 +145,7 @@ def _counted(session: Session) -> dict[str, _QueueTotals]:
 
 
 def _parts(session: Session, total: ResourceVector) -> dict[str, ResourceVector]:
-    """What each queue's weight gives it of everything."""
+    """Weighted part of each queue."""
     weights = {name: max(queue.weight, 0) for name, queue in session.queues.items()}
     whole = sum(weights.values())
     return {
@@ -155,7 +155,7 @@ def _parts(session: Session, total: ResourceVector) -> dict[str, ResourceVector]
 
 
 def _resources(total: ResourceVector, counts: dict[str, _QueueTotals]) -> list[str]:
-    """cpu, memory, and what else somebody has or wants."""
+    """cpu, memory, and other resources in use or requested."""
     more = {
         name
         for count in counts.values()
@@ -169,7 +169,7 @@ def _resources(total: ResourceVector, counts: dict[str, _QueueTotals]) -> list[s
 def _loans(
     parts: dict[str, ResourceVector], counts: dict[str, _QueueTotals], idle: dict[str, float]
 ) -> Iterator[Loan]:
-    """Who has what of whose part. idle: resource -> what is left over, which nobody wants back."""
+    """Loans between queues. idle: resource -> idle amount."""
     nothing = _QueueTotals()
     for resource, free in idle.items():
         left: dict[str, float] = {}
@@ -183,7 +183,7 @@ def _loans(
             for lender in sorted(queue for queue, amount in lenders.items() if amount > LOAN_MIN):
                 part_of = left[lender] / lent
                 amount = min(1.0, -left[borrower] / lent) * left[lender]
-                # What it waits for it finds idle as far as its share of that goes.
+                # Its share of the idle amount is available without reclaim.
                 waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
                 back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)
                 yield Loan(
@@ -192,7 +192,7 @@ def _loans(
 
 
 def _capability(session: Session, queue: str) -> dict[str, float]:
-    """Resource -> the most that a queue may have; pods in pieces."""
+    """Resource -> capability of a queue; pods as a number."""
     if session.compat.ignores_capability:
         return {}
     limits = limits_of(session.queues[queue])
@@ -204,5 +204,5 @@ def _plain(amount: ResourceVector, names: list[str]) -> dict[str, float]:
 
 
 def _unit(name: str, amount: float) -> float:
-    """In cores, bytes or pieces; sessions count thousandths of all but memory."""
+    """In cores, bytes or units; sessions count thousandths of everything except memory."""
     return round(amount) if name == "memory" else round(amount / 1000, 3)

@@ -1,4 +1,4 @@
-"""Annotations by which manifests say what only a simulation needs to know."""
+"""Annotations that only simulations read."""
 
 RUN_ANNOTATION = "stowplan.dev/run-seconds"
-"""How long a pod runs once it has started, in seconds."""
+"""Run time of a pod after its start, in seconds."""

@@ -1,4 +1,4 @@
-"""Cluster: what a simulation starts from, and reading it from the files that a user names."""
+"""Cluster: nodes, pods and objects, read from the files that a user names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.validation.object_validation import ObjectValidator
-from stowplan.inputs.workload_expansion import expand_workloads
+from stowplan.inputs.workloads.workload_expansion import expand_workloads
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
@@ -38,13 +39,12 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class Cluster(msgspec.Struct):
-    """Nodes, pods and everything else that decisions read.
+    """Nodes, pods and all other objects that scheduling reads.
 
-    pods: bound, pending and finished, in the order of their files. objects: the other kinds.
-    ignored: kind -> how many objects of it were passed over, as scheduling does not read it.
-    notes: what a user should know about the model. inputs: file -> SHA-256 of its content,
-    unpacked. orphans: pod -> the node that it was bound to and that is not in the input.
-    not_created: pod -> why the API server would refuse to create it (LimitRange, ResourceQuota).
+    pods: bound, pending and finished, in the order of their files. objects: other kinds. ignored:
+    kind -> number of objects that scheduling does not read. notes: limits of the model that apply.
+    inputs: file -> SHA-256 of its uncompressed content. orphans: pod -> its node that is not in the
+    input. not_created: pod -> why the API server would reject it (LimitRange, ResourceQuota).
     """
 
     nodes: list[Node]
@@ -61,7 +61,7 @@ class Cluster(msgspec.Struct):
         return f"Cluster({len(self.nodes):,} nodes, {pods})"
 
     def table(self) -> NodeTable:
-        """A fresh table of the nodes and the pods that are bound to them."""
+        """A new node table with the bound pods."""
         table = NodeTable()
         for node in self.nodes:
             table.add_node(node)
@@ -70,19 +70,19 @@ class Cluster(msgspec.Struct):
         table.refresh()
         return table
 
-    def world(self) -> ObjectStore:
-        """A fresh world of the objects."""
+    def object_store(self) -> ObjectStore:
+        """A new object store."""
         return ObjectStore(self.objects)
 
     def bound(self) -> list[Pod]:
-        """The pods that have a node and are not finished."""
+        """Pods that have a node and are not finished."""
         return [pod for pod in self.pods if pod.node_name and not pod.is_finished]
 
     def pending(self) -> list[Pod]:
-        """The pods that wait for a node, in the order of their arrival.
+        """Pending pods in arrival order.
 
-        That is by creation time; those that have none come last, in the order of their files.
-        Pods that are being deleted are no longer waiting.
+        Sorted by creation time; pods without one come last, in the order of their files. Pods that
+        are being deleted are left out.
         """
         waiting = (
             pod
@@ -98,15 +98,15 @@ def read_cluster(
     orphans: str = "pending",
     validate: str = "auto",
 ) -> Cluster:
-    """The cluster that files describe: manifests, dumps, OpenB CSVs, directories of them.
+    """Read a cluster from manifests, dumps, OpenB CSVs, and directories of them.
 
-    `-` is standard input. orphans: what becomes of pods bound to nodes that are not in the input:
-    `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for every object; `auto`:
-    strict for those that no API server has stored. Raises InputError.
+    `-` is standard input. orphans: treatment of pods bound to nodes that are not in the input:
+    `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for all objects; `auto`:
+    strict for objects that no API server has stored. Raises InputError.
     """
     named = [paths] if isinstance(paths, str | Path) else list(paths)
     if not named:
-        raise InputError("cluster", "", "no path", "at least one")
+        raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
     reading = _ClusterReader(ObjectValidator(validate))
     with _collector_paused():
@@ -117,7 +117,7 @@ def read_cluster(
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Nothing that is read is garbage, and looking for some costs more than the reading."""
+    """Disable the garbage collector: reading creates no garbage, and scanning is expensive."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -128,7 +128,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class _ClusterReader:
-    """What has been read so far."""
+    """Collects the objects of files."""
 
     def __init__(self, validation: ObjectValidator) -> None:
         self.inventory = ManifestInventory()
@@ -139,7 +139,7 @@ class _ClusterReader:
         self.inputs: dict[str, str] = {}
 
     def take(self, file: InputFile) -> None:
-        """Take in a file; raises InputError."""
+        """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
         if _is_csv(file):
             self._take_csv(file)
@@ -155,11 +155,12 @@ class _ClusterReader:
         except DecodeError as problem:
             raise InputError.at(place, problem.path, problem.what) from None
         except RecursionError:
-            wanted = "nesting that objects have"
-            raise InputError(document.source, document.place, "deeper nesting", wanted) from None
+            raise InputError(
+                document.source, document.place, "nested too deeply", "a Kubernetes object"
+            ) from None
 
     def _take_item(self, item: Tree, path: str, place: str) -> None:
-        """Take in an object; what is wrong with it is collected, as far as reading can go on."""
+        """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
             if self.imports.takes(item, path):
@@ -182,7 +183,7 @@ class _ClusterReader:
                 raise InputError.at(file.source, where, problem.what) from None
 
     def cluster(self, named: str, orphans: str) -> Cluster:
-        """The cluster that has been read; raises InputError when it is wrong or has no nodes."""
+        """The cluster; raises InputError for invalid objects or no nodes."""
         try:
             self.imports.expand(self.inventory)
             self.validation.finish()
@@ -195,30 +196,30 @@ class _ClusterReader:
             raise InputError(named, "", got, "a cluster with at least one node")
         admitted = self._admitted(population.pods)
         found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)
-        said = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
+        notes = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
         return Cluster(
             nodes=nodes,
             pods=found.pods,
             objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=[*self.notes, *(note for notes in said for note in notes)],
+            notes=[*self.notes, *chain.from_iterable(notes)],
             inputs=self.inputs,
             orphans=found.orphans,
             not_created=admitted.refused,
         )
 
     def _admitted(self, pods: list[Pod]) -> AdmissionResult:
-        """The pods that the API server would create."""
+        """The pods after admission."""
         if not any(next(self.inventory.all(kind), None) for kind in (LimitRange, ResourceQuota)):
             return AdmissionResult(pods)
-        # Imported here: the tables of the API server take longer to load than most inputs to read.
+        # Imported here: the API server's tables load slower than most inputs are read.
         from stowplan.inputs.admission.pod_admission import admit
 
         return admit(pods, self.inventory)
 
 
 def _is_csv(file: InputFile) -> bool:
-    """By name, or where the name says nothing, by the look of the first line."""
+    """True for a CSV file, by name or else by its first line."""
     if file.suffix in (".yaml", ".yml", ".json"):
         return False
     first = file.data[:200].lstrip(b"\xef\xbb\xbf").split(b"\n")[0]

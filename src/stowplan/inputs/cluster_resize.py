@@ -1,4 +1,4 @@
-"""resized(): a cluster with more nodes or fewer, of the same mix."""
+"""resized(): a cluster with more or fewer nodes of the same mix."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.inputs.daemon_pods import target_node
 from stowplan.inputs.manifests import ManifestInventory
 from stowplan.inputs.orphaned_pods import count_of, release_pods
-from stowplan.inputs.workload_expansion import expand_workloads
+from stowplan.inputs.workloads.daemon_pods import target_node
+from stowplan.inputs.workloads.workload_expansion import expand_workloads
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import DaemonSet, PriorityClass
@@ -20,12 +20,12 @@ NodeShape = tuple[object, ...]
 
 
 def resized(cluster: Cluster, n_nodes: int) -> Cluster:
-    """The cluster with so many nodes: the first of each kind stay, or the kind grows.
+    """The cluster with `n_nodes` nodes: the first of each shape stay, or copies are added.
 
-    Nodes are of a kind that are alike but for name, images and the labels that name a single node.
-    Kinds keep their shares as well as whole nodes allow. Pods on nodes that are left out wait
-    again, save those that belong to the node (of DaemonSets, static), which go with it, be they
-    bound or not. New nodes get a pod of every DaemonSet that is meant for them.
+    Nodes of one shape differ only in name, images and labels that name a single node. Shapes keep
+    their shares, rounded to whole nodes. Pods of removed nodes become pending, except those that
+    belong to the node (DaemonSets, static pods), which are removed. New nodes get a pod of every
+    DaemonSet that selects them.
     """
     kinds: dict[NodeShape, list[Node]] = {}
     for node in cluster.nodes:
@@ -40,13 +40,13 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
     left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
     found = release_pods(cluster.pods, left, set())
     pods = [pod for pod in found.pods if not (_is_daemon(pod) and target_node(pod) in left)]
-    note = f"{n_nodes} nodes in place of {len(cluster.nodes)}, of the same mix"
+    note = f"{n_nodes} nodes instead of {len(cluster.nodes)}, of the same mix"
     notes = [*cluster.notes, note]
     n_gone = len(cluster.pods) - len(pods)
     if found.pending:
         notes.append(f"{count_of(len(found.pending), 'pod')} of removed nodes pending again")
     if n_gone:
-        what = "gone with removed nodes: of DaemonSets, static, or being deleted"
+        what = "removed with their nodes: of DaemonSets, static, or being deleted"
         notes.append(f"{count_of(n_gone, 'pod')} {what}")
     new = [node for node in chosen if node.name not in place]
     pods += _daemon_pods(cluster, new, pods) if new else ()
@@ -54,7 +54,7 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
 
 
 def shares(counts: list[int], total: int) -> list[int]:
-    """`total` divided like `counts`: whole parts first, then the largest remainders in order."""
+    """`total` divided in proportion to `counts`, by the largest remainder method."""
     whole = sum(counts)
     parts = [count * total // whole for count in counts]
     by_rest = sorted(range(len(counts)), key=lambda i: (-(counts[i] * total % whole), i))
@@ -70,7 +70,7 @@ def _shape(node: Node) -> NodeShape:
 
 
 def _more(nodes: list[Node], count: int, taken: set[str]) -> Iterator[Node]:
-    """Copies of nodes, in turn, under names of their own."""
+    """Copies of nodes, in turn, under new names."""
     numbers: Counter[str] = Counter()
     for index in range(count):
         model = nodes[index % len(nodes)]
@@ -89,7 +89,7 @@ def _is_daemon(pod: Pod) -> bool:
 
 
 def _daemon_pods(cluster: Cluster, new: list[Node], pods: list[Pod]) -> list[Pod]:
-    """The pods that the DaemonSets of a cluster make for new nodes."""
+    """The pods that DaemonSets create on new nodes."""
     inventory = ManifestInventory()
     for value in cluster.objects:
         if isinstance(value, DaemonSet | PriorityClass):

@@ -1,4 +1,4 @@
-"""Files to documents: the trees that YAML or JSON holds, with the file and place of each."""
+"""Documents of YAML and JSON files, as trees with file and place."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stowplan.objects.encoding import yaml_documents as texts
 
 
 class FileDocument(NamedTuple):
-    """A document of a file. place: where in the file it stands, as errors say it."""
+    """A document of a file. place: its position in the file, for errors."""
 
     source: str
     place: str
@@ -18,9 +18,9 @@ class FileDocument(NamedTuple):
 
 
 def documents(data: bytes, source: str, form: str = "") -> Iterator[FileDocument]:
-    """The documents that hold anything, in order; raises InputError while they are taken.
+    """The non-empty documents, in order; raises InputError during iteration.
 
-    form: `json`, `yaml` or `yml`; "" finds out.
+    form: `json`, `yaml` or `yml`; "" detects it.
     """
     try:
         for document in texts.parse_documents(decoded(data, source), form):
@@ -35,5 +35,5 @@ def decoded(data: bytes, source: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         line = data.count(b"\n", 0, problem.start) + 1
-        got = f"the byte 0x{data[problem.start]:02x}"
-        raise InputError(source, f"line {line}", got, "text in UTF-8") from None
+        got = f"invalid byte 0x{data[problem.start]:02x}"
+        raise InputError(source, f"line {line}", got, "UTF-8 text") from None

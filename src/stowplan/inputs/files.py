@@ -15,14 +15,14 @@ from stowplan.inputs.input_error import InputError
 
 STDIN = "-"
 SUFFIXES = (".yaml", ".yml", ".json", ".csv")
-"""What a directory is searched for; each may be followed by .gz."""
+"""Suffixes of files that are read from directories; each may be followed by .gz."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_WANTED = "a file that can be read"
+_READABLE_FILE = "a readable file"
 
 
 class InputFile(NamedTuple):
-    """A file that has been read. suffix: its name's, in lower case and without .gz."""
+    """Content of a file. suffix: in lower case, without .gz."""
 
     source: str
     suffix: str
@@ -30,7 +30,7 @@ class InputFile(NamedTuple):
 
 
 def files_at(paths: Iterable[str | Path]) -> Iterator[InputFile]:
-    """Every file that the paths name, directories searched, in sorted order; raises InputError."""
+    """All files of the paths, directories in sorted order; raises InputError."""
     for path in paths:
         for leaf in files_below(path):
             source = "standard input" if str(leaf) == STDIN else str(leaf)
@@ -40,7 +40,7 @@ def files_at(paths: Iterable[str | Path]) -> Iterator[InputFile]:
 def files_below(path: str | Path) -> list[str | Path]:
     """The files below a directory, sorted by path, or the path itself; raises InputError.
 
-    Names that begin with a dot are passed over.
+    Names that begin with a dot are skipped.
     """
     top = Path(path)
     try:
@@ -48,10 +48,10 @@ def files_below(path: str | Path) -> list[str | Path]:
             return [path]
         found = sorted(leaf for leaf in _below(top) if _suffix(leaf) in SUFFIXES)
     except OSError as problem:
-        raise _unreadable(str(problem.filename or path), problem, "a directory to read") from None
+        raise _unreadable(str(problem.filename or path), problem, "a readable directory") from None
     if not found:
-        wanted = f"one with files {', '.join('*' + suffix for suffix in SUFFIXES)} (or .gz of them)"
-        raise InputError(str(path), "", "a directory without such files", wanted)
+        patterns = ", ".join("*" + suffix for suffix in SUFFIXES)
+        raise InputError(str(path), "", "no input files in the directory", f"{patterns} or .gz")
     return list(found)
 
 
@@ -89,10 +89,10 @@ def read_lines(path: str | Path) -> Iterator[bytes]:
         with Path(path).open("rb") as stream:
             yield from _plain(stream)
     except (EOFError, zlib.error, gzip.BadGzipFile) as problem:
-        got = f"a damaged compressed file ({_said(problem)})"
-        raise InputError(str(path), "", got, "a whole .gz file") from None
+        got = f"damaged gzip file ({_reason(problem)})"
+        raise InputError(str(path), "", got, "a complete .gz file") from None
     except OSError as problem:
-        raise _unreadable(str(path), problem, _WANTED) from None
+        raise _unreadable(str(path), problem, _READABLE_FILE) from None
 
 
 def _plain(stream: BinaryIO) -> Iterator[bytes]:
@@ -105,11 +105,11 @@ def _plain(stream: BinaryIO) -> Iterator[bytes]:
         yield from buffered
 
 
-def _unreadable(source: str, problem: OSError, wanted: str) -> InputError:
-    return InputError(source, "", _said(problem), wanted)
+def _unreadable(source: str, problem: OSError, expected: str) -> InputError:
+    return InputError(source, "", _reason(problem), expected)
 
 
-def _said(problem: Exception) -> str:
+def _reason(problem: Exception) -> str:
     text = problem.strerror if isinstance(problem, OSError) else None
     text = text or str(problem)
     return text[:1].lower() + text[1:]

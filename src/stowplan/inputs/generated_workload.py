@@ -1,10 +1,9 @@
-"""A generated workload: a mixed GPU and CPU cluster in three zones, and pods that wait for it.
+"""Generated workload: a mixed GPU and CPU cluster in three zones, with pending pods.
 
-The shapes are made up after what such clusters report: a few large sizes of machines, GPU pools
-behind taints, services of many small replicas, batch jobs in bursts, training runs that take whole
-machines. The cluster is a little too small and some of the pods ask for what is not there, so that
-the outcome has something to say. The groups arrive over a day, and what is no service runs for a
-while and ends.
+The shapes follow published clusters: a few machine sizes, GPU pools behind taints, services with
+many small replicas, batch jobs in bursts, training runs on whole machines. The cluster is slightly
+too small, and some pods request what no node has, so that there are failures to look at. Groups of
+pods arrive over a day; pods that are not services end.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ GPU_MODEL = "nvidia.com/gpu.product"
 MIB = 2**20
 DAY_S = 86_400
 RUN_S = 2_400
-"""Half of what is no service runs for less than this."""
+"""Median run time of pods that are not services, in seconds."""
 FIRST_ARRIVAL = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 Tree = dict[str, Any]
 
 
 class NodePool(NamedTuple):
-    """Machines of one size. share: of all nodes. taint: its key; `true` is its value."""
+    """Nodes of one size. share: of all nodes. taint: its key; the value is `true`."""
 
     name: str
     share: float
@@ -75,10 +74,9 @@ IMAGES = {
 
 
 class WorkloadTemplate(NamedTuple):
-    """Pods that differ in nothing but their names.
+    """Template of a group of pods.
 
-    weight: how often a group of them arrives. size: pods in a group, on average. pod: the rest of
-    the spec.
+    weight: relative frequency. size: mean number of pods in a group. pod: the rest of the spec.
     """
 
     name: str
@@ -94,7 +92,7 @@ class WorkloadTemplate(NamedTuple):
 
 
 def generate_workload(n_nodes: int = 1000, n_pods: int = 5000, seed: int = 0) -> Cluster:
-    """A cluster of `n_nodes` empty nodes and `n_pods` waiting pods; the same for the same seed."""
+    """A cluster of `n_nodes` empty nodes and `n_pods` pending pods, determined by the seed."""
     rng = np.random.default_rng(seed)
     nodes = list(_nodes(n_nodes, rng))
     pods, objects = _pods(n_pods, rng)
@@ -108,14 +106,14 @@ def generate_workload(n_nodes: int = 1000, n_pods: int = 5000, seed: int = 0) ->
 
 def _nodes(n_nodes: int, rng: np.random.Generator) -> Iterator[Node]:
     pools = [pool for pool in POOLS for _ in range(round(pool.share * n_nodes))]
-    # What rounding leaves over or takes away is small machines.
+    # Rounding differences are made up with small nodes.
     pools = ([POOLS[0]] * max(n_nodes - len(pools), 0) + pools)[-n_nodes:] if n_nodes else []
     for index, pool in enumerate(pools):
         yield convert(_node(f"{pool.name}-{index:04d}", pool, ZONES[index % len(ZONES)], rng), Node)
 
 
 def _node(name: str, pool: NodePool, zone: str, rng: np.random.Generator) -> Tree:
-    # The kubelet and the system keep a share for themselves.
+    # A share is reserved for kubelet and system.
     offers = {
         "cpu": f"{pool.cpu * 1000 - 200}m",
         "memory": f"{pool.memory_gib * 1024 * 95 // 100}Mi",
@@ -204,7 +202,7 @@ TEMPLATES = (
     WorkloadTemplate("metrics", 2, 2, 1000, 4096, _BASE),
     WorkloadTemplate("cron", 4, 2, 100, 128, _PYTHON),
     WorkloadTemplate("best-effort", 3, 4, 0, 0, _BASE),
-    # Batch: bursts that may go to cheap machines.
+    # Batch: bursts that tolerate spot nodes.
     WorkloadTemplate("etl", 6, 25, 6000, 24_576, _PYTHON, {**_BATCH, **_SPOT}),
     WorkloadTemplate("etl-wide", 5, 15, 14_000, 32_768, _PYTHON, {**_BATCH, **_SPOT}),
     WorkloadTemplate(
@@ -219,7 +217,7 @@ TEMPLATES = (
     WorkloadTemplate("report", 3, 5, 1000, 12_288, _PYTHON, _BATCH),
     WorkloadTemplate("ci", 5, 10, 8000, 16_384, _BASE, _SPOT),
     WorkloadTemplate("backup", 1, 6, 500, 512, _BASE, _requires(ZONE_LABEL, "zone-c")),
-    # GPUs: shares of machines, whole ones, and models by name.
+    # GPUs: parts of nodes, whole nodes, and specific models.
     WorkloadTemplate(
         "infer-t4",
         5,
@@ -239,7 +237,7 @@ TEMPLATES = (
         "train", 1.2, 4, 80_000, 786_432, _CUDA, {**_GPU, **_requires(GPU_MODEL, "A100")}, cards=8
     ),
     WorkloadTemplate("notebook", 3, 4, 4000, 32_768, _NOTEBOOK, _GPU, cards=1),
-    # Host ports, and a pool of its own.
+    # Host ports, and a dedicated pool.
     WorkloadTemplate(
         "ingress",
         1,
@@ -251,7 +249,7 @@ TEMPLATES = (
         ports=(80, 443),
     ),
     WorkloadTemplate("node-cache", 1, 10, 200, 512, _PROXY, {"hostNetwork": True}, ports=(9100,)),
-    # What cannot be had.
+    # Pods that fit on no node.
     WorkloadTemplate("oversized", 0.7, 3, 128_000, 65_536, _JVM),
     WorkloadTemplate(
         "train-h100",
@@ -279,7 +277,7 @@ TEMPLATES = (
 
 
 def _pods(n_pods: int, rng: np.random.Generator) -> tuple[list[Pod], list[Object]]:
-    """The pods in the order of their arrival, and what else there is to them."""
+    """Pods in arrival order, with their namespaces, owners and services."""
     namespaces = ("apps", "batch", "research")
     objects: list[Object] = [Namespace(metadata=ObjectMeta(name=name)) for name in namespaces]
     weights = np.array([template.weight for template in TEMPLATES])
@@ -303,7 +301,7 @@ def _pods(n_pods: int, rng: np.random.Generator) -> tuple[list[Pod], list[Object
 
 
 def _timed(pods: list[Pod], rng: np.random.Generator) -> Iterator[Pod]:
-    """The pods with the time of their arrival, and how long they run if they are no service."""
+    """The pods with arrival times, and run times unless they belong to services."""
     services = {template.name for template in TEMPLATES if template.is_service}
     groups = [pod.name.rpartition("-")[0] for pod in pods]
     gap_s = DAY_S / max(len(set(groups)), 1)

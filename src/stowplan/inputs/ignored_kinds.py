@@ -1,4 +1,4 @@
-"""Kinds that are not read: which of them may change what a scheduler decides, and how to say so."""
+"""Ignored kinds: which of them could affect scheduling, and notes about them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ NO_EFFECT = frozenset(
         "PrometheusRule.monitoring.coreos.com",
     }
 )  # fmt: skip
-"""Kinds on which no scheduling decision depends, and that make no pods."""
+"""Kinds that affect no scheduling decision and create no pods."""
 
 
 def relevant_kinds(ignored: Mapping[str, int]) -> dict[str, int]:
-    """The ignored kinds that may change the answer: that make pods, or that admission reads."""
+    """Ignored kinds that could affect the result: they create pods, or admission reads them."""
     return {kind: count for kind, count in ignored.items() if kind not in NO_EFFECT}
 
 
 def describe_ignored(ignored: Mapping[str, int]) -> list[str]:
-    """What to tell a user of the ignored kinds: a line for those that matter, one for the rest."""
+    """Notes on ignored kinds: one line for relevant kinds, one for the others."""
     matters = relevant_kinds(ignored)
     rest = {kind: count for kind, count in ignored.items() if kind not in matters}
-    lines = [f"ignored, not understood: {_counted(matters)}"] if matters else []
+    lines = [f"ignored, not supported: {_counted(matters)}"] if matters else []
     return lines + ([f"ignored, no effect on scheduling: {_counted(rest)}"] if rest else [])
 
 

@@ -1,19 +1,24 @@
-"""InputError: input that cannot be used, said in one line."""
+"""InputError: invalid input, in one line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+
+_LITERAL = re.compile(
+    r"""['"\[{*+-]|\d|(true|false|null|nan|inf)\b|an? (empty )?(list|mapping)\b"""
+)
 
 
 class InputError(ValueError):
-    """What a user gave cannot be used: a line says where, what was got and what was wanted.
+    """Invalid input of a user: one line with the file, the place, the value and what is expected.
 
     Several mistakes in manifests are a line each.
     """
 
-    def __init__(self, source: str, place: str, got: str, wanted: str) -> None:
-        """source: the file. place: where in it, "" for the whole."""
-        super().__init__(_line(source, place, f"got {got}, wanted {wanted}"))
+    def __init__(self, source: str, place: str, got: str, expected: str) -> None:
+        """source: the file. place: where in it, "" for the whole file."""
+        super().__init__(_line(source, place, mismatch(got, expected)))
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> InputError:
@@ -24,19 +29,30 @@ class InputError(ValueError):
 
     @classmethod
     def at(cls, source: str, place: str, problem: object) -> InputError:
-        """The error for a `problem` whose own text says what was got and wanted."""
+        """The error for a `problem` whose text is complete."""
         error = cls(source, place, "", "")
         error.args = (_line(source, place, str(problem)),)
         return error
 
 
+def mismatch(got: str, expected: str) -> str:
+    """`Invalid value: 5: expected a string`, as the API server words it.
+
+    got: a value as written, a description such as `no such file or directory`, or "" for a missing
+    value.
+    """
+    if not got:
+        return f"Required value: expected {expected}"
+    prefix = "Invalid value: " if _LITERAL.match(got) else ""
+    return f"{prefix}{got}: expected {expected}"
+
+
 def check_word(name: str, got: str, known: Iterable[str]) -> None:
-    """Raise InputError unless an option has one of the words that it may have."""
+    """Raise InputError unless an option has one of the known values."""
     if got not in known:
         raise InputError(name, "", repr(got), f"one of {', '.join(known)}")
 
 
 def _line(*parts: str) -> str:
-    """The parts that say something, on one line."""
-    said = ("; ".join(part.split("\n")) for part in parts if part)
-    return ": ".join(said)
+    """The non-empty parts, on one line."""
+    return ": ".join("; ".join(part.split("\n")) for part in parts if part)

@@ -1,7 +1,7 @@
-"""Manifests: parsed YAML or JSON documents to typed objects, each once.
+"""Manifests: parsed YAML or JSON documents as typed objects.
 
-A document is an object or a list of objects. What a manifest leaves out is filled in as the API
-server would (`defaults`), and all quantities are checked.
+A document is an object or a list of objects. Missing fields get the API server's defaults
+(`object_defaults`), and all quantities are checked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.config.strict_decoder import format_value
+from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.encoding.json_codec import DecodeError, convert
@@ -53,7 +54,7 @@ T = TypeVar("T", bound=Object)
 Workload = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job | ReplicationController
 
 
-# What a controller reads of its own object and scheduling does not.
+# Fields that only the controller of a kind reads.
 
 
 class StatefulSetOrdinals(Value, frozen=True):
@@ -63,14 +64,14 @@ class StatefulSetOrdinals(Value, frozen=True):
 
 
 class StatefulSetControllerSpec(Value, frozen=True):
-    """`spec` of a StatefulSet, the rest of it."""
+    """Fields of `spec` that only the StatefulSet controller reads."""
 
     ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
     volume_claim_templates: tuple[PVCTemplate, ...] = ()
 
 
 class StatefulSetControllerFields(Value, frozen=True):
-    """A StatefulSet, the rest of it."""
+    """Fields that only the StatefulSet controller reads."""
 
     spec: StatefulSetControllerSpec = StatefulSetControllerSpec()
 
@@ -84,13 +85,13 @@ class JobControllerStatus(Value, frozen=True):
 
 
 class JobControllerFields(Value, frozen=True):
-    """A Job, the rest of it."""
+    """Fields that only the Job controller reads."""
 
     status: JobControllerStatus = JobControllerStatus()
 
 
 class ManifestKind(NamedTuple):
-    """A kind that scheduling reads: its API groups, its type, and the type of the rest."""
+    """A kind that scheduling reads. rest: type of the fields that only its controller reads."""
 
     groups: tuple[str, ...]
     value: type[Object]
@@ -131,11 +132,11 @@ KINDS: Mapping[str, ManifestKind] = {
     "PodGroup": ManifestKind(_GANGS, PodGroup),
     "Queue": ManifestKind(_GANGS, Queue),
 }
-"""Kind -> how it is read. Other kinds, and these names in other groups, are ignored."""
+"""Kind -> how it is read. Other kinds, and these kinds in other groups, are ignored."""
 
 
 class ManifestEntry(NamedTuple):
-    """An object, where it was found, and what only its controller reads."""
+    """An object, its file and document, and the fields that only its controller reads."""
 
     value: Object
     place: str
@@ -143,7 +144,7 @@ class ManifestEntry(NamedTuple):
 
 
 class ManifestInventory:
-    """The objects of some documents, in their order, and how many of which kind were ignored."""
+    """Objects of documents, in order, and the number of ignored objects by kind."""
 
     def __init__(self) -> None:
         self.entries: list[ManifestEntry] = []
@@ -152,46 +153,46 @@ class ManifestInventory:
         self._specs: dict[bytes, PodSpec] = {}
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
-        """Take in one object of a document, as `items` gives it; raises DecodeError."""
+        """Add one object of a document, as from `items`; raises DecodeError."""
         kind = KINDS.get(item["kind"])
         if kind is None or group_of(item, path) not in kind.groups:
             self.ignored[full_kind(item, path)] += 1
             return
         found = decode_object(item, kind.value, path)
         rest = None if kind.rest is None else decode_object(item, kind.rest, path)
-        self.add(self._finished(found, rest), place, rest)
+        self.add(self._checked_with_defaults(found, rest), place, rest)
 
     def add(self, found: Object, place: str, rest: Value | None = None) -> None:
-        """Take in an object; raises DecodeError when there is one of its kind and name."""
+        """Add an object; raises DecodeError for a duplicate."""
         entry = ManifestEntry(found, place, rest)
         entries = self._by_kind.setdefault(type(found), {})
         first = entries.setdefault(_key(found), entry)
         if first is not entry:
-            what = f"got it again, wanted it once (it is in {first.place} already)"
+            what = f"Duplicate value: first defined in {first.place}"
             raise DecodeError(what, title(found))
         self.entries.append(entry)
 
     def all(self, kind: type[T]) -> Iterator[T]:
-        """Every object of a kind, in order."""
+        """All objects of a kind, in order."""
         found = self._by_kind.get(kind, {}).values()
         return (entry.value for entry in found if isinstance(entry.value, kind))
 
     def find(self, kind: type[T], key: str) -> T | None:
-        """The object of a kind by key, None when there is none."""
+        """The object of a kind by key, or None."""
         entry = self._by_kind.get(kind, {}).get(key)
         return entry.value if entry is not None and isinstance(entry.value, kind) else None
 
-    def _finished(self, found: Object, rest: Value | None) -> Object:
-        """The object checked and with what the API server would fill in."""
+    def _checked_with_defaults(self, found: Object, rest: Value | None) -> Object:
+        """The object with defaults; raises DecodeError for a bad quantity or a missing name."""
         if isinstance(found, Pod) and not found.name and found.metadata.generate_name:
             name = f"{found.metadata.generate_name}{len(self.entries)}"
             found = replace(found, metadata=replace(found.metadata, name=name))
         if not found.name:
-            raise DecodeError("got nothing, wanted a name", f"{title(found)}: metadata.name")
+            raise DecodeError(mismatch("", "a name"), f"{title(found)}: metadata.name")
         for path, name, q in (*_quantities(found), *_claimed(rest)):
-            complaint = quantity_error(q)
-            if complaint:
-                raise DecodeError(complaint, f"{title(found)}: {_at(path, name)}")
+            error = quantity_error(q)
+            if error:
+                raise DecodeError(error, f"{title(found)}: {_at(path, name)}")
         if isinstance(found, Workload):
             return self._with_template(found)
         if isinstance(found, Pod):
@@ -209,14 +210,14 @@ class ManifestInventory:
         return changed
 
     def _shared(self, spec: PodSpec) -> PodSpec:
-        """The spec, or an equal one that was here before: what is derived of it is kept with it."""
+        """The spec, or an equal earlier one: caches of derived data are keyed by spec."""
         if spec.node_name:
             return spec
         return self._specs.setdefault(msgspec.msgpack.encode(spec), spec)
 
 
 def title(found: Object) -> str:
-    """An object as errors name it: `Pod default/web`."""
+    """An object as named in errors: `Pod default/web`."""
     key = _key(found) if found.name else found.metadata.generate_name
     return f"{type(found).__name__} {key}" if key else type(found).__name__
 
@@ -231,23 +232,22 @@ def _key(found: Object) -> str:
 def items(
     tree: Any, path: str = "", listed: Mapping[str, str] | None = None
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """(object, path) of every object of a document, those of lists one by one.
+    """(object, path) of every object of a document; lists are flattened.
 
-    listed: kind and apiVersion for an object of a typed list that does not say. Raises DecodeError.
+    listed: kind and apiVersion of a typed list, for items without them. Raises DecodeError.
     """
     if not isinstance(tree, dict):
-        raise DecodeError(
-            f"got {format_value(tree)}, wanted an object with apiVersion and kind", path
-        )
+        expected = "an object with apiVersion and kind"
+        raise DecodeError(mismatch(format_value(tree), expected), path)
     tree = {**(listed or {}), **{k: v for k, v in tree.items() if v is not None}}
     kind = tree.get("kind", "")
     if not isinstance(kind, str) or not kind:
-        got = format_value(kind) if kind else "nothing"
-        raise DecodeError(f"got {got}, wanted a kind such as Pod", _join(path, "kind"))
+        got = format_value(kind) if kind else ""
+        raise DecodeError(mismatch(got, "a kind such as Pod"), _join(path, "kind"))
     if kind not in KINDS and kind.endswith("List") and "items" in tree:
         listing = tree["items"]
         if not isinstance(listing, list):
-            raise DecodeError(f"got {format_value(listing)}, wanted a list", _join(path, "items"))
+            raise DecodeError(mismatch(format_value(listing), "a list"), _join(path, "items"))
         version = tree.get("apiVersion", "")
         inner = {"kind": kind.removesuffix("List"), "apiVersion": version} if kind != "List" else {}
         for index, item in enumerate(listing):
@@ -257,29 +257,29 @@ def items(
 
 
 def group_of(tree: Mapping[str, Any], path: str) -> str:
-    """The API group of an object, "" for the core group; raises DecodeError without a version."""
+    """API group of an object, "" for the core group; raises DecodeError without apiVersion."""
     version = tree.get("apiVersion", "")
     if not isinstance(version, str) or not version:
-        got = format_value(version) if version else "nothing"
-        raise DecodeError(f"got {got}, wanted a version such as v1", _join(path, "apiVersion"))
+        got = format_value(version) if version else ""
+        raise DecodeError(mismatch(got, "a version such as v1"), _join(path, "apiVersion"))
     return version.rpartition("/")[0]
 
 
 def full_kind(tree: Mapping[str, Any], path: str) -> str:
-    """`Job.batch`, or the kind alone in the core group; raises DecodeError without a version."""
+    """`Job.batch`, or the kind alone in the core group; raises DecodeError without apiVersion."""
     group = group_of(tree, path)
     return f"{tree['kind']}.{group}" if group else str(tree["kind"])
 
 
 def decode_object(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
-    """An object as `kind`; raises DecodeError naming the object, the path in it and what is there.
+    """An object decoded as `kind`; raises DecodeError with object, path and value.
 
-    path: where the object stands in its document.
+    path: of the object in its document.
     """
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError:
-        # A null may stand for what is absent. It is rare, so the common path does not pay for it.
+        # A null may stand for an absent field. It is rare, so the common path does not pay for it.
         pass
     try:
         return convert(tree, kind)
@@ -289,7 +289,7 @@ def decode_object(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
 
 
 def untyped_title(tree: Mapping[str, Any], path: str) -> str:
-    """`title` of an object that could not be read, as far as its name can be."""
+    """`title` of an object that could not be decoded."""
     kind, meta = str(tree["kind"]), tree.get("metadata")
     name, namespace = (
         (meta.get("name"), meta.get("namespace")) if isinstance(meta, dict) else (None, None)
@@ -302,10 +302,10 @@ def untyped_title(tree: Mapping[str, Any], path: str) -> str:
     return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
 
 
-_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
+_EXPECTED = re.compile(r"Expected `(?P<expected>[^`]*)`, got `(?P<got>[^`]*)`")
 _STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
-_WANTED = {
-    "str": "a text",
+_TYPE_NAMES = {
+    "str": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
@@ -324,19 +324,19 @@ _TITLES: Mapping[type, str] = {
 
 
 def _mismatch_of(problem: DecodeError, tree: Any) -> tuple[str, str]:
-    """(path, what was got and wanted) of a decoder's error."""
+    """(path, message) of a decoder's error."""
     found = _EXPECTED.match(problem.what)
     path, got = _resolved(problem.path, tree, found["got"] if found else "str")
     if found is None:
-        return path, f"got {format_value(got)}, wanted a time such as 2026-01-31T12:00:00Z"
-    wanted = found["wanted"].removesuffix(" | null")
-    return path, f"got {format_value(got)}, wanted {_WANTED.get(wanted, wanted)}"
+        return path, mismatch(format_value(got), "a time such as 2026-01-31T12:00:00Z")
+    expected = found["expected"].removesuffix(" | null")
+    return path, mismatch(format_value(got), _TYPE_NAMES.get(expected, expected))
 
 
 def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
-    """A decoder's path, with the keys that it leaves out, and the value there.
+    """A decoder's path completed with mapping keys, and the value there.
 
-    got: the type that the decoder met, by its name for it.
+    got: the decoder's name of the type that it found.
     """
     steps = list(_STEP.finditer(path))
     wanted = got if any(step["any"] for step in steps) else ""
@@ -346,7 +346,7 @@ def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
 def _places(
     steps: list[re.Match[str]], resolved: str, tree: Any, got: str
 ) -> Iterator[tuple[str, Any]]:
-    """Every place to which the steps may lead where there is a value of the type `got`; "": any."""
+    """All places that match the steps and have a value of type `got`; "": any type."""
     if not steps:
         if got in ("", _TITLES.get(type(tree))):
             yield resolved, tree
@@ -366,7 +366,7 @@ def _join(path: str, field: str) -> str:
 
 
 def _at(path: str, key: str) -> str:
-    """The path of an entry of a mapping."""
+    """Path of a mapping entry."""
     return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
 
 
@@ -376,7 +376,7 @@ Named = tuple[str, str, Quantity]
 
 
 def _quantities(found: Object) -> Iterator[Named]:
-    """(path, name, quantity) of all quantities of an object that rules may read."""
+    """(path, name, quantity) of all quantities of an object that plugins may read."""
     match found:
         case Node():
             yield from _each("status.allocatable", found.status.allocatable)
@@ -454,9 +454,9 @@ def _of_reports(path: str, reports: Iterable[ContainerStatus]) -> Iterator[Named
 
 
 def quantity_error(q: Quantity) -> str:
-    """What was got and wanted where a quantity is malformed or below 0; "" where it is neither."""
+    """The error of a malformed or negative quantity, "" for a valid one."""
     try:
-        return f"got {format_value(q)}, wanted a quantity from 0 up" if value(q) < 0 else ""
+        return mismatch(format_value(q), "a quantity of at least 0") if value(q) < 0 else ""
     except QuantityError as problem:
-        wanted = str(problem).partition("expected ")[2]
-        return f"got {format_value(q)}, wanted a quantity: {wanted}"
+        expected = str(problem).partition("expected ")[2]
+        return mismatch(format_value(q), f"a quantity: {expected}")

@@ -1,6 +1,6 @@
-"""Defaults: what the API server fills in before a scheduler sees an object, where a rule reads it.
+"""API defaults of fields that plugins read.
 
-An object that the API server has stored stays as it is.
+Objects that the API server has stored are unchanged.
 
 Source: Kubernetes v1.36, the defaults of core/v1 and storage/v1.
 """
@@ -26,7 +26,7 @@ NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
 
 def with_defaults(found: Object) -> Object:
-    """The object with what is left out, pods and templates of pods excepted."""
+    """The object with defaults, except pods and pod templates."""
     match found:
         case Node() if not found.status.allocatable:
             status = replace(found.status, allocatable=found.status.capacity)
@@ -34,12 +34,12 @@ def with_defaults(found: Object) -> Object:
         case StorageClass() if found.volume_binding_mode is None:
             return replace(found, volume_binding_mode="Immediate")
         case PersistentVolume() if not found.status.phase:
-            # Manifests say nothing of the phase; the controller would find an unclaimed volume
-            # available and a claimed one bound.
+            # Manifests have no phase; the controller sets Available for an unclaimed volume
+            # and Bound for a claimed one.
             phase = PhaseStatus("Bound" if found.spec.claim_ref else "Available")
             return with_defaults(replace(found, status=phase))
         case PersistentVolume() | PersistentVolumeClaim():
-            # A volume knows its claim by uid.
+            # Volumes refer to claims by uid.
             own = found.key if isinstance(found, PersistentVolumeClaim) else found.name
             meta = replace(found.metadata, uid=found.metadata.uid or own)
             mode = found.spec.volume_mode or "Filesystem"
@@ -50,7 +50,7 @@ def with_defaults(found: Object) -> Object:
 
 
 def with_name_label(namespace: Namespace) -> Namespace:
-    """The namespace with its name as a label."""
+    """The namespace with its name label."""
     labels = {**namespace.labels, NAMESPACE_LABEL: namespace.name}
     if labels == namespace.labels:
         return namespace
@@ -58,7 +58,7 @@ def with_name_label(namespace: Namespace) -> Namespace:
 
 
 def spec_with_defaults(spec: PodSpec) -> PodSpec:
-    """The spec with what is left out; the same object when nothing is."""
+    """The spec with defaults; the same object when nothing changes."""
     changes: dict[str, Any] = {}
     fill = _with_host_ports if spec.host_network else _with_requests
     for field in ("containers", "init_containers"):
@@ -77,7 +77,7 @@ def spec_with_defaults(spec: PodSpec) -> PodSpec:
 
 
 def _with_requests(container: Container) -> Container:
-    """Where a container has a limit and no request, the request is the limit."""
+    """The container with requests defaulted to limits."""
     resources = container.resources
     missing = {k: q for k, q in resources.limits.items() if k not in resources.requests}
     if not missing:
@@ -87,7 +87,7 @@ def _with_requests(container: Container) -> Container:
 
 
 def _with_host_ports(container: Container) -> Container:
-    """On the host's network every container port is a host port too."""
+    """The container of a hostNetwork pod, with hostPort defaulted to containerPort."""
     container = _with_requests(container)
     if all(port.host_port for port in container.ports):
         return container

@@ -1,11 +1,10 @@
-"""OpenB: the nodes and pods of a production GPU cluster, published as CSV, as objects.
+"""OpenB: nodes and pods of a production GPU cluster, published as CSV.
 
-A pod asks for `stowplan.dev/gpu-milli`, thousandths of cards, and besides for `nvidia.com/gpu` when
-it takes whole cards; a node offers both. The model of a node's cards is its label
-`nvidia.com/gpu.product`, as NVIDIA's feature discovery sets it, and a pod that names models
-requires one of them by node affinity. Times become creation timestamps, counted from 1970, and an
-annotation that says how long a pod runs: from when it was scheduled, or, where it never was, from
-its creation, until it was deleted.
+A pod requests `stowplan.dev/gpu-milli`, thousandths of cards, and also `nvidia.com/gpu` when it
+needs whole cards; a node offers both. The model of a node's cards is its label
+`nvidia.com/gpu.product`, as set by NVIDIA's feature discovery; a pod that names models requires one
+of them by node affinity. Times become creation timestamps since 1970, and an annotation with the
+run time: from scheduling (else from creation) to deletion.
 
 Differs: which card of a node a pod gets is not modelled, so shares of several cards add up.
 
@@ -44,7 +43,7 @@ GPU = "nvidia.com/gpu"
 MODEL_LABEL = "nvidia.com/gpu.product"
 PODS_PER_NODE = 110
 MILLI_PER_CARD = 1000
-NOTE = "GPU placement per card is not modelled yet: a node's cards count as one sum"
+NOTE = "GPU placement per card is not modelled: a node's cards count as one amount"
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -55,7 +54,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class OpenBRow:
-    """A line of a file, its cells by column; the readers raise InputError."""
+    """A line of a file with its cells by column; accessors raise InputError."""
 
     def __init__(self, source: str, line: int, cells: Mapping[str, str]) -> None:
         self.source = source
@@ -64,31 +63,31 @@ class OpenBRow:
 
     @property
     def place(self) -> str:
-        """Where it stands."""
+        """Its position in the file."""
         return f"line {self.line}"
 
     def text(self, column: str) -> str:
-        """A cell that must hold something."""
+        """A non-empty cell."""
         if not self.cells[column]:
             raise self.refused(column, "a name")
         return self.cells[column]
 
     def count(self, column: str, most: int = _AMOUNT_MAX) -> int:
-        """A cell as a whole number from 0 up."""
+        """A cell as a whole number of at least 0."""
         cell = self.cells[column]
         if not (cell.isascii() and cell.isdigit() and len(cell) <= 15 and int(cell) <= most):
             raise self.refused(column, f"a whole number from 0 to {most}")
         return int(cell)
 
     def models(self, column: str) -> tuple[str, ...]:
-        """A cell as models joined by `|`, sorted, each once; empty where it is absent."""
+        """A cell as sorted, distinct models separated by `|`; empty when absent."""
         models = sorted({model for model in self.cells.get(column, "").split("|") if model})
         if any(label_value_errors(model) for model in models):
-            raise self.refused(column, "models that can be label values, joined by |")
+            raise self.refused(column, "models that are valid label values, separated by |")
         return tuple(models)
 
     def time(self, column: str) -> datetime.datetime | None:
-        """A cell as seconds; None where it is empty or absent."""
+        """A cell as seconds; None when empty or absent."""
         cell = self.cells.get(column, "")
         if not cell:
             return None
@@ -100,14 +99,14 @@ class OpenBRow:
             raise self.refused(column, f"seconds, from 0 to {_SECONDS_MAX}")
         return _EPOCH + datetime.timedelta(seconds=seconds)
 
-    def refused(self, column: str, wanted: str) -> InputError:
+    def refused(self, column: str, expected: str) -> InputError:
         """The error for a cell."""
-        got = repr(self.cells[column]) if self.cells[column] else "nothing"
-        return InputError(self.source, f"{self.place}, {column}", got, wanted)
+        got = repr(self.cells[column]) if self.cells[column] else ""
+        return InputError(self.source, f"{self.place}, {column}", got, expected)
 
 
 class OpenBReader:
-    """Reads files of the trace. Pods that ask for the same share one PodSpec, across files."""
+    """Reader of trace files. Pods with equal requests share one PodSpec, across files."""
 
     def __init__(self) -> None:
         self._specs: dict[tuple[int, int, int, int, tuple[str, ...]], PodSpec] = {}
@@ -125,9 +124,9 @@ class OpenBReader:
             return self.node
         if set(POD_COLUMNS) <= set(header):
             return self.pod
-        got = f"the header {','.join(header)[:80]!r}" if header else "no header"
-        wanted = f"{','.join(NODE_COLUMNS)} (nodes) or {','.join(POD_COLUMNS)} (pods)"
-        raise InputError(source, "line 1", got, wanted)
+        got = repr(",".join(header)[:80]) if header else "no header"
+        expected = f"{','.join(NODE_COLUMNS)} (nodes) or {','.join(POD_COLUMNS)} (pods)"
+        raise InputError(source, "line 1", got, expected)
 
     def node(self, row: OpenBRow) -> Node:
         """The node of a line."""
@@ -188,17 +187,17 @@ def _spec(
 
 
 def _requiring(models: tuple[str, ...]) -> Affinity:
-    """Node affinity to nodes with cards of one of the models."""
+    """Node affinity to nodes with one of the models."""
     requirement = NodeSelectorRequirement(key=MODEL_LABEL, operator="In", values=models)
     term = NodeSelectorTerm(match_expressions=(requirement,))
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
 
 
 def _rows(lines: list[str], header: list[str], source: str) -> Iterator[OpenBRow]:
-    """The lines below the header; blank ones are passed over."""
+    """The lines below the header, without blank ones."""
     again = [name for index, name in enumerate(header) if name in header[:index]]
     if again:
-        raise InputError(source, "line 1", f"the column {again[0]!r} again", "each column once")
+        raise InputError(source, "line 1", f"duplicate column {again[0]!r}", "each column once")
     for number, line in enumerate(lines[1:], start=2):
         if not line.strip():
             continue

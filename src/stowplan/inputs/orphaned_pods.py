@@ -1,8 +1,8 @@
-"""Orphans: pods bound to nodes that are not in the input, and what becomes of them.
+"""Orphaned pods: bound to nodes that are not in the input.
 
-The pod garbage collector deletes such pods, and their controllers make them anew. So they are
-pending again, except those that belong to the node itself (of DaemonSets, static pods) and those
-that are being deleted: these are gone with it.
+The pod garbage collector deletes such pods, and their controllers create them again. So they become
+pending, except pods that belong to the node (DaemonSets, static pods) and pods that are being
+deleted, which are removed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stowplan.objects.pod import Pod, PodSpec, PodStatus
 
 MODES = ("pending", "ignore", "error")
 NAMED_MAX = 10
-"""How many pods a note or an error names."""
+"""Pods named in a note or an error."""
 
 
 class ReleasedPods(msgspec.Struct):
-    """Pods after nodes have gone. pods: all that are left. pending, gone: pod -> its node."""
+    """Pods after the removal of nodes. pods: the rest. pending, gone: pod -> its node."""
 
     pods: list[Pod]
     pending: dict[str, str]
@@ -29,17 +29,17 @@ class ReleasedPods(msgspec.Struct):
 
 
 def release_pods(
-    pods: Iterable[Pod], has_gone: Collection[str] | None, there: set[str]
+    pods: Iterable[Pod], removed: Collection[str] | None, there: set[str]
 ) -> ReleasedPods:
-    """The pods without their bindings to nodes that have gone.
+    """The pods without bindings to removed nodes.
 
-    has_gone: these nodes; None: every node that is not `there`. Finished pods stay as they are.
+    removed: names of removed nodes; None: all nodes not in `there`. Finished pods are kept.
     """
     found = ReleasedPods([], {}, {})
     specs: dict[bytes, PodSpec] = {}
     for pod in pods:
         node = pod.node_name
-        stays = node in there if has_gone is None else node not in has_gone
+        stays = node in there if removed is None else node not in removed
         if not node or stays or pod.is_finished:
             found.pods.append(pod)
         elif belongs_to_node(pod) or pod.metadata.deletion_timestamp is not None:
@@ -51,20 +51,20 @@ def release_pods(
 
 
 def belongs_to_node(pod: Pod) -> bool:
-    """True for pods of DaemonSets and static pods: no other node takes them."""
+    """True for DaemonSet pods and static pods, which cannot move."""
     owner = pod.controller
     return owner is not None and owner.kind in ("DaemonSet", "Node")
 
 
 def _unbound(pod: Pod, specs: dict[bytes, PodSpec]) -> Pod:
-    """The pod as its controller would make it anew; those of a template share a spec."""
+    """The pod as created again by its controller; equal specs are shared."""
     spec = replace(pod.spec, node_name="")
     spec = specs.setdefault(msgspec.msgpack.encode(spec), spec)
     return replace(pod, spec=spec, status=PodStatus(phase="Pending"))
 
 
 class OrphanResult(msgspec.Struct):
-    """What became of the orphans. orphans: pod -> the node that it names."""
+    """Pods after the treatment of orphans. orphans: pod -> its missing node."""
 
     pods: list[Pod]
     orphans: dict[str, str] = {}
@@ -74,16 +74,14 @@ class OrphanResult(msgspec.Struct):
 def resolve_orphans(pods: list[Pod], nodes: set[str], mode: str) -> OrphanResult:
     """The pods of a cluster with these nodes; raises InputError.
 
-    mode: `pending`: orphans wait again; `ignore`: they are left out; `error`: they are refused.
+    mode: `pending`: orphans become pending; `ignore`: they are left out; `error`: InputError.
     """
     found = release_pods(pods, None, nodes)
     orphans = found.pending | found.gone
     if not orphans:
         return OrphanResult(pods)
     if mode == "error":
-        raise InputError(
-            "cluster", "", f"{_bound(orphans)}: {list_pods(orphans)}", "their nodes too"
-        )
+        raise InputError.at("cluster", "", f"{_bound(orphans)}: {list_pods(orphans)}")
     if mode == "ignore":
         kept = [pod for pod in found.pods if pod.key not in found.pending]
         return OrphanResult(kept, orphans, [f"{_bound(orphans)} left out: {list_pods(orphans)}"])
@@ -91,7 +89,7 @@ def resolve_orphans(pods: list[Pod], nodes: set[str], mode: str) -> OrphanResult
     if found.pending:
         notes.append(f"{_bound(found.pending)} pending again: {list_pods(found.pending)}")
     if found.gone:
-        why = "gone with them: of DaemonSets, static, or being deleted"
+        why = "removed: of DaemonSets, static, or being deleted"
         notes.append(f"{_bound(found.gone)} {why}: {list_pods(found.gone)}")
     return OrphanResult(found.pods, orphans, notes)
 
@@ -101,7 +99,7 @@ def _bound(pods: dict[str, str]) -> str:
 
 
 def list_pods(pods: dict[str, str]) -> str:
-    """Pods with their nodes, at most `NAMED_MAX` of them."""
+    """Pods with their nodes, abbreviated after `NAMED_MAX`."""
     first = [f"{pod} (node {node})" for pod, node in list(pods.items())[:NAMED_MAX]]
     more = len(pods) - len(first)
     return ", ".join(first) + (f" and {more:,} more" if more else "")

@@ -1,4 +1,4 @@
-"""Plugins as users name them: classes, decorated functions, or files that define some."""
+"""Plugins as users name them: classes, decorated functions, or files that define them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.framework import ContractError, is_rule, plugin_of
 
 PluginSource = Callable[..., Any] | str | Path
-"""A plugin class, a function under `@score`, `@filter` or `@priority`, a policy or an action of
-sessions, or a file with such."""
+"""A plugin class, a function decorated with `@score`, `@filter` or `@priority`, a session plugin or
+action, or a file that defines them."""
 
 
 def plugin_classes(plugins: Iterable[PluginSource] | str | Path) -> tuple[type[Any], ...]:
-    """The plugin classes behind what is named, in that order; raises ContractError."""
+    """The plugin classes of sources, in their order; raises ContractError."""
     found: list[type[Any]] = []
     for plugin in [plugins] if isinstance(plugins, str | Path) else plugins:
         if isinstance(plugin, str | Path):
@@ -24,6 +24,6 @@ def plugin_classes(plugins: Iterable[PluginSource] | str | Path) -> tuple[type[A
             found.append(plugin_of(plugin))
         else:
             got = getattr(plugin, "__name__", repr(plugin))
-            wanted = "a plugin class, or a function under @score, @filter or @priority"
-            raise ContractError(f"plugins: got {got}, wanted {wanted}")
+            expected = "a plugin class, or a function decorated with @score, @filter or @priority"
+            raise ContractError(f"plugins: Invalid value: {got}: expected {expected}")
     return tuple(found)

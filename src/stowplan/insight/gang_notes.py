@@ -1,4 +1,4 @@
-"""Notes on pods of gangs that are decided one by one, as no sessions decide them."""
+"""Notes on pods of gangs that are scheduled one by one, without sessions."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.batch.state.jobs import group_of
 from stowplan.objects.pod import Pod
 
-LOAD_SESSIONS = "sessions were not loaded (--config FILE with actions and tiers loads them)"
+LOAD_SESSIONS = "no sessions are configured (add --config FILE with actions and tiers)"
 
 
 def gang_note(pod: Pod, deciders: Deciders) -> str:
-    """Of a pod in a PodGroup that is judged alone, why; "" for others."""
+    """Why a pod of a PodGroup is evaluated alone; "" for other pods."""
     group = group_of(pod)
     if not group:
         return ""
-    alone = f"the pod is in PodGroup {group} and was judged alone"
+    alone = f"the pod is in PodGroup {group} and was evaluated alone"
     batch = deciders.batch
     if batch is None:
         return f"{alone}: {LOAD_SESSIONS}"
     name, names = pod.spec.scheduler_name, " or ".join(batch.scheduler_names)
-    return f"{alone}: its schedulerName is {name}, sessions decide {names}"
+    return f"{alone}: its schedulerName is {name}, sessions schedule {names}"
 
 
 def gang_notes(pods: Iterable[Pod], deciders: Deciders) -> list[str]:
-    """The same of all pods together, in one note, where no sessions decide; none without gangs."""
+    """One note for all pods of PodGroups when no sessions are configured."""
     if deciders.batch is not None:
         return []
     n_pods = sum(bool(group_of(pod)) for pod in pods)
-    return [f"{n_pods} pods are in PodGroups, and were tried alone: {LOAD_SESSIONS}"] * bool(n_pods)
+    note = f"{n_pods} pods are in PodGroups and were tried alone: {LOAD_SESSIONS}"
+    return [note] if n_pods else []

@@ -1,4 +1,4 @@
-"""Failures: the pods that were not placed, together by owner and reason."""
+"""Placement failures: unplaced pods, grouped by owner and reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stowplan.insight.pod_placement import Placement
 
 
 class PlacementFailure(msgspec.Struct, frozen=True):
-    """Pods of one owner, by key and in their order, that were refused for the same reason."""
+    """Keys of pods of one owner that failed for the same reason."""
 
     reason: str
     namespace: str
@@ -21,7 +21,7 @@ class PlacementFailure(msgspec.Struct, frozen=True):
 
 
 def failures_of(placements: Iterable[Placement], cluster: Cluster) -> list[PlacementFailure]:
-    """The pods without a node; the largest groups first."""
+    """Pods without a node, largest groups first."""
     pods = {pod.key: pod for pod in cluster.pods}
     groups: dict[tuple[str, str, str], list[str]] = {}
     for placement in placements:

@@ -1,11 +1,11 @@
-"""Owners of pods: by whose template a pod was made, and which pods `deploy/web` names."""
+"""Owners of pods: controllers of a pod, and pods of `deploy/web`."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-from stowplan.inputs.workload_expansion import HASH_LABEL
+from stowplan.inputs.workloads.workload_expansion import HASH_LABEL
 from stowplan.objects.pod import Pod
 
 NO_OWNER = "<none>"
@@ -27,14 +27,14 @@ OWNER_KINDS: dict[str, str] = {
 """Kubectl's names and short names of the kinds that own pods -> the kind."""
 
 _SCHEDULED = re.compile(r"(.+)-\d{8,}")
-"""A CronJob names its Jobs after the minute for which they are made."""
+"""A CronJob appends the scheduled minute to the names of its Jobs."""
 
 
 def owners_of(pod: Pod) -> list[tuple[str, str]]:
-    """Kind and name of the pod's controllers, its own one first.
+    """Kind and name of the pod's controllers, the direct one first.
 
-    Those above it are told by the names that the Deployment and CronJob controllers give: a dump
-    of pods has neither their ReplicaSets nor their Jobs.
+    Deployments and CronJobs are derived from names, since a dump of pods has neither ReplicaSets
+    nor Jobs.
     """
     owner = pod.controller
     if owner is None:
@@ -50,7 +50,7 @@ def owners_of(pod: Pod) -> list[tuple[str, str]]:
 
 
 def owner_text(pod: Pod) -> str:
-    """The topmost owner as kubectl writes it, `deployment/web`; `<none>` for a pod without one."""
+    """The top-level owner in kubectl's notation, `deployment/web`; `<none>` without one."""
     owners = owners_of(pod)
     if not owners:
         return NO_OWNER
@@ -59,7 +59,7 @@ def owner_text(pod: Pod) -> str:
 
 
 def pods_of_owner(pods: Iterable[Pod], kind: str, name: str, namespace: str | None) -> list[Pod]:
-    """The pods that an owner has, in their order. namespace: None for any."""
+    """Pods of an owner, in order. namespace: None for any."""
     return [
         pod for pod in pods if (kind, name) in owners_of(pod) and namespace in (None, pod.namespace)
     ]

@@ -1,4 +1,4 @@
-"""Placement: what became of a pod, and why it went nowhere."""
+"""Pod placement: the node of a pod, or why it has none."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _COUNT = re.compile(r"(?:^|, )[0-9]+ ")
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """What became of a pod.
+    """Placement of a pod.
 
-    node: "" when it went nowhere. reason: why, without numbers, so that pods can be counted by
-    it. message: the text that users of a cluster read.
+    node: "" for an unplaced pod. reason: why, without numbers, so that pods can be grouped by it.
+    message: the message of the PodScheduled condition.
     """
 
     pod: str
@@ -38,7 +38,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def frame_of(placements: Sequence[Placement], library: str = "") -> Any:
-    """Placements as a DataFrame, a row each; see `frame`."""
+    """Placements as a DataFrame, one row each; see `to_dataframe`."""
     kind = type(placements[0]) if placements else Placement
     names = [field.name for field in msgspec.structs.fields(kind)]
     columns = {name: [getattr(one, name) for one in placements] for name in names}
@@ -46,33 +46,33 @@ def frame_of(placements: Sequence[Placement], library: str = "") -> Any:
 
 
 def unplaced(pod: Pod, reason: str, message: str = "") -> Placement:
-    """The placement of a pod that has no node.
+    """The placement of an unplaced pod.
 
-    A reason that is a plugin's fault does not name the pod, so that pods can be counted by it.
+    Pod names are removed from reasons, so that pods can be grouped by them.
     """
     return Placement(pod.key, "", _OF_A_POD.sub("", reason), message or reason)
 
 
 def frameworks_of(scheduler: Scheduler) -> Mapping[str, Framework]:
-    """The frameworks by which a machine decides."""
+    """The frameworks of a scheduler, by profile."""
     return scheduler._context.frameworks
 
 
 def refused_by(decision: Decision, pod: Pod, scheduler: Scheduler) -> Placement:
-    """What `refusal_of` says of a pod at the moment at which an attempt refuses it."""
+    """`refusal_of` at the time of the failed attempt."""
     message, refusal = decision.message, decision.refusal
     if refusal is None or not refusal.is_rejected or not message:
-        said = PodCondition("PodScheduled", "False", decision.reason, message)
-        status = replace(pod.status, conditions=(said,))
+        condition = PodCondition("PodScheduled", "False", decision.reason, message)
+        status = replace(pod.status, conditions=(condition,))
         return refusal_of(replace(pod, status=status), message or FAILED, scheduler)
     return unplaced(pod, "; ".join(decision.near_misses or tuple(decision.reasons)), message)
 
 
 def refusal_of(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
-    """Why a pending pod has no node, in the cluster as the machine knows it.
+    """Why a pending pod has no node, in the scheduler's current cluster state.
 
-    note: of its last failure, "" when there was none. Where a plugin breaks its contract that is
-    the reason.
+    note: message of its last failure, "" for none. A plugin that breaks its contract becomes the
+    reason.
     """
     try:
         return _refusal(pod, note, scheduler)
@@ -85,9 +85,9 @@ def _refusal(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
     framework = frameworks_of(scheduler).get(name)
     if scheduler.sessions is not None and name in scheduler.sessions.decider.scheduler_names:
         message = condition_message(pod) or note
-        return unplaced(pod, strip_node_counts(message) or "no session has tried it", message)
+        return unplaced(pod, strip_node_counts(message) or "not tried by any session", message)
     if framework is None:
-        return unplaced(pod, f"no profile has the schedulerName {name!r}")
+        return unplaced(pod, f"no profile has schedulerName {name!r}")
     message = condition_message(pod) or note
     gate = framework.run_pre_enqueue(pod)
     if not gate.is_success:
@@ -100,24 +100,24 @@ def _refusal(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
     if attempt.passed.shape[0]:
         if framework.at("score"):
             score_pod(attempt)
-        # A node was chosen and something came between, or extenders kept none.
+        # The binding cycle failed, or extenders rejected all nodes.
         return unplaced(pod, strip_node_counts(note) or "not tried yet", message)
-    # Sorted by text: the counts of the message differ from pod to pod, the reasons do not.
+    # Without counts, which differ from pod to pod.
     reasons = attempt.diagnosis.near_misses() or tuple(attempt.diagnosis.reasons())
     return unplaced(pod, "; ".join(reasons), message)
 
 
 def strip_node_counts(note: str) -> str:
-    """What a failure says but for how many nodes it says it of, so that pods can be counted by it;
-    a text that counts no nodes stays as it is."""
+    """A failure message without node counts, so that pods can be grouped by it; other texts are
+    unchanged."""
     found = _ON_NO_NODE.fullmatch(note)
     if found is None:
         return note
     reasons = [reason for reason in _COUNT.split(found[1] or "") if reason]
-    return "; ".join(sorted(reasons)) or "extenders kept no node"
+    return "; ".join(sorted(reasons)) or "extenders rejected all nodes"
 
 
 def condition_message(pod: Pod) -> str:
-    """What the pod's PodScheduled condition says, "" where it has none."""
+    """Message of the PodScheduled condition, "" without one."""
     conditions = pod.status.conditions
     return next((c.message for c in conditions if c.type == "PodScheduled"), "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.messages.events import Message
-from stowplan.messages.extender_api import ExtenderRequest
+from stowplan.messages.extender_api import ExtenderRequest, ExtenderVerb
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroupStatus
 
@@ -188,3 +188,13 @@ Effect = (
     | Report
     | Wake
 )
+
+
+_NOT_WRITES = (ReadPod, Cancel, Report, Wake)
+
+
+def is_write(effect: Effect) -> bool:
+    """True for an effect that only the leader may carry out."""
+    if isinstance(effect, CallExtender):
+        return effect.question.verb is ExtenderVerb.BIND
+    return not isinstance(effect, _NOT_WRITES)

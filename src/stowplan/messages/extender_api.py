@@ -32,6 +32,8 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX
 
 OK_CODE = 200
+BOUND_BODY = b"{}"
+"""Body of an extender's answer to Bind when it has bound the pod."""
 EXTENDER = "Extender"
 """Name of the rejecter where extenders rejected a pod, in place of a plugin's."""
 

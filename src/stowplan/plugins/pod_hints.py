@@ -17,9 +17,9 @@ from stowplan.framework.clusterevents import (
 from stowplan.objects.pod import Pod
 
 
-def queueing_hint(worth: bool) -> QueueingHint:
+def queueing_hint(is_helpful: bool) -> QueueingHint:
     """QUEUE for True, SKIP for False."""
-    return QUEUE_POD if worth else QUEUE_SKIP
+    return QUEUE_POD if is_helpful else QUEUE_SKIP
 
 
 def is_assigned_or_nominated(pod: Pod) -> bool:

@@ -1,4 +1,4 @@
-"""The machine: events in, effects out; the only owner of live state."""
+"""The scheduler's state machine: events in, effects out; sole owner of the live state."""
 
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler

@@ -1,4 +1,4 @@
-"""Context: what the parts of the machine share."""
+"""SchedulerContext: state shared by the parts of the scheduler."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from stowplan.cache import Cache
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
+from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.messages.effects import Effect
@@ -24,8 +25,10 @@ EVENT_LOG_LINES_MAX = 20
 
 
 class SchedulerContext:
-    """now: whole nanoseconds, from any beginning that is a whole second. pods: the newest version
-    of every pod by `NAMESPACE/NAME`, pending and bound.
+    """Shared state: configuration, cache, queue, outbox and the current time.
+
+    now: nanoseconds since an origin that is a whole second. pods: latest version of every pod,
+    pending and bound, by `NAMESPACE/NAME`.
     """
 
     def __init__(
@@ -37,8 +40,8 @@ class SchedulerContext:
         sessions: SessionDecider | None = None,
     ) -> None:
         self.frameworks = dict(frameworks)
-        # Whose pods sessions decide.
-        self.batch_names = () if sessions is None else sessions.scheduler_names
+        # Scheduler names of the pods that sessions decide.
+        self.session_scheduler_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
             frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
         self.extenders = InterestedExtenders(extenders)
@@ -53,16 +56,16 @@ class SchedulerContext:
         self.shared: HandleState = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
-        # The latest messages; a number is the time of those that come after it.
+        # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
 
     def note(self, now: int, messages: Iterable[Event | Effect]) -> None:
-        """Keep messages for the story."""
+        """Append messages to the event log."""
         self._event_log.append(now)
         self._event_log.extend(messages)
 
     def invariant_broken(self, name: str, uid: str) -> InvariantBroken:
-        """Our own bug, with the last messages about a pod."""
+        """Build InvariantBroken with the last messages about a pod."""
         lines = []
         at = 0
         for message in self._event_log:
@@ -73,17 +76,32 @@ class SchedulerContext:
         return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-EVENT_LOG_LINES_MAX:]]))
 
     def record_skip_deleting(self, pod: Pod) -> None:
-        """Tell that a pod is not attempted, since it is being deleted."""
+        """Record that scheduling of a pod is skipped because it is being deleted."""
         note = f"skip schedule deleting pod: {pod.key}"
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
-    def is_ours(self, pod: Pod) -> bool:
-        """True for a pod that one of our profiles or our sessions decide."""
-        return pod.spec.scheduler_name in self.frameworks or self.is_batch(pod)
+    def activate(self, requested: dict[str, Pod]) -> None:
+        """Activate the pods that plugins asked for, by uid; clears `requested`."""
+        if requested:
+            pods = list(requested.values())
+            requested.clear()
+            self.queue.activate(pods, self.now)
 
-    def is_batch(self, pod: Pod) -> bool:
-        """True for a pod that our sessions decide."""
-        return pod.spec.scheduler_name in self.batch_names
+    def requeue_lower_priority(self, pod: Pod) -> None:
+        """Retry pods of the same or lower priority, from which a nomination of the pod held
+        resources."""
+        priority = pod.priority
+        self.queue.move(
+            ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.priority <= priority
+        )
+
+    def is_ours(self, pod: Pod) -> bool:
+        """True for a pod that one of our profiles or sessions schedules."""
+        return pod.spec.scheduler_name in self.frameworks or self.is_session_pod(pod)
+
+    def is_session_pod(self, pod: Pod) -> bool:
+        """True for a pod that sessions schedule."""
+        return pod.spec.scheduler_name in self.session_scheduler_names
 
 
 def _concerns_pod(message: Event | Effect, uid: str) -> bool:

@@ -1,4 +1,4 @@
-"""Deadlines: what is due next, when most of it is called off before its time."""
+"""Deadlines: a heap of due times in which most entries are cancelled before they expire."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _STALE_MIN = 64
 
 
 class Deadlines(Generic[K]):
-    """At most one time per key, in whole nanoseconds.
+    """At most one due time per key, in nanoseconds.
 
-    Calling off only forgets the time; what is left of it in the heap is dropped when it comes up,
-    or when such leftovers outnumber the rest.
+    `clear` leaves the heap entry in place; stale entries are dropped when they reach the top, or
+    when they outnumber the live ones.
     """
 
     __slots__ = ("_at", "_heap")
@@ -27,7 +27,7 @@ class Deadlines(Generic[K]):
         return len(self._at)
 
     def set(self, key: K, at: int) -> None:
-        """Something is due for `key` at this time, and no other."""
+        """Set the key's due time, replacing any earlier one."""
         self._at[key] = at
         heappush(self._heap, (at, key))
         if len(self._heap) > 2 * len(self._at) + _STALE_MIN:
@@ -35,11 +35,11 @@ class Deadlines(Generic[K]):
             heapify(self._heap)
 
     def clear(self, key: K) -> None:
-        """Nothing is due for `key` any more."""
+        """Remove the key's due time."""
         self._at.pop(key, None)
 
     def next(self) -> int | None:
-        """The earliest time, None when nothing is due at any time."""
+        """Return the earliest due time, or None if there is none."""
         heap, times = self._heap, self._at
         while heap:
             at, key = heap[0]
@@ -49,7 +49,7 @@ class Deadlines(Generic[K]):
         return None
 
     def due(self, now: int) -> list[K]:
-        """The keys whose time has come, the earliest first and then by key; they are cleared."""
+        """Remove and return the keys that are due, earliest first, then by key."""
         found: list[K] = []
         while (at := self.next()) is not None and at <= now:
             _, key = heappop(self._heap)

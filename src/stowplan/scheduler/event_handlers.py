@@ -1,4 +1,4 @@
-"""What the watch says, taken into cache and queue.
+"""Event handlers: watch events applied to cache and queue.
 
 Source: kube-scheduler v1.36, eventhandlers.go.
 """
@@ -30,10 +30,10 @@ NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
 
 
 class EventHandlers:
-    """Turns what happened in the cluster into changes of cache and queue.
+    """Applies cluster changes to the cache and notifies queue, binding cycles and session lane.
 
-    Differs: without hints the original looks at parked pods only that a new or changed node would
-    admit; here all of them are tried again.
+    Differs: without hints the original retries only those unschedulable pods that a new or changed
+    node would admit; here all of them are retried.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class EventHandlers:
     # Pods.
 
     def pod_updated(self, pod: Pod) -> None:
-        """A pod is there or has changed; one that has ended counts as gone."""
+        """A pod was added or updated; a finished pod counts as deleted."""
         known = self._context.pods
         key = pod.key
         before = known.get(key)
@@ -63,40 +63,40 @@ class EventHandlers:
             if is_same_version(before, pod):
                 return
             if not is_same_pod(before, pod):
-                self._gone(before, before)
+                self._forget_pod(before, before)
                 before = None
         if self._sessions is not None:
             self._sessions.pod_updated(pod, before)
         if pod.is_finished:
             if before is not None:
-                self._gone(before, pod)
+                self._forget_pod(before, pod)
             return
         known[key] = pod
         if self._context.outbox.requested_status:
             self._context.outbox.pod_observed(pod)
         if pod.spec.node_name:
-            self._bound(pod, before)
+            self._assigned_pod_updated(pod, before)
         elif pod.spec.scheduler_name in self._context.frameworks:
             if before is None:
                 self._queue.enter(pod, key, self._context.now)
             else:
-                self._pending(pod, before)
+                self._pending_pod_updated(pod, before)
         elif before is not None and pod.uid in self._bindings:
             self._binding_pod_updated(pod, before)
 
     def pod_deleted(self, pod: Pod) -> None:
-        """A pod is no more. What a pod of another uid under its name has become stays as it is."""
+        """A pod was deleted. A pod with another uid under the same name is left alone."""
         before = self._context.pods.get(pod.key)
         if before is not None and before.uid == pod.uid:
-            self._gone(before, pod)
+            self._forget_pod(before, pod)
             if not pod.is_finished:
                 return
         if self._sessions is not None:
-            # One that has ended is known to sessions only.
+            # Finished pods are known to sessions only.
             self._sessions.pod_deleted(pod.uid)
 
-    def _gone(self, before: Pod, last: Pod) -> None:
-        """Forget a pod. before: its latest version so far; last: the one with which it ended."""
+    def _forget_pod(self, before: Pod, last: Pod) -> None:
+        """Forget a pod. before: its latest known version; last: its final version."""
         now, queue = self._context.now, self._queue
         uid = before.uid
         del self._context.pods[before.key]
@@ -106,7 +106,7 @@ class EventHandlers:
         self._evictions.victim_terminating(uid)
         self._evictions.preemptor_gone(uid)
         self._extender_attempts.stop(uid)
-        held = self._bindings.gone(last)
+        held = self._bindings.pod_deleted(last)
         self._cache.drop_pod(uid)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
@@ -117,9 +117,9 @@ class EventHandlers:
             if held is not None:
                 queue.move(ASSIGNED_POD_DELETE, held, None, now)
             elif nominated:
-                self._requeue_lower_priority(before)
+                self._context.requeue_lower_priority(before)
 
-    def _bound(self, pod: Pod, before: Pod | None) -> None:
+    def _assigned_pod_updated(self, pod: Pod, before: Pod | None) -> None:
         now, queue = self._context.now, self._queue
         if before is not None and before.spec.node_name:
             self._cache.put_pod(pod)
@@ -132,7 +132,7 @@ class EventHandlers:
                     queue.assigned_pod_updated(before, pod, event, now)
             return
         was_ours = before is not None and self._context.is_ours(before)
-        was_in_binding_cycle = was_ours and self._bindings.confirmed(pod)
+        was_in_binding_cycle = was_ours and self._bindings.pod_bound(pod)
         self._cache.put_pod(pod)
         if queue.options.hints:
             queue.move(ASSIGNED_POD_ADD, None, pod, now)
@@ -143,7 +143,7 @@ class EventHandlers:
             queue.delete(pod)
             self._evictions.preemptor_gone(pod.uid)
 
-    def _pending(self, pod: Pod, before: Pod) -> None:
+    def _pending_pod_updated(self, pod: Pod, before: Pod) -> None:
         now = self._context.now
         leaving = pod.metadata.deletion_timestamp is not None
         if pod.uid in self._bindings:
@@ -151,44 +151,33 @@ class EventHandlers:
             return
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_terminating(pod.uid)
-        if pod.uid in self._extender_attempts and self._stays_away(pod, is_leaving=leaving):
+        if pod.uid in self._extender_attempts and self._skips_queue_update(pod, is_leaving=leaving):
             return
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
         if nominated and nominated != pod.status.nominated_node_name:
-            self._requeue_lower_priority(before)
+            self._context.requeue_lower_priority(before)
 
     def _binding_pod_updated(self, pod: Pod, before: Pod) -> None:
-        """A pod has changed that is on its way to a node."""
+        """A pod in a binding cycle was updated."""
         leaving = pod.metadata.deletion_timestamp is not None
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_terminating(pod.uid)
-            self._bindings.leaving(pod)
+            self._bindings.pod_terminating(pod)
 
-    def _stays_away(self, pod: Pod, *, is_leaving: bool) -> bool:
-        """True when a change of a pod whose attempt waits is no matter for the queue."""
+    def _skips_queue_update(self, pod: Pod, *, is_leaving: bool) -> bool:
+        """True if an update of a pod that awaits extenders needs no change in the queue."""
         if is_leaving:
             self._extender_attempts.stop(pod.uid)
             self._context.record_skip_deleting(pod)
             return True
-        # Without hints nothing is kept for pods in flight; it comes back in its newest version.
+        # Without hints no events are recorded for pods in flight; the newest version is requeued.
         return not self._queue.options.hints
-
-    def _requeue_lower_priority(self, pod: Pod) -> None:
-        """A nominated pod counted as placed for those of its priority and below; no more."""
-        priority = pod.priority
-        self._queue.move(
-            ASSIGNED_POD_DELETE,
-            pod,
-            None,
-            self._context.now,
-            lambda other: other.priority <= priority,
-        )
 
     # Nodes and other objects.
 
     def node_updated(self, node: Node) -> None:
-        """A node is there or has changed."""
+        """A node was added or updated."""
         now = self._context.now
         before = self._cache.put_node(node)
         if self._sessions is not None:
@@ -200,34 +189,34 @@ class EventHandlers:
             self._queue.move(event, before, node, now)
 
     def node_deleted(self, node: Node) -> None:
-        """A node is no more; its pods stay known until the watch drops them."""
+        """A node was deleted; its pods stay known until the watch deletes them."""
         self._queue.move(NODE_DELETE, node, None, self._context.now)
         self._cache.drop_node(node.name)
         if self._sessions is not None:
             self._sessions.node_deleted(node.name)
 
     def object_updated(self, value: Object) -> None:
-        """Something else that rules read is there or has changed."""
+        """Any other object that plugins read was added or updated."""
         before = self._cache.object_store.observed(type(value), key_of(value))
         if before is not None and is_same_version(before, value):
-            # What is assumed of it holds as well.
+            # Changes assumed for it stay in force.
             return
         self._cache.object_store.put(value)
         if self._sessions is not None:
             self._sessions.object_updated(value, before)
         action = Action.ADD if before is None else Action.UPDATE
-        self._tell(value, action, before, value)
+        self._move(value, action, before, value)
 
     def object_deleted(self, value: Object) -> None:
-        """Something else that rules read is no more."""
+        """Any other object that plugins read was deleted."""
         key = key_of(value)
         if self._cache.object_store.find(type(value), key) is not None:
             self._cache.object_store.drop(type(value), key)
             if self._sessions is not None:
                 self._sessions.object_deleted(value)
-            self._tell(value, Action.DELETE, value, None)
+            self._move(value, Action.DELETE, value, None)
 
-    def _tell(
+    def _move(
         self, value: Object, action: Action, before: Object | None, after: Object | None
     ) -> None:
         resource = RESOURCE_OF_KIND.get(type(value).__name__)
@@ -237,7 +226,7 @@ class EventHandlers:
 
 
 def is_same_version(before: Object, after: Object) -> bool:
-    """True when the watch names again what it named before, as it does when it starts over."""
+    """True if both are the same version, as sent again when a watch restarts."""
     version = after.metadata.resource_version
     return after is before or (
         version != ""
@@ -247,6 +236,6 @@ def is_same_version(before: Object, after: Object) -> bool:
 
 
 def is_same_pod(before: Pod, after: Pod) -> bool:
-    """True when both are one pod. A pod never leaves the node that it is bound to, so a version
-    that says so is of another life: its etcd was restored, say."""
+    """True if both are the same pod. A pod never leaves its node, so a version on another node,
+    with the same uid, is another pod (for example after an etcd restore)."""
     return before.uid == after.uid and before.spec.node_name in ("", after.spec.node_name)

@@ -1,8 +1,8 @@
-"""Preemption under way: victims asked to go, and the pods that wait for it.
+"""Preemptions in progress: evictions of victims, and the pods that wait for them.
 
-The pod that preempts is gated until the last of its victims is going. The last one is asked only
-when the others are done, so that its going wakes the pod when all the room is there. A victim that
-is not bound yet is stopped in memory instead.
+The preemptor is gated until the last of its victims is terminating. The last victim is evicted only
+after the evictions of the others have an outcome, so that its deletion wakes the preemptor once all
+resources are free. A victim that is not bound yet is rejected in memory instead.
 
 Source: kube-scheduler v1.36, framework/preemption/executor.go.
 """
@@ -23,27 +23,27 @@ NOT_FOUND = 404
 
 
 class Preemption(msgspec.Struct, gc=False):
-    """One pod's victims on a node.
+    """One preemptor and its victims on one node.
 
-    last: asked when the others are done. asked: number of the effect -> the victim whose eviction
-    has no outcome yet. failed: some eviction was refused.
+    last: the victim evicted after the others. pending: effect number -> victim whose eviction has
+    no outcome yet. failed: some eviction was refused.
     """
 
     preemptor: Pod
     node: str
     last: Pod
-    asked: dict[int, Pod]
-    last_is_asked: bool = False
+    pending: dict[int, Pod]
+    last_is_evicted: bool = False
     failed: bool = False
 
 
 class Evictions:
-    """The preemptions under way."""
+    """Preemptions in progress."""
 
     def __init__(self, context: SchedulerContext, bindings: BindingCycles) -> None:
         self._context = context
         self._bindings = bindings
-        # Those that keep their pod gated, by its uid; and all that wait for an outcome.
+        # Preemptions that gate their preemptor, by its uid; preemptions by pending effect.
         self._gating: dict[str, Preemption] = {}
         self._by_effect: dict[int, Preemption] = {}
 
@@ -53,7 +53,7 @@ class Evictions:
     def start(
         self, preemptor: Pod, node_name: str, victims: Sequence[PodInfo], plugin: str
     ) -> None:
-        """Make room on a node: let the victims go and clear lower nominations there.
+        """Evict the victims and clear lower-priority nominations on the node.
 
         plugin: the PostFilter that chose them.
         """
@@ -66,7 +66,7 @@ class Evictions:
         going: list[Pod] = []
         for pod in pods:
             if self._bindings.preempt(pod.uid, plugin):
-                self._tell(pod, preemptor, node_name, " (in kube-scheduler memory).")
+                self._record_preempted(pod, preemptor, node_name, " (in kube-scheduler memory).")
             else:
                 going.append(pod)
         if not going:
@@ -76,77 +76,79 @@ class Evictions:
         self._gating[preemptor.uid] = preemption
         self._context.shared.preempting.add(preemptor.uid)
         for victim in others:
-            self._ask(preemption, victim)
+            self._evict(preemption, victim)
         if not others:
-            self._go_on(preemption)
+            self._continue(preemption)
 
     def done(self, event: EvictDone) -> None:
-        """The API took the deletion of a victim."""
-        self._answered(event.effect, evicted=True)
+        """The API server accepted the eviction of a victim."""
+        self._eviction_ended(event.effect, evicted=True)
 
     def failed(self, event: EvictFailed) -> None:
-        """The API did not: a victim that is gone is as good as evicted, else try again soon."""
+        """An eviction was refused; a victim that no longer exists counts as evicted."""
         preemption = self._by_effect.get(event.effect)
         if preemption is not None and event.code != NOT_FOUND:
             preemption.failed = True
-        self._answered(event.effect, evicted=False)
+        self._eviction_ended(event.effect, evicted=False)
 
-    def _answered(self, effect: int, *, evicted: bool) -> None:
+    def _eviction_ended(self, effect: int, *, evicted: bool) -> None:
         preemption = self._by_effect.pop(effect, None)
         if preemption is None:
             return
-        victim = preemption.asked.pop(effect)
+        victim = preemption.pending.pop(effect)
         if evicted:
-            self._tell(victim, preemption.preemptor, preemption.node, "")
-        if not preemption.asked:
-            self._go_on(preemption)
+            self._record_preempted(victim, preemption.preemptor, preemption.node, "")
+        if not preemption.pending:
+            self._continue(preemption)
 
-    def _go_on(self, preemption: Preemption) -> None:
-        """Nothing is under way: ask the last victim, or end."""
+    def _continue(self, preemption: Preemption) -> None:
+        """All evictions have an outcome: evict the last victim, or end the preemption."""
         if self._gating.get(preemption.preemptor.uid) is not preemption:
-            # The pod is gone, or has been tried since and may have preempted anew.
-            # Differs: where it is gone the original evicts the last victim all the same.
+            # The preemptor was deleted, or was retried since and may have started another
+            # preemption. Differs: if it was deleted, the original still evicts the last victim.
             return
         if preemption.failed or not (
-            preemption.last_is_asked or self._is_victim_on_node(preemption)
+            preemption.last_is_evicted or self._is_victim_on_node(preemption)
         ):
-            # Differs: in the original a last victim that went by itself may have gone unheard.
-            self._open(preemption)
+            # Differs: in the original the deletion of a last victim that ended by itself may wake
+            # nobody.
+            self._ungate(preemption)
             self._activate(preemption.preemptor)
-        elif preemption.last_is_asked:
+        elif preemption.last_is_evicted:
             self._end(preemption)
         else:
-            preemption.last_is_asked = True
-            self._ask(preemption, preemption.last)
+            preemption.last_is_evicted = True
+            self._evict(preemption, preemption.last)
 
     def victim_terminating(self, uid: str) -> None:
-        """A pod is no more, or has begun to end: the pod that preempts may try, if it was last."""
+        """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""
         for preemption in tuple(self._gating.values()):
-            if preemption.last_is_asked and preemption.last.uid == uid:
+            if preemption.last_is_evicted and preemption.last.uid == uid:
                 self._end(preemption)
 
     def preemptor_gone(self, uid: str) -> None:
-        """The pod that preempts is no more, or it is bound: no more victims for it."""
+        """The preemptor was deleted or bound: evict no more victims for it."""
         preemption = self._gating.get(uid)
         if preemption is not None:
-            self._open(preemption)
+            self._ungate(preemption)
 
     def step_down(self) -> None:
-        """Another leads from now on: nothing more comes of what was asked."""
+        """Leadership lost: pending evictions no longer lead to anything."""
         self._by_effect.clear()
         for preemption in tuple(self._gating.values()):
-            self._open(preemption)
+            self._ungate(preemption)
             self._activate(preemption.preemptor)
 
     def _end(self, preemption: Preemption) -> None:
-        """The last victim is going, and wakes the pod that preempts; unless it holds no room any
-        more, its binding having fallen through meanwhile: then nobody will hear of any."""
-        self._open(preemption)
+        """The last victim is terminating, and its deletion wakes the preemptor. If the victim no
+        longer holds resources, since its binding was rolled back meanwhile, no event follows and
+        the preemptor is activated."""
+        self._ungate(preemption)
         if not self._context.cache.nodes.knows_pod(preemption.last.uid):
             self._activate(preemption.preemptor)
 
-    def _open(self, preemption: Preemption) -> None:
-        """Let the pod that preempts be tried again."""
+    def _ungate(self, preemption: Preemption) -> None:
+        """Ungate the preemptor."""
         uid = preemption.preemptor.uid
         del self._gating[uid]
         self._context.shared.preempting.discard(uid)
@@ -157,7 +159,7 @@ class Evictions:
             self._context.queue.activate([pod], self._context.now)
 
     def _is_victim_on_node(self, preemption: Preemption) -> bool:
-        """True while the last victim takes room on the node, and has not begun to end by itself."""
+        """True while the last victim holds resources on the node and is not terminating."""
         nodes, victim = self._context.cache.nodes, preemption.last
         pod = self._context.pods.get(victim.key)
         if pod is None or pod.uid != victim.uid or pod.metadata.deletion_timestamp is not None:
@@ -166,24 +168,24 @@ class Evictions:
         return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
     def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
-        """Pods of lower priority that are nominated to the node had better look elsewhere.
+        """Clear nominations of lower-priority pods to the node.
 
-        Those of sessions stay: the next session sees who has come, and gives up what it must.
+        Nominations of session pods stay: the next session takes the new nomination into account.
         """
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority and not context.is_batch(info.pod):
+            if info.pod.priority < preemptor.priority and not context.is_session_pod(info.pod):
                 nominator.drop(info.uid)
                 context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
 
-    def _tell(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
+    def _record_preempted(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}{suffix}"
         self._context.outbox.record(victim, "Normal", "Preempted", "Preempting", note)
 
-    def _ask(self, preemption: Preemption, victim: Pod) -> None:
+    def _evict(self, preemption: Preemption, victim: Pod) -> None:
         scheduler = preemption.preemptor.spec.scheduler_name
         text = f"{scheduler}: preempting to accommodate a higher priority pod"
         effect = self._context.outbox.evict(victim, preemption.preemptor, text)
-        preemption.asked[effect] = victim
+        preemption.pending[effect] = victim
         self._by_effect[effect] = preemption

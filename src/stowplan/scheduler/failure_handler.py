@@ -1,4 +1,4 @@
-"""What becomes of an attempt that failed: back to the queue, and told to the user.
+"""Failure handler: requeues a pod after a failed attempt and reports the failure.
 
 Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
 """
@@ -19,11 +19,11 @@ SCHEDULER_ERROR = "SchedulerError"
 
 
 class FailureHandler:
-    """Takes failed attempts back."""
+    """Handles failed scheduling attempts and binding cycles."""
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
-        # Takes the pods of sessions, which are in no queue.
+        # Handles failed pods of sessions, which are in no queue.
         self.to_sessions: Callable[[Pod, str, str], None] | None = None
 
     def attempt_failed(
@@ -37,15 +37,15 @@ class FailureHandler:
         nominated_node: str | None = "",
         announced: bool = False,
     ) -> None:
-        """Put the pod back, say why, and keep (None), set or clear ("") its nomination.
+        """Requeue the pod, report the failure and keep (None), set or clear ("") its nomination.
 
-        reason: of the PodScheduled condition. announced: its node was, and the watch may not have
-        shown that yet. The pod is pending: for one that is gone, or that is bound, nothing is
-        attempted any more.
-        Differs: the original leaves an announcement standing that it has not seen itself.
+        reason: of the PodScheduled condition. announced: its nomination was written, and the watch
+        may not have shown that yet. The pod is pending; a pod that was deleted or bound is not
+        requeued. Differs: the original leaves a nomination in place that it has not observed
+        itself.
         """
         context = self._context
-        if self.to_sessions is not None and context.is_batch(entry.pod):
+        if self.to_sessions is not None and context.is_session_pod(entry.pod):
             self.to_sessions(entry.pod, message, reason)
             return
         pod = context.pods[entry.key]
@@ -59,19 +59,20 @@ class FailureHandler:
             context.outbox.patch_status(pod, nominated_node, reason, message)
 
     def failed(self, entry: QueueEntry, status: Status, *, announced: bool = False) -> None:
-        """A failure that no event can mend, whatever its code: tried again after backoff."""
+        """Requeue with backoff after a failure that no cluster event can resolve."""
         reason = UNSCHEDULABLE if status.is_rejected else SCHEDULER_ERROR
         self.attempt_failed(entry, status.message, reason=reason, announced=announced)
 
     def refused_on_node(
         self, entry: QueueEntry, status: Status, *, announced: bool = False
     ) -> None:
-        """A refusal after a node was chosen: as if the cluster had that node only."""
+        """Requeue after a refusal on the chosen node, reported as if the cluster had only that
+        node."""
         if not status.is_rejected:
             self.failed(entry, status, announced=announced)
             return
         diagnosis = single_node_diagnosis(status)
-        # A pod that was refused by nobody, as it is being deleted, waits like any that was.
+        # No plugin refused a pod that is being deleted; it is requeued like a refused one.
         self.attempt_failed(
             entry,
             diagnosis.text(),
@@ -89,11 +90,10 @@ def is_condition_new(
     nominated_node: str | None,
     requested_status: RequestedStatus | None = None,
 ) -> bool:
-    """True when the pod's status does not say so already, or will not any more.
+    """True if the condition or nomination differs from what the pod's status shows or will show.
 
-    said: what was asked for and has not been shown.
-    Differs: the original compares with the status that it has been shown, which may be older than
-    what it has written itself.
+    requested_status: what was requested and not observed yet. Differs: the original compares with
+    the status that it has observed, which may be older than what it has written itself.
     """
     if (
         requested_status is not None

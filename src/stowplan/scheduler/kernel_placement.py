@@ -1,9 +1,8 @@
-"""Runs: pods of known classes that follow each other in the queue, placed at one go.
+"""Kernel placement: consecutive queued pods with known pod classes are placed by one kernel call.
 
-What becomes of each is what would have become of it alone. So a run ends where something may
-happen between two pods that the choice for the second depends on: at a pod that has to be decided
-for itself, and when the active queue is empty, since a refused pod may then be tried again before
-others that wait.
+The result for each pod is the same as if it were decided alone. A run therefore ends where the next
+choice may depend on something between two pods: before a pod that must be decided alone, and when
+the active queue is empty, since a refused pod may then be retried before waiting pods.
 """
 
 from __future__ import annotations
@@ -12,9 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, draw_tie_breaks
+from stowplan.columns.engine.tie_break import (
+    NO_TIE_BREAKS,
+    TieBreakSource,
+    draw_tie_break,
+    draw_tie_breaks,
+)
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision, KernelPlacer
 from stowplan.objects.pod import Pod
@@ -22,17 +25,15 @@ from stowplan.queue import QueueEntry
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 
-NO_TIE_BREAKS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-
 Attempt = Callable[[QueueEntry, TieBreakSource], None]
-"""Decides one pod for itself, and sees to what follows from it."""
+"""Decides one pod alone and applies the decision."""
 
 Refuse = Callable[[QueueEntry, Decision], None]
-"""Sees to what follows from the refusal of a pod."""
+"""Applies the refusal of a pod."""
 
 
 class KernelPlacement:
-    """Takes pods from the queue and places them."""
+    """Pops runs of pods from the queue and places them."""
 
     def __init__(
         self, context: SchedulerContext, bindings: BindingCycles, attempt: Attempt, refuse: Refuse
@@ -45,14 +46,14 @@ class KernelPlacement:
     def take(
         self, engine: KernelPlacer, n_max: int
     ) -> tuple[list[QueueEntry], list[Any], QueueEntry | None]:
-        """Pop a run of at most `n_max` pods: their entries and their classes; or, where the first
-        pod has to be decided for itself, that one alone."""
+        """Pop a run of at most `n_max` pods: their entries and classes. If the first pod must be
+        decided alone, return it as the third value."""
         queue = self._context.queue
         active, pop = queue.active, queue.pop
         entries: list[QueueEntry] = []
         classes: list[Any] = []
         while len(entries) < n_max:
-            # The next one stays where it is until it is known that it goes with the others.
+            # Peek first: the next pod is popped only if it belongs to the run.
             entry = active.peek() if entries else pop()
             one = None if entry is None else self._class_of(entry.pod, engine)
             if one is None or entry is None:
@@ -60,7 +61,7 @@ class KernelPlacement:
             if entries:
                 popped = pop()
                 if popped is not entry:
-                    # It was in flight already, and another came up in its place.
+                    # It was in flight already, and another entry was popped in its place.
                     queue.undo_pops([popped] if popped is not None else [])
                     return entries, classes, None
             entries.append(entry)
@@ -83,15 +84,14 @@ class KernelPlacement:
         snapshot: Callable[[], Snapshot],
         rng: np.random.Generator | None,
     ) -> int:
-        """See to the pods of a run; how many of them were. snapshot: gives the state as it is for
-        the next attempt.
+        """Place or refuse the pods of a run; returns how many were handled. snapshot: returns the
+        current state for the next attempt.
 
-        Where an attempt stirs the queue, what comes next is for the queue to say: the rest of the
-        run goes back.
+        If an attempt changes the queue's order, the rest of the run is returned to the queue.
         """
         queue = self._context.queue
-        lots = TieBreaks(entries, rng)
-        run = engine.run([entry.pod for entry in entries], classes, lots.numbers)
+        tie_breaks = TieBreaks(entries, rng)
+        run = engine.run([entry.pod for entry in entries], classes, tie_breaks.numbers)
         start, n_pods = 0, len(entries)
         while start < n_pods:
             now, refusal = snapshot(), None
@@ -106,22 +106,22 @@ class KernelPlacement:
                         break
             revision = queue.revision
             if refusal is None:
-                self._attempt(entries[start], lots.of(start))
+                self._attempt(entries[start], tie_breaks.of(start))
             else:
                 self._refuse(entries[start], refusal)
             start += 1
             if start < n_pods and queue.revision != revision:
                 queue.undo_pops(entries[start:])
                 break
-        lots.settle(start)
+        tie_breaks.settle(start)
         return start
 
 
 class TieBreaks:
-    """What breaks ties for the pods of a run. Each pod keeps the number of its first attempt, so
-    that how often one is tried again changes nothing for others.
+    """Tie-break numbers of a run. A pod keeps the number of its first attempt, so retries do not
+    change the numbers of other pods.
 
-    numbers: uint64, one per entry; none where nothing is drawn.
+    numbers: uint64, one per entry; empty without an rng.
     """
 
     __slots__ = ("_before", "_entries", "_new", "_rng", "numbers")
@@ -141,11 +141,11 @@ class TieBreaks:
             self.numbers[self._new] = draw_tie_breaks(rng, len(self._new))
 
     def of(self, place: int) -> int | None:
-        """The number of an entry."""
+        """Tie-break number of the entry at an index."""
         return None if self._rng is None else int(self.numbers[place])
 
     def settle(self, n_tried: int) -> None:
-        """The first entries have been tried; what was drawn for the others goes back."""
+        """Keep the numbers of the first `n_tried` entries and rewind the rng for the others."""
         tried = [i for i in self._new if i < n_tried]
         for i in tried:
             self._entries[i].tie_break = int(self.numbers[i])
@@ -155,7 +155,7 @@ class TieBreaks:
 
 
 def tie_break_of(entry: QueueEntry, rng: TieBreakSource) -> int | None:
-    """What breaks ties for a pod that is decided for itself: see `TieBreaks`."""
+    """Tie-break number of a pod that is decided alone; see `TieBreaks`."""
     if rng is not None and entry.tie_break is None:
         entry.tie_break = draw_tie_break(rng)
     return entry.tie_break

@@ -1,4 +1,4 @@
-"""MachineOptions: everything that can be chosen about a machine beside its profiles."""
+"""SchedulerOptions: settings of the scheduler that are not part of a profile."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from stowplan.queue.options import seconds_to_ns
 
 
 class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Durations are in seconds; the defaults are those of kube-scheduler 1.36.
+    """Durations are in seconds; defaults are those of kube-scheduler 1.36.
 
-    queue: how long pods wait, and whether hints decide. assume_limit_s: how long the watch may take
-    to confirm a binding that the API has taken; None for ever. read_again_s: how long a read may go
-    unanswered before it is asked for again. work_timeout_s: how long a plugin may work outside that
-    does not say (`perform_timeout_s`). heads_max: how many pods one call decides at most, where the
-    caller does not say. extender_waits_max: how many attempts may wait for extenders at a time; 1
-    keeps the original's order of decisions. counts_repeats: see `scheduler.standing`. leads:
-    whether it decides from the start, else LeaderElected makes it. term: of leadership, at the
-    start.
+    queue: backoff, flush periods and whether QueueingHints are used. assume_limit_s: time for the
+    watch to confirm a binding that the API server accepted; None is unlimited. read_again_s: time
+    until an unanswered read is repeated. work_timeout_s: timeout of plugin I/O that does not set
+    its own (`perform_timeout_s`). heads_max: default for the number of pods decided per call.
+    extender_waits_max: number of attempts that may wait for extenders at the same time; 1 keeps the
+    original's order of decisions. counts_repeats: see `scheduler.unschedulable_classes`. leads:
+    whether the scheduler starts as the leader; otherwise it waits for LeaderElected. term:
+    leadership term at the start.
 
-    Of sessions. synced: whether all there is has been shown from the start, else Synced says so.
-    resync_s: how long after a binding or an eviction was refused the pod is read; each time in a
-    row twice as long, at most resync_max_s. identity: of the process, in the names of sessions.
+    Sessions: synced: whether all informers are synced at the start; otherwise sessions wait for
+    Synced. resync_s: delay after a refused binding or eviction until the pod is read; it doubles
+    with each consecutive refusal, up to resync_max_s. identity: of the process, part of session
+    names.
     """
 
     queue: QueueOptions = QueueOptions()
@@ -43,7 +44,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     identity: str = "session"
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is out of range."""
+        """Yield a problem for every option that is out of range."""
         yield from self.queue.problems(f"{path}.queue")
         if self.assume_limit_s is not None and not self.assume_limit_s >= 0:
             yield Problem(f"{path}.assume_limit_s", str(self.assume_limit_s), "0 or more")

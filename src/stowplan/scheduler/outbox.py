@@ -1,4 +1,4 @@
-"""Outbox: the effects of one call of `handle`, numbered as they are decided."""
+"""Outbox: numbered effects of one call of `handle`, in decision order."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ NOTE_BYTES_MAX = 1024
 
 
 class RequestedStatus(msgspec.Struct, frozen=True):
-    """What has been asked for of a pod's status: see `Outbox.patch_status`."""
+    """A requested pod status that the watch has not shown yet; see `Outbox.patch_status`."""
 
     nominated_node: str | None
     reason: str
     message: str
 
     def is_observed(self, pod: Pod) -> bool:
-        """True when the pod's status says so."""
+        """True if the pod's status shows what was requested."""
         if self.nominated_node not in (None, pod.status.nominated_node_name):
             return False
         return not self.reason or condition_of(pod) == ("False", self.reason, self.message)
 
 
 class Outbox:
-    """A method per effect; it returns the number where an outcome may come.
+    """One method per effect; it returns the effect number where an outcome may follow.
 
-    term: of leadership. leads: who does not lead tells nobody anything; what else is written comes
-    of decisions, and nobody decides who does not lead. said: by uid, what the watch has not shown
-    yet of a pod's status.
+    term: leadership term. leads: without leadership no status, event or report is emitted; other
+    effects follow from decisions, which only a leader makes. requested_status: by uid, status
+    changes that the watch has not shown yet.
     """
 
     __slots__ = ("_effects", "_last", "leads", "requested_status", "term")
@@ -60,7 +60,7 @@ class Outbox:
         self._effects: list[Effect] = []
 
     def take(self) -> list[Effect]:
-        """What has been decided since the last time, in that order."""
+        """Return the effects added since the last call."""
         effects, self._effects = self._effects, []
         return effects
 
@@ -69,13 +69,13 @@ class Outbox:
         return self._last
 
     def bind(self, pod: Pod, uid: str, node: str) -> int:
-        """Ask the API to bind."""
+        """Bind a pod through the API server."""
         self._last = number = self._last + 1
         self._effects.append(Bind(number, self.term, uid, pod.namespace, pod.name, node))
         return number
 
     def read(self, pod: Pod) -> int:
-        """Ask the API what has become of a pod."""
+        """Read a pod from the API server."""
         number = self._next()
         self._effects.append(ReadPod(number, self.term, pod.uid, pod.namespace, pod.name))
         return number
@@ -83,8 +83,8 @@ class Outbox:
     def patch_status(
         self, pod: Pod, nominated_node: str | None, reason: str = "", message: str = ""
     ) -> None:
-        """Set the nomination (None leaves it, "" clears it), and the condition where `reason`
-        names one."""
+        """Patch nominatedNodeName (None leaves it, "" clears it) and, if `reason` is set, the
+        PodScheduled condition."""
         if not self.leads:
             return
         before = self.requested_status.get(pod.uid)
@@ -112,7 +112,7 @@ class Outbox:
         )
 
     def pod_observed(self, pod: Pod) -> None:
-        """The watch has shown a pod."""
+        """The watch has shown a pod; drop the requested status that it confirms."""
         requested_status = self.requested_status.get(pod.uid)
         if requested_status is not None and (
             pod.spec.node_name or requested_status.is_observed(pod)
@@ -120,7 +120,7 @@ class Outbox:
             del self.requested_status[pod.uid]
 
     def forget_status(self, uid: str) -> None:
-        """The pod is gone, or what was asked for was not done."""
+        """Drop the requested status of a pod that was deleted or whose patch failed."""
         self.requested_status.pop(uid, None)
 
     def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
@@ -143,7 +143,7 @@ class Outbox:
         )
 
     def patch_group(self, group: PodGroupReport) -> int:
-        """Set the status of a group, which must have one."""
+        """Patch the status of a group; `group.status` must be set."""
         assert group.status is not None
         number = self._next()
         self._effects.append(
@@ -182,11 +182,11 @@ class Outbox:
         )
 
     def report(self, subject: str, text: str, *, is_fault: bool) -> None:
-        """Tell whoever runs the scheduler."""
+        """Log a message for the operator."""
         self._effects.append(Report(self._next(), self.term, subject, text, is_fault))
 
     def evict(self, victim: Pod, preemptor: Pod | None, message: str) -> int:
-        """Ask the API to delete a victim."""
+        """Evict a victim through the API server."""
         number = self._next()
         self._effects.append(
             Evict(
@@ -204,7 +204,7 @@ class Outbox:
     def prepare(
         self, member: RegisteredPlugin, point: str, pod: Pod, node: str, timeout_s: float
     ) -> int:
-        """Ask for a plugin's work outside."""
+        """Start a plugin's I/O."""
         number = self._next()
         self._effects.append(
             Prepare(
@@ -222,34 +222,34 @@ class Outbox:
         return number
 
     def write(self, uid: str, change: ObjectChange) -> int:
-        """Ask the API to change an object for a pod's sake."""
+        """Write an object on behalf of a pod."""
         number = self._next()
         self._effects.append(Write(number, self.term, uid, change.value, change.patch))
         return number
 
     def call_extender(self, uid: str, question: ExtenderRequest, timeout_s: float) -> int:
-        """Ask an extender for a pod's sake."""
+        """Call an extender on behalf of a pod."""
         number = self._next()
         self._effects.append(CallExtender(number, self.term, uid, question, timeout_s))
         return number
 
     def cancel(self, uid: str, prepare: int) -> None:
-        """Stop a plugin's work outside, or a call."""
+        """Cancel plugin I/O or an extender call."""
         self._effects.append(Cancel(self._next(), self.term, uid, prepare))
 
     def wake(self, at: int) -> None:
-        """Ask to be called again."""
+        """Request a call of `handle` at a time."""
         self._effects.append(Wake(self._next(), self.term, at))
 
 
 def condition_of(pod: Pod) -> tuple[str, str, str] | None:
-    """Status, reason and message of the condition PodScheduled."""
+    """Status, reason and message of the PodScheduled condition, or None."""
     found = (c for c in pod.status.conditions if c.type == "PodScheduled")
     return next(((c.status, c.reason, c.message) for c in found), None)
 
 
 def truncate_note(note: str) -> str:
-    """At most NOTE_BYTES_MAX bytes; what is cut ends in " ..."."""
+    """Truncate to NOTE_BYTES_MAX bytes; a truncated note ends in " ..."."""
     if len(note) * 4 <= NOTE_BYTES_MAX:
         return note
     encoded = note.encode()

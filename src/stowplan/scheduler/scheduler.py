@@ -1,12 +1,12 @@
-"""Machine: events in, effects out. The only thing that changes state.
+"""Scheduler: the state machine; events in, effects out, and the only owner of mutable state.
 
     handle(events, now) -> effects
 
-takes what happened into cache and queue, serves whatever is due, decides the pods at the head of
-the queue, and answers with what is to be done. It reads no clock, waits for nothing and calls
-nobody; whoever drives it performs the effects and sends what became of them as events.
+applies the events to cache and queue, serves expired deadlines, decides the pods at the head of the
+queue and returns the effects to perform. It reads no clock, never blocks and does no I/O; the
+driver performs the effects and sends their outcomes as events.
 
-One call is bounded: it decides at most `heads_max` pods and asks with Wake to be called again.
+One call is bounded: it decides at most `heads_max` pods and emits Wake to be called again.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ from stowplan.scheduler.session_lane import SessionLane
 from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
 
 CLASS_IDLE_S = 600.0
-"""What no pod has asked for in this time is forgotten; longer than a pod waits that nothing
-helps."""
+"""Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
 
 
 class Scheduler:
-    """A scheduler without a clock, a socket or a thread."""
+    """The scheduler, without clock, sockets or threads."""
 
     def __init__(
         self,
@@ -60,9 +59,9 @@ class Scheduler:
         extenders: Iterable[HTTPExtender] = (),
         sessions: SessionDecider | None = None,
     ) -> None:
-        """frameworks: by scheduler name; they must share one `HandleState`. decider: chooses nodes.
-        dice: breaks ties. extenders: in the configuration's order. sessions: decides pods of
-        another scheduler name, many at once."""
+        """frameworks: by scheduler name; they share one `HandleState`. decider: chooses nodes. rng:
+        breaks ties; None takes the first node. extenders: in configuration order. sessions: decides
+        the pods of another scheduler name in batches."""
         self.options = options or SchedulerOptions()
         self.cache = Cache(self.options.assume_limit_s)
         self._context = SchedulerContext(frameworks, self.cache, self.options, extenders, sessions)
@@ -86,16 +85,16 @@ class Scheduler:
             self._context, self.bindings, self.evictions, self.extender_attempts, self.sessions
         )
         self._kernel_placement = KernelPlacement(
-            self._context, self.bindings, self._attempt_and_react, self._refused_again
+            self._context, self.bindings, self._attempt_single, self._refused_by_kernel
         )
-        # Called with every pod that an attempt refuses, before anything follows from it.
+        # Called with every refused pod before the refusal is applied.
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self._rng = rng
         self._decider = decider
         self.unschedulable_classes: UnschedulableClasses | None = None
         if self.options.counts_repeats and self.queue.options.pops_from_backoff:
             self.unschedulable_classes = UnschedulableClasses(
-                self._context, decider, self._attempt_and_react, lambda e: tie_break_of(e, rng)
+                self._context, decider, self._attempt_single, lambda e: tie_break_of(e, rng)
             )
         self._more_heads = False
         self._backoff_period = seconds_to_ns(self.options.queue.flush_backoff_s)
@@ -105,23 +104,23 @@ class Scheduler:
         self._idle_forgotten_at = 0
         self._idle_forgotten_cycle = -1
         self._idle_period = seconds_to_ns(CLASS_IDLE_S)
-        self._alarm: int | None = None
+        self._wake_at: int | None = None
         self._event_table = self._table()
 
     def handle(
         self, events: Iterable[Event], now: int, heads_max: int | None = None
     ) -> list[Effect]:
-        """Take in what happened and answer with what is to be done.
+        """Apply events and return the effects to perform.
 
-        heads_max: how many pods of profiles it decides at most; a session is held whole.
-        now: whole nanoseconds from a beginning that is a whole second, never less than before. A
-        plugin that breaks its contract fails the attempt of the pod that it was asked about, or at
-        PreEnqueue keeps it out of the queue; a hint that does has the pod tried again. At QueueSort
-        ContractError is raised; the machine must not be used any more.
+        now: nanoseconds since an origin that is a whole second; never decreases. heads_max: maximum
+        number of pods decided by profiles; a session is never divided. A plugin that breaks its
+        contract fails the attempt of the pod concerned; at PreEnqueue it keeps the pod out of the
+        queue; in a queueing hint it requeues the pod. At QueueSort ContractError is raised, and the
+        scheduler must not be used afterwards.
         """
         context = self._context
         if now < context.now:
-            raise ValueError(f"handle: got the time {now}, wanted at least {context.now}")
+            raise ValueError(f"handle: invalid now: {now}: expected at least {context.now}")
         context.now = now
         happenings = list(events)
         context.note(now, happenings)
@@ -129,50 +128,50 @@ class Scheduler:
         for event in happenings:
             event_table[type(event)](event)
             if shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         self.bindings.prebind.poll()
         self._serve_due()
         if shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
         self._decide(self.options.heads_max if heads_max is None else heads_max)
         if self.sessions is not None:
             self.sessions.serve_due()
             if shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         for pod, fault in self.queue.take_faults():
             context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", fault)
-        self._set_alarm()
+        self._request_wake()
         effects = context.outbox.take()
         context.note(now, effects)
         return effects
 
     @property
     def n_waiting(self) -> int:
-        """Pods that wait for a node, in the queue and for sessions."""
+        """Number of pods that wait for a node, in the queue and for sessions."""
         waiting = 0 if self.sessions is None else self.sessions.decider.n_waiting
         return len(self.queue) + waiting
 
     @property
     def has_extenders(self) -> bool:
-        """True when the configuration names extenders."""
+        """True if the configuration contains extenders."""
         return len(self._context.extenders) > 0
 
     def plugin_io(self, effect: int) -> PluginIO | None:
-        """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
+        """Arguments of the plugin I/O of a Prepare effect; None if it was cancelled."""
         return self._plugin_io.get(effect)
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
-        watching, bindings = self._event_handlers, self.bindings
+        handlers, bindings = self._event_handlers, self.bindings
         return {
-            happened.PodAdded: lambda e: watching.pod_updated(e.pod),
-            happened.PodUpdated: lambda e: watching.pod_updated(e.pod),
-            happened.PodDeleted: lambda e: watching.pod_deleted(e.pod),
-            happened.NodeAdded: lambda e: watching.node_updated(e.node),
-            happened.NodeUpdated: lambda e: watching.node_updated(e.node),
-            happened.NodeDeleted: lambda e: watching.node_deleted(e.node),
-            happened.ObjectAdded: lambda e: watching.object_updated(e.value),
-            happened.ObjectUpdated: lambda e: watching.object_updated(e.value),
-            happened.ObjectDeleted: lambda e: watching.object_deleted(e.value),
+            happened.PodAdded: lambda e: handlers.pod_updated(e.pod),
+            happened.PodUpdated: lambda e: handlers.pod_updated(e.pod),
+            happened.PodDeleted: lambda e: handlers.pod_deleted(e.pod),
+            happened.NodeAdded: lambda e: handlers.node_updated(e.node),
+            happened.NodeUpdated: lambda e: handlers.node_updated(e.node),
+            happened.NodeDeleted: lambda e: handlers.node_deleted(e.node),
+            happened.ObjectAdded: lambda e: handlers.object_updated(e.value),
+            happened.ObjectUpdated: lambda e: handlers.object_updated(e.value),
+            happened.ObjectDeleted: lambda e: handlers.object_deleted(e.value),
             happened.BindDone: bindings.bind_done,
             happened.BindFailed: bindings.bind_failed,
             happened.PodRead: self._pod_read,
@@ -189,10 +188,19 @@ class Scheduler:
             happened.Rejected: self._rejected,
             happened.LeaderElected: self._elected,
             happened.LeaderLost: lambda e: self._step_down(),
-            happened.Synced: self._synced,
-            happened.ConfigurationChanged: self._configuration_changed,
-            happened.SessionEnded: self._session_ended,
             happened.Tick: lambda e: None,
+            **self._session_table(),
+        }
+
+    def _session_table(self) -> dict[type[Any], Callable[[Any], None]]:
+        sessions = self.sessions
+        if sessions is None:
+            kinds = (happened.Synced, happened.ConfigurationChanged, happened.SessionEnded)
+            return dict.fromkeys(kinds, lambda e: None)
+        return {
+            happened.Synced: lambda e: sessions.synced(),
+            happened.ConfigurationChanged: sessions.configuration_changed,
+            happened.SessionEnded: lambda e: sessions.session_ended(),
         }
 
     def _allowed(self, event: happened.Allowed) -> None:
@@ -205,7 +213,7 @@ class Scheduler:
         if waiting is not None:
             waiting.reject(event.plugin, event.reason)
 
-    # What became of effects of either kind of decider.
+    # Outcomes that both the pod lane and the session lane handle.
 
     def _pod_read(self, event: happened.PodRead) -> None:
         self.bindings.pod_read(event)
@@ -213,7 +221,7 @@ class Scheduler:
             self.sessions.pod_read(event)
 
     def _patch_failed(self, event: happened.PatchFailed) -> None:
-        # What a pod's status says is a message to others; it is said again with the next failure.
+        # The status is informational; the next failure writes it again.
         self._context.outbox.forget_status(event.uid)
         if self.sessions is not None:
             self.sessions.patch_failed(event)
@@ -228,24 +236,12 @@ class Scheduler:
         if self.sessions is not None:
             self.sessions.evict_failed(event)
 
-    def _synced(self, event: happened.Synced) -> None:
-        if self.sessions is not None:
-            self.sessions.synced()
-
-    def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
-        if self.sessions is not None:
-            self.sessions.changed(event)
-
-    def _session_ended(self, event: happened.SessionEnded) -> None:
-        if self.sessions is not None:
-            self.sessions.ended()
-
     # Leadership.
 
     def _elected(self, event: happened.LeaderElected) -> None:
         outbox = self._context.outbox
         if event.term > outbox.term:
-            # The loss of the term before may not have been noticed.
+            # The loss of the previous term may not have been reported.
             self._step_down()
             outbox.term = event.term
         outbox.leads = True
@@ -265,7 +261,7 @@ class Scheduler:
     # Time.
 
     def _serve_due(self) -> None:
-        """What time brings: the queue's flushes, ends of waits, assumptions that expire."""
+        """Serve deadlines: queue flushes, Permit timeouts, expired assumptions."""
         now = self._context.now
         if now // self._backoff_period > self._flushed:
             self._flushed = now // self._backoff_period
@@ -282,17 +278,17 @@ class Scheduler:
         self._extender_calls.serve_due()
 
     def _forget_idle(self) -> None:
-        """Have what nobody asks for forgotten."""
+        """Forget pod classes that no pod has used for CLASS_IDLE_S."""
         if self.unschedulable_classes is not None:
             if self._idle_forgotten_cycle == self.queue.cycle:
-                # Nothing has been attempted since the last time.
+                # No attempt since the last time.
                 return
             self._idle_forgotten_cycle = self.queue.cycle
-            self.unschedulable_classes.keep()
+            self.unschedulable_classes.keep_classes()
         self._decider.forget_idle()
 
-    def _set_alarm(self) -> None:
-        """Ask to be called at the next time at which something is due."""
+    def _request_wake(self) -> None:
+        """Emit Wake for the next deadline."""
         context = self._context
         due: list[int] = []
         if self._more_heads:
@@ -312,10 +308,10 @@ class Scheduler:
             )
             due[-1] += self._unschedulable_flush_period
         earliest = min(due, default=None)
-        asked = self._alarm
+        asked = self._wake_at
         if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
             context.outbox.wake(earliest)
-        self._alarm = earliest
+        self._wake_at = earliest
 
     # Decisions.
 
@@ -324,9 +320,9 @@ class Scheduler:
         if not self._context.outbox.leads:
             return
         for waiting in self.extender_attempts.pop_ready():
-            self._go_on(waiting.entry, waiting.consultation)
+            self._decide_with_responses(waiting.entry, waiting.consultation)
             if self._context.shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         if self.unschedulable_classes is not None:
             self.unschedulable_classes.run(self.cache.snapshot)
         queue, left = self.queue, heads_max
@@ -335,29 +331,29 @@ class Scheduler:
                 return
             engine = self._decider.engine()
             if engine is None:
-                odd, left = queue.pop(), left - 1
+                single, left = queue.pop(), left - 1
             else:
-                entries, classes, odd = self._kernel_placement.take(engine, left)
+                entries, classes, single = self._kernel_placement.take(engine, left)
                 if entries:
                     snapshot = self.cache.snapshot
                     left -= self._kernel_placement.place(
                         engine, entries, classes, snapshot, self._rng
                     )
-                elif odd is None:
+                elif single is None:
                     return
-                left -= odd is not None
-            if odd is not None:
-                self._attempt_and_react(odd, tie_break_of(odd, self._rng))
+                left -= single is not None
+            if single is not None:
+                self._attempt_single(single, tie_break_of(single, self._rng))
             elif engine is None:
                 return
         early = queue.options.pops_from_backoff and len(queue.backoff.refused) > 0
         ready = early or len(queue.active) > 0
         self._more_heads = ready and not self.extender_attempts.is_full
 
-    def _attempt_and_react(self, entry: QueueEntry, rng: TieBreakSource) -> None:
+    def _attempt_single(self, entry: QueueEntry, rng: TieBreakSource) -> None:
         self._attempt(entry, rng)
         if self._context.shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
 
     def _attempt(self, entry: QueueEntry, rng: TieBreakSource) -> None:
         context, pod = self._context, entry.pod
@@ -369,7 +365,7 @@ class Scheduler:
         extenders = context.extenders.for_attempt(pod) if len(context.extenders) else ()
         if extenders:
             consultation = self._decider.decide_with_extenders(pod, framework, rng, extenders)
-            self._go_on(entry, consultation)
+            self._decide_with_responses(entry, consultation)
             return
         try:
             decision = self._decider.decide(pod, self.cache.snapshot(), framework, rng)
@@ -377,8 +373,8 @@ class Scheduler:
             decision = _contract_error_decision(fault)
         self._decided(entry, decision)
 
-    def _go_on(self, entry: QueueEntry, consultation: Consultation) -> None:
-        """Decide a pod by what extenders have said, or let it wait for more."""
+    def _decide_with_responses(self, entry: QueueEntry, consultation: Consultation) -> None:
+        """Decide a pod with the extender responses so far, or wait for further calls."""
         try:
             decision = consultation.try_decide(self.cache.snapshot())
         except ContractError as fault:
@@ -410,22 +406,18 @@ class Scheduler:
             nominated_node=node,
         )
 
-    def _refused_again(self, entry: QueueEntry, decision: Decision) -> None:
+    def _refused_by_kernel(self, entry: QueueEntry, decision: Decision) -> None:
         self._refused(entry, decision)
         if self._context.shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
 
-    def _react(self) -> None:
-        """What plugins may have asked for: pods to be let go, pods to be tried at once."""
-        self.bindings.settle()
-        wanted = self._context.shared.to_activate
-        if wanted:
-            pods = list(wanted.values())
-            wanted.clear()
-            self.queue.activate(pods, self._context.now)
+    def _apply_plugin_requests(self) -> None:
+        """Apply requests of plugins: settle Permit waits and activate pods."""
+        self.bindings.settle_permit_waits()
+        self._context.activate(self._context.shared.to_activate)
 
     def validate(self) -> None:
-        """Check what must hold between calls; raises InvariantBroken with the pod's story."""
+        """Check the invariants between calls; raises InvariantBroken with the pod's event log."""
         self.cache.validate()
         invariants.check_pods(self._context, self.bindings, self.extender_attempts)
         invariants.check_pending(self._context, self.bindings, self.extender_attempts)
@@ -434,9 +426,9 @@ class Scheduler:
 
 
 def _ignore_refusal(pod: Pod, decision: Decision) -> None:
-    """A refusal concerns nobody but the machine."""
+    """Default of `on_refused`."""
 
 
 def _contract_error_decision(fault: ContractError) -> Decision:
-    """The decision where a plugin breaks its contract."""
+    """Decision for a plugin that broke its contract."""
     return Decision(refusal=error(str(fault)), message=str(fault), nominated_node="")

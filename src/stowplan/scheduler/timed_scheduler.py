@@ -1,5 +1,4 @@
-"""Timed: a machine that tells how long it takes to take in what the watch shows, and how long pods
-have waited at Permit.
+"""TimedScheduler: a scheduler that measures event handling and Permit waits.
 
 Differs: an update is one event here, not one for each kind of change in it.
 
@@ -31,7 +30,7 @@ EVENT_SECONDS = "scheduler_event_handling_duration_seconds"
 PERMIT_SECONDS = "scheduler_permit_wait_duration_seconds"
 EVENT_BUCKETS = tuple(0.0001 * 2**k for k in range(12))
 PERMIT_BUCKETS = tuple(0.001 * 2**k for k in range(15))
-ACTIONS: dict[type[Any], Action] = {
+ACTION_OF_EVENT: dict[type[Any], Action] = {
     happened.PodAdded: Action.ADD,
     happened.PodUpdated: Action.UPDATE,
     happened.PodDeleted: Action.DELETE,
@@ -42,14 +41,14 @@ ACTIONS: dict[type[Any], Action] = {
     happened.ObjectUpdated: Action.UPDATE,
     happened.ObjectDeleted: Action.DELETE,
 }
-"""What the watch shows, and what that is."""
+"""Watch event type -> cluster event action."""
 
 
 class TimedScheduler(Scheduler):
-    """A machine whose handling of events is timed."""
+    """A scheduler with metrics of event handling and Permit waits."""
 
     def __init__(self, metrics: Metrics, *parts: Any, **more: Any) -> None:
-        """parts, more: as of any machine."""
+        """parts, more: arguments of Scheduler."""
         self._metrics = metrics
         self._at_permit: list[WaitingPod] = []
         super().__init__(*parts, **more)
@@ -57,7 +56,7 @@ class TimedScheduler(Scheduler):
     def handle(
         self, events: Iterable[Event], now: int, heads_max: int | None = None
     ) -> list[Effect]:
-        """As of any machine."""
+        """See `Scheduler.handle`."""
         effects = super().handle(events, now, heads_max)
         waiting = self._context.shared.waiting
         if self._at_permit or len(waiting):
@@ -71,31 +70,32 @@ class TimedScheduler(Scheduler):
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
         return {
-            kind: self._timed(taker, kind) if kind in ACTIONS else taker
-            for kind, taker in super()._table().items()
+            kind: self._timed(handler, kind) if kind in ACTION_OF_EVENT else handler
+            for kind, handler in super()._table().items()
         }
 
-    def _timed(self, taker: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
-        """Every pod comes through here several times, so that nothing is looked up twice."""
+    def _timed(self, handler: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
+        """Time an event handler. It runs several times per pod, so histograms are cached by
+        resource."""
         metrics, now, resource_of = self._metrics, self._metrics.stopwatch, _resource_of(kind)
-        spreads: dict[str, Histogram] = {}
+        histograms: dict[str, Histogram] = {}
 
         def take(event: Any) -> None:
             begun = now()
-            taker(event)
+            handler(event)
             resource = resource_of(event)
-            spread = spreads.get(resource)
-            if spread is None:
-                labels = (("event", ClusterEvent(resource, ACTIONS[kind]).label),)
-                spread = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
-                spreads[resource] = spread
-            spread.add(now() - begun)
+            histogram = histograms.get(resource)
+            if histogram is None:
+                labels = (("event", ClusterEvent(resource, ACTION_OF_EVENT[kind]).label),)
+                histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
+                histograms[resource] = histogram
+            histogram.add(now() - begun)
 
         return take
 
 
 def _resource_of(kind: type[Any]) -> Callable[[Any], str]:
-    """What events of a kind are about, as the original has it."""
+    """Resource label of an event type, as in the original."""
     if "pod" in kind.__struct_fields__:
         return lambda event: ASSIGNED_POD if event.pod.spec.node_name else UNSCHEDULABLE_POD
     if "node" in kind.__struct_fields__:

@@ -1,16 +1,16 @@
-"""Standing refusals: unschedulable pods that lack room, tried again class by class.
+"""Unschedulable classes: retries of pods that only lack resources, counted class by class.
 
-In an overloaded cluster every pod that leaves has all that wait tried again, mostly to be refused
-again. What is kept per attempt (how often a pod was refused, when last, whose turn is next) stands
-in arrays here, and an event is decided per class: hints once for one pod of it, and the refusal
-where no row has room. Only pods of a class that may fit are attempted, each in its turn.
+In an overloaded cluster every deletion retries all unschedulable pods, mostly to refuse them again.
+What is recorded per attempt (number of refusals, time of the last one, order) is kept in arrays
+here. An event is decided per class: hints once for one of its pods, and the refusal if no row fits.
+Only pods of a class that may fit are attempted, in queue order.
 
-What becomes of the pods is what the queue and single attempts would make of them. But repeated
-refusals are counted, not recorded: no event says so and no status is patched. So this is for
-simulations, and only there turned on (`SchedulerOptions.counts_repeats`).
+The outcome for every pod is the same as with the queue and single attempts. But repeated refusals
+are counted and not reported: no event and no status patch. So this is for simulations and enabled
+only there (`SchedulerOptions.counts_repeats`).
 
-Where anything else comes between (pods in backoff, gates, nominations, changed nodes, rules that
-look beyond the row) all goes back to the queue, which goes on as if it had held it all the time.
+In any other situation (pods in backoff, gates, nominations, changed nodes, plugins that read more
+than the row) all pods are returned to the queue, which continues as if it had kept them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework import Snapshot
 from stowplan.framework.clusterevents import ClusterEvent
@@ -29,33 +29,30 @@ from stowplan.queue import QueueEntry, QueueingStrategy
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
-"""Rows of the ledger: the pod's group; when it was refused last; its place in the order of
-refusals; how often it was refused; how often of these it was counted only; by which event it is to
-be tried now, 0 for none."""
+"""Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last
+refusal; number of refusals; how many of these were only counted; number of the event that retries
+it, 0 for none."""
 
 SPAN_MAX = 2**40
 DOUBLINGS = 63
 
 
 class UnschedulableClass:
-    """Pods of a class that the same plugins have refused. entry: one of them."""
+    """Unschedulable pods of one class, refused by the same plugins. entry: one of them."""
 
     def __init__(self, pod_class: PodClass, entry: QueueEntry) -> None:
         self.pod_class = pod_class
         self.entry = entry
         self.priority = entry.pod.priority
-        # The generation of the table at which one of them was refused though rows have room.
+        # Table generation at which one of them was refused although rows fit.
         self.refused_at = -1
 
 
 class UnschedulableClasses:
-    """The unschedulable pods of one queue.
+    """Unschedulable pods of one queue, grouped by class.
 
-    on_repeats: told of a pod, and how many refusals of it were counted only.
+    on_repeats: called with an entry and the number of its refusals that were only counted.
     """
 
     def __init__(
@@ -79,20 +76,20 @@ class UnschedulableClasses:
         )
         self._backs_off = most > 0
         self._next = 0
-        # Those in the queue's care, by key: their places in the order of refusals.
-        self._fresh: dict[str, int] = {}
-        self._begin_anew()
+        # Pods that the queue keeps, by key: sequence number of their refusal.
+        self._unadopted: dict[str, int] = {}
+        self._reset()
         self._queue.unschedulable_index = self
         self._queue.unschedulable_pods.watcher = self
 
-    def keep(self) -> None:
-        """Let the classes of these pods not be forgotten."""
+    def keep_classes(self) -> None:
+        """Keep the classes of these pods from being forgotten as idle."""
         engine = self._decider.engine()
         if engine is not None:
             for group in self._groups:
                 engine.class_of(group.entry.pod, group.pod_class.framework)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._entries: list[QueueEntry | None] = []
         self._slots: dict[str, int] = {}
         self._present: Ints | None = None
@@ -100,41 +97,41 @@ class UnschedulableClasses:
         self._groups: list[UnschedulableClass] = []
         self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
         self._fit_check: FitCheck | None = None
-        # The generation of the table at which no class had room.
+        # Table generation at which no class fitted.
         self._verified: int | None = None
         self._n_events = 0
 
-    # What the queue tells.
+    # Callbacks of the queue.
 
     def entered(self, entry: QueueEntry) -> None:
-        """A pod has been put among the unschedulable ones."""
+        """A pod was added to the unschedulable pods."""
         self._next += 1
-        self._fresh[entry.key] = self._next
+        self._unadopted[entry.key] = self._next
 
     def left(self, entry: QueueEntry) -> None:
-        """A pod has been taken from among them."""
+        """A pod was removed from the unschedulable pods."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is None:
-            self._fresh.pop(entry.key, None)
+            self._unadopted.pop(entry.key, None)
         else:
             self._write_back(slot, entry)
 
     def release(self, entry: QueueEntry) -> None:
-        """A pod is about to change where it is."""
+        """A pod is about to be moved or updated."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is not None:
-            self._fresh[entry.key] = int(self._ledger[SEQ, slot])
+            self._unadopted[entry.key] = int(self._ledger[SEQ, slot])
             self._write_back(slot, entry)
 
     def move(self, event: ClusterEvent, old: object, new: object, now: int) -> bool:
-        """Note which pods an event has tried again; False where the queue has to."""
+        """Mark the pods that an event retries; False if the queue has to handle the event."""
         hints, unschedulable_pods = self._queue.hints, self._queue.unschedulable_pods
         listeners = hints.listeners(event)
         if not event.is_wildcard and not unschedulable_pods.has_any(listeners):
             return False
-        if event.is_wildcard or not self._may_serve() or not self._adopt(frozenset(listeners)):
+        if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
             self.settle()
             return False
         groups = [
@@ -151,46 +148,50 @@ class UnschedulableClasses:
         return True
 
     def flush(self, moment: int) -> bool:
-        """The same for pods that have waited since before a moment."""
+        """Mark the pods that have waited since before a time; False if the queue has to handle
+        them."""
         if not self._slots:
             return False
         entries = self._queue.unschedulable_pods.entries
-        if any(entries[key].added_at < moment for key in self._fresh) or not self._may_serve():
+        if (
+            any(entries[key].added_at < moment for key in self._unadopted)
+            or not self._is_queue_idle()
+        ):
             self.settle()
             return False
         slots_in_use = self._used_slots()
         added = self._ledger[ADDED, slots_in_use]
-        oldest = [int(entries[key].added_at) for key in self._fresh]
-        # As when the queue looks for them itself.
+        oldest = [int(entries[key].added_at) for key in self._unadopted]
+        # As set by the queue's own scan.
         self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
         self._ledger[DUE, slots_in_use[chosen]] = self._n_events
         return True
 
-    def _may_serve(self) -> bool:
+    def _is_queue_idle(self) -> bool:
         queue = self._queue
         return not (len(queue.active) or len(queue.backoff) or len(queue.in_flight))
 
-    # Pods come and go.
+    # Adopting and returning pods.
 
     def _adopt(self, listeners: frozenset[str]) -> bool:
-        """Take over the pods in the queue's care; False where one of them hears of an event and
-        cannot be taken over."""
+        """Adopt the pods that the queue keeps; False if one of them listens to the event and cannot
+        be adopted."""
         engine = self._decider.engine()
         entries = self._queue.unschedulable_pods.entries
-        for key, seq in list(self._fresh.items()):
+        for key, seq in list(self._unadopted.items()):
             entry = entries[key]
             pod_class = None if engine is None else self._class_of(entry, engine)
             if pod_class is not None:
-                self._take_over(entry, pod_class, seq)
-                del self._fresh[key]
+                self._adopt_pod(entry, pod_class, seq)
+                del self._unadopted[key]
             elif entry.gated_by in listeners or entry.refusers & listeners or not entry.refusers:
                 return False
         return True
 
     def _class_of(self, entry: QueueEntry, engine: KernelPlacer) -> PodClass | None:
-        """The class of a pod that lacks nothing but room; None for any other."""
+        """The class of a pod that only lacks resources; None for any other pod."""
         if entry.gated_by or entry.pending_on or entry.errors or not entry.refused_by:
             return None
         context, pod = self._context, entry.pod
@@ -207,7 +208,7 @@ class UnschedulableClasses:
             return None
         return pod_class
 
-    def _take_over(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
+    def _adopt_pod(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
         slot = len(self._entries)
         if slot == self._ledger.shape[1]:
             self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
@@ -231,7 +232,7 @@ class UnschedulableClasses:
             self.on_repeats(entry, repeats)
 
     def _used_slots(self) -> Ints:
-        """int64: the slots in use."""
+        """int64: slots in use."""
         if len(self._entries) > 2 * len(self._slots) + 64:
             kept = [slot for slot, entry in enumerate(self._entries) if entry is not None]
             self._ledger[:, : len(kept)] = self._ledger[:, kept]
@@ -243,18 +244,18 @@ class UnschedulableClasses:
         return self._present
 
     def settle(self) -> None:
-        """Give everything back to the queue, those that are to be tried now to where they go."""
+        """Return all pods to the queue and requeue those marked for a retry."""
         if not self._slots:
             return
         due = self._due(self._used_slots())
         tried = [self._entry(slot) for slot in due[self._order(due)].tolist()]
-        places = dict(self._fresh)
+        places = dict(self._unadopted)
         for key, slot in self._slots.items():
             places[key] = int(self._ledger[SEQ, slot])
             self._write_back(slot, self._entry(slot))
-        self._begin_anew()
-        self._fresh = dict(sorted(places.items(), key=lambda item: item[1]))
-        self._queue.unschedulable_pods.reorder(self._fresh)
+        self._reset()
+        self._unadopted = dict(sorted(places.items(), key=lambda item: item[1]))
+        self._queue.unschedulable_pods.reorder(self._unadopted)
         for entry in tried:
             self._queue.try_again(entry, self._context.now)
 
@@ -263,30 +264,31 @@ class UnschedulableClasses:
         assert entry is not None, slot
         return entry
 
-    # A wave of attempts.
+    # Retries.
 
     def run(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Try the pods that are due. snapshot: gives the state for the next attempt."""
+        """Retry the marked pods. snapshot: returns the state for the next attempt."""
         if not self._slots:
             return
         slots = self._due(self._used_slots())
         if not slots.size:
             return
-        if not self._may_serve() or not self._holds(snapshot()):
+        if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
             self.settle()
             return
         may_fit = self._may_fit(snapshot())
         if not may_fit[self._ledger[GROUP, slots]].any():
             self._refuse_in_order(slots)
         else:
-            self._serve(slots[self._order(slots)], may_fit, snapshot)
+            self._retry(slots[self._order(slots)], may_fit, snapshot)
 
     def _due(self, slots: Ints) -> Ints:
         due: Ints = slots[self._ledger[DUE, slots] > 0]
         return due
 
-    def _serve(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
-        """Try pods in this order, those of a class that has no room without an attempt."""
+    def _retry(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
+        """Retry pods in this order; pods of classes that fit nowhere are refused without an
+        attempt."""
         groups = self._ledger[GROUP, slots]
         start = 0
         while True:
@@ -295,30 +297,30 @@ class UnschedulableClasses:
             self._refuse(slots[start:end])
             if end == slots.shape[0]:
                 break
-            self._try_alone(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
             start = end + 1
-            if not self._may_serve() or not self._holds(snapshot()):
-                # Something else comes first now; what is left of the wave is the queue's.
+            if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
+                # Something else comes first now; the queue handles the remaining pods.
                 self.settle()
                 return
             may_fit = self._may_fit(snapshot())
 
-    def _try_alone(
+    def _attempt_one(
         self, entry: QueueEntry, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
     ) -> None:
         self.n_attempts += 1
         self._queue.pop_unschedulable(entry)
         self._attempt(entry, self._draw_of(entry))
-        if entry.key in self._fresh:
+        if entry.key in self._unadopted:
             group.refused_at = snapshot().nodes.journal.generation
 
     def _refuse_in_order(self, slots: Ints) -> None:
         ledger = self._ledger
         events = ledger[DUE, slots]
-        if (events != events[0]).any() or self._waiting(slots)[0].any():
+        if (events != events[0]).any() or self._in_backoff(slots)[0].any():
             self._refuse(slots[self._order(slots)])
             return
-        # Whoever was refused before another of its priority still is.
+        # Pods of one priority keep their relative order.
         first = int(ledger[SEQ, slots].min())
         span = int(ledger[SEQ, slots].max()) - first + 1
         if span > SPAN_MAX:
@@ -340,8 +342,8 @@ class UnschedulableClasses:
         self._ledger[ADDED, slots] = self._context.now
         self._ledger[DUE, slots] = 0
 
-    def _waiting(self, slots: Ints) -> tuple[Bools, Ints]:
-        """Which of them are in backoff still, and until when: see `queue.backoff`."""
+    def _in_backoff(self, slots: Ints) -> tuple[Bools, Ints]:
+        """Which slots are still in backoff, and their backoff ends; see `queue.backoff`."""
         ends = self._ledger[ADDED, slots].copy()
         ends += self._waits[np.minimum(self._ledger[REFUSALS, slots], DOUBLINGS)]
         ends -= ends % SECOND
@@ -349,8 +351,8 @@ class UnschedulableClasses:
         return (ends >= now) & self._backs_off, ends
 
     def _order(self, slots: Ints) -> Ints:
-        """Places in `slots`, in the order in which the queue would pop them."""
-        waiting, ends = self._waiting(slots)
+        """Indexes into `slots`, in the queue's pop order."""
+        waiting, ends = self._in_backoff(slots)
         ledger = self._ledger
         priorities = np.array([-group.priority for group in self._groups], dtype=np.int64)
         order: Ints = np.lexsort(
@@ -365,10 +367,10 @@ class UnschedulableClasses:
         )
         return order
 
-    # Rooms.
+    # Fit checks.
 
-    def _holds(self, snapshot: Snapshot) -> bool:
-        """True while nothing has changed for these classes but pods, and amounts of nodes."""
+    def _has_valid_fit_check(self, snapshot: Snapshot) -> bool:
+        """True while only pods and allocatable amounts of nodes have changed for these classes."""
         if not snapshot.nominations.is_empty:
             return False
         if self._fit_check is None:
@@ -381,7 +383,7 @@ class UnschedulableClasses:
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
     def _may_fit(self, snapshot: Snapshot) -> Bools:
-        """bool (n_groups,): the groups of which a pod may fit somewhere."""
+        """bool (n_groups,): groups of which a pod may fit on some node."""
         journal = snapshot.nodes.journal
         if self._verified == journal.generation:
             return np.zeros(len(self._groups), dtype=np.bool_)
@@ -394,7 +396,7 @@ class UnschedulableClasses:
         return found
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[QueueEntry, Decision]]:
-        """The pods whose last refusal was counted only, with what an attempt now comes to."""
+        """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
         for group_number, group in enumerate(self._groups):
             slots = [
                 slot
@@ -408,4 +410,4 @@ class UnschedulableClasses:
 
 
 def _ignore_repeats(entry: QueueEntry, n_repeats: int) -> None:
-    """Nobody counts them."""
+    """Default of `on_repeats`."""

@@ -1,4 +1,4 @@
-"""Agenda: virtual time, and what is to happen when."""
+"""Event queue: virtual time, and the actions that are due."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stowplan.objects.encoding.duration import SECOND
 
 
 class EventQueue:
-    """What is to happen, the earliest first; of one time, in the order in which it was put down.
+    """Actions by time; those of one time run in the order in which they were added.
 
-    now: the time of what happened last; it never goes back.
+    now: virtual time; never decreases.
     """
 
     __slots__ = ("_heap", "_last", "now")
@@ -26,26 +26,26 @@ class EventQueue:
         return len(self._heap)
 
     def at(self, when: int, act: Callable[..., None], *given: Any) -> None:
-        """Let something happen at a time, now if that is over."""
+        """Schedule an action at a time; a time in the past counts as now."""
         self._last += 1
         heappush(self._heap, (max(when, self.now), self._last, act, given))
 
     def after(self, delay: int, act: Callable[..., None], *given: Any) -> None:
-        """Let something happen in a while."""
+        """Schedule an action after a delay in nanoseconds."""
         self.at(self.now + delay, act, *given)
 
     def next(self) -> int | None:
-        """When the next thing happens, None when nothing does any more."""
+        """Time of the next action; None when the queue is empty."""
         return self._heap[0][0] if self._heap else None
 
     def step(self) -> None:
-        """Let the next thing happen, and nothing else; raises IndexError when there is none."""
+        """Run the next action; raises IndexError when the queue is empty."""
         when, _, act, given = heappop(self._heap)
         self.now = when
         act(*given)
 
     def run(self, until: int) -> None:
-        """Let all happen that is due by a time, which then is the present."""
+        """Run all actions due by `until`, and advance the time to it."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.step()
@@ -53,5 +53,5 @@ class EventQueue:
 
 
 def in_seconds(nanoseconds: int) -> float:
-    """Virtual time as seconds, to the microsecond."""
+    """Nanoseconds as seconds, rounded to microseconds."""
     return round(nanoseconds / SECOND, 6)

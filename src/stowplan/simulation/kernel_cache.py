@@ -1,10 +1,10 @@
-"""Kernel cache: whether the compiled kernels are on disk, and having them compiled beside the walk.
+"""Kernel cache: whether compiled kernels are on disk, and their compilation in the background.
 
-Numba keeps what it has compiled on disk, where another process loads it in a third of a second.
-Compiling takes seconds, once per machine and version: a process of its own does that while pods are
-decided by the walk, and goes on when the command has ended, so that the next one finds them.
+Numba caches compiled code on disk; loading it takes a third of a second. Compiling takes seconds,
+once per machine and version. A background process compiles while the walk decides pods; it outlives
+the command, so that the next command finds the kernels.
 
-Source: Numba 0.61 to 0.68, numba/core/caching.py, for where its files are and what they begin with.
+Source: Numba 0.61 to 0.68, numba/core/caching.py: location and header of cache files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NICENESS = 10
 
 
 def is_cached() -> bool:
-    """True when kernels need not be compiled: they are loaded, or kept on disk as they are now."""
+    """True when the kernels are loaded, or cached on disk for this source and Numba version."""
     if kernel_loading.is_loaded():
         return True
     found = find_spec("stowplan.columns.engine.kernels")
@@ -50,13 +50,13 @@ def is_cached() -> bool:
 
 
 def _name(source: Path) -> str:
-    """How the file is named in which Numba notes what is compiled of the outermost kernel."""
+    """File name pattern of Numba's index of the outermost kernel."""
     python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
     return f"{source.stem}.run-*.{python}.nbi"
 
 
 def _folder(source: Path) -> Path:
-    """Where Numba keeps what is compiled of a file: the first of three places that it can use."""
+    """Numba's cache folder for a source file: the first usable one of three."""
     beside = source.parent / "__pycache__"
     given = os.environ.get("NUMBA_CACHE_DIR")
     if not given and os.access(beside if beside.exists() else source.parent, os.W_OK):
@@ -67,19 +67,19 @@ def _folder(source: Path) -> Path:
 
 
 def _is_current(file: Path, numba: bytes, stamp: bytes) -> bool:
-    """True for an index by this Numba of this very source."""
+    """True for an index file of this Numba version and this source."""
     data = file.read_bytes()
     return numba in data[:64] and stamp in data
 
 
 class KernelCompilation:
-    """Kernels that are compiled by another process, if one was started."""
+    """Compilation of the kernels in a background process."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Have them compiled, unless they are at hand."""
+        """Start the compilation unless the kernels are cached."""
         if is_cached():
             return
         self._process = subprocess.Popen(
@@ -87,17 +87,17 @@ class KernelCompilation:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # It goes on when the terminal's job is over or interrupted.
+            # The process survives the end or interrupt of the terminal's job.
             start_new_session=True,
         )
 
     @property
     def is_under_way(self) -> bool:
-        """True while they are being compiled."""
+        """True while the compilation runs."""
         return self._process is not None
 
-    def look(self) -> None:
-        """Load them if they have become ready: from then on the engine decides."""
+    def poll(self) -> None:
+        """Load the kernels when the compilation has finished."""
         if self._process is None:
             return
         code = self._process.poll()
@@ -108,11 +108,11 @@ class KernelCompilation:
 
 
 BACKGROUND_COMPILATION = KernelCompilation()
-"""Of this process; a command begins it, no library call does."""
+"""Compilation of this process; commands start it, library calls do not."""
 
 
 def compile_alone() -> None:
-    """Have the kernels compiled and kept, unless another process is at it; takes some seconds."""
+    """Compile and cache the kernels, unless another process does; takes some seconds."""
     os.nice(NICENESS)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     name = f"stowplan-kernels-{os.getuid()}.lock"
@@ -125,7 +125,7 @@ def compile_alone() -> None:
 
 
 def run_kernels_once() -> None:
-    """Place two pods by kernels, so that all that a run calls is compiled."""
+    """Place two pods by kernel, so that everything a run calls is compiled."""
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     node = {"metadata": {"name": "node"}, "status": {"allocatable": amounts, "capacity": amounts}}
     pods = [

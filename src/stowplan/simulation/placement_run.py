@@ -1,13 +1,13 @@
-"""Fill: pods come in the order of their arrival, each is tried once, and nobody leaves.
+"""Placement run: pending pods are created in arrival order and tried once; no pod ends.
 
-The machine decides them; a pod that it refuses is taken away again, so that what it said of it
-holds for the cluster as the pod found it.
+The scheduler decides them. A pod that does not fit is deleted again, so that its message describes
+the cluster at the time of its attempt.
 
-Pods that go straight from their attempt to the binding come in batches, which compiled kernels
-place as runs. A placement does not depend on that: the machine counts a pod on its node before it
-chooses for the next one. Every other pod comes alone, and is seen to until it is bound or refused.
+Pods whose attempt leads straight to the binding cycle are created in batches, which compiled
+kernels place together. Batches do not change placements: the scheduler assumes each pod on its node
+before it decides the next one. All other pods are created one by one.
 
-Differs: the original's queue sorts by priority first, tries refused pods again and preempts.
+Differs: kube-scheduler's queue sorts by priority first, retries unschedulable pods and preempts.
 """
 
 from __future__ import annotations
@@ -34,40 +34,44 @@ from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
 
 Progress = Callable[[int, int], None]
-"""Called with (pods done, pods in all)."""
+"""Called with (pods done, pods in total)."""
 
 BATCH_MAX = 500
-"""Pods that are handed over at once, at most: so often a run says how far it is."""
+"""Pods per batch; progress is reported once per batch."""
 
 REPEATABLE_POINTS = ("preEnqueue", "reserve", "permit", "preBind", "bind")
 """Extension points at which a plugin with state of its own may notice that pods come in batches."""
 
 
 class PlacementRun:
-    """A cluster that fills up."""
+    """Places the pending pods of a cluster on a simulated cluster."""
 
     def __init__(self, cluster: Cluster, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.world = SimulatedCluster(EventQueue())
-        # Nobody leaves, however long somebody waits at Permit.
-        self.world.run_of = lambda pod: None
-        self.volumes = VolumeController(self.world)
+        self.cluster = SimulatedCluster(EventQueue())
+        # No pod ends, however long another waits at Permit.
+        self.cluster.run_of = lambda pod: None
+        self.volumes = VolumeController(self.cluster)
         self._failed = ""
-        # Of the batch under way: what was refused, by key.
+        # Unschedulable pods of the current batch, by key.
         self._refused: dict[str, Placement] = {}
         self._is_batch = False
         self._direct_bind_check = DirectBindCheck(scheduler)
         self.instance = SchedulerInstance(
-            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler",
+            self.cluster,
+            scheduler,
+            [WatchStream(self.cluster, any_kind)],
+            self._observe,
         )
         self.instance.heads_max = 1
         scheduler.on_refused = self._note_refusal
-        load_cluster(self.world, cluster)
+        load_cluster(self.cluster, cluster)
         self.instance.follow()
-        self.world.event_queue.run(0)
+        self.cluster.event_queue.run(0)
 
     def place_all(self, pods: list[Pod], on_progress: Progress | None) -> list[Placement]:
-        """What becomes of pods, in their order."""
+        """The placements of pods, in their order."""
         placements: list[Placement] = []
         while len(placements) < len(pods):
             if on_progress is not None:
@@ -82,14 +86,14 @@ class PlacementRun:
         return placements
 
     def _next_batch(self, pods: list[Pod], start: int) -> list[Pod]:
-        """The pods from `start` on that may be handed over at once; none for one to come alone."""
+        """The next batch, from `start` on; empty when the next pod must be created alone."""
         batch: list[Pod] = []
         keys: set[str] = set()
         for pod in pods[start : start + BATCH_MAX]:
             key = pod.key
             if (
                 key in keys
-                or key in self.world.pods
+                or key in self.cluster.pods
                 or not self._direct_bind_check.binds_directly(pod)
             ):
                 break
@@ -98,40 +102,40 @@ class PlacementRun:
         return batch
 
     def place_batch(self, pods: list[Pod]) -> list[Placement]:
-        """Let pods come at once, and take away those that are refused."""
-        world, event_queue, instance = self.world, self.world.event_queue, self.instance
+        """Create pods as a batch; those that do not fit are deleted."""
+        cluster, event_queue, instance = self.cluster, self.cluster.event_queue, self.instance
         refused = self._refused = {}
         self._is_batch = True
-        # Each is tried once: nobody is left in the queue who could take another's turn.
+        # Each is tried once: no pod remains in the queue that could be popped instead.
         instance.heads_max = len(pods)
         for pod in pods:
-            world.put_pod(pod)
+            cluster.put_pod(pod)
         while len(event_queue) and (instance.is_due or len(self.scheduler.bindings)):
             event_queue.step()
         instance.heads_max = 1
         self._is_batch = False
-        world.compact(instance.streams[0].version)
-        placed = world.pods
+        cluster.compact(instance.streams[0].version)
+        placed = cluster.pods
         return [
             refused[key] if key in refused else Placement(key, placed[key].node_name)
             for key in (pod.key for pod in pods)
         ]
 
     def place(self, pod: Pod) -> Placement:
-        """Let a pod come, and take it away if it is refused."""
+        """Create a pod; it is deleted if it does not fit."""
         if pod.spec.scheduler_name not in frameworks_of(self.scheduler):
             return refusal_of(pod, "", self.scheduler)
-        world, event_queue = self.world, self.world.event_queue
+        cluster, event_queue = self.cluster, self.cluster.event_queue
         self._failed = ""
-        stored = world.put_pod(pod)
+        stored = cluster.put_pod(pod)
         while len(event_queue) and not self._is_settled(stored):
             event_queue.step()
-        world.compact(self.instance.streams[0].version)
-        now = world.pods[pod.key]
+        cluster.compact(self.instance.streams[0].version)
+        now = cluster.pods[pod.key]
         if now.node_name:
             return Placement(pod.key, now.node_name)
         refusal = refusal_of(now, self._failed, self.scheduler)
-        world.drop_pod(pod.key, "not placed")
+        cluster.drop_pod(pod.key, "not placed")
         event_queue.run(event_queue.now)
         return refusal
 
@@ -140,12 +144,12 @@ class PlacementRun:
             return True
         if self.instance.is_due:
             return False
-        if self.world.pods[pod.key].node_name:
+        if self.cluster.pods[pod.key].node_name:
             return pod.uid not in self.scheduler.bindings
         return self.scheduler.queue.place_of(pod.key) is SubQueue.GATED
 
     def _note_refusal(self, pod: Pod, decision: Decision) -> None:
-        # Now, as the cluster is as the pod has found it.
+        # Recorded now, while the cluster is as the attempt has seen it.
         if self._is_batch:
             self._refused[pod.key] = refused_by(decision, pod, self.scheduler)
 
@@ -153,10 +157,10 @@ class PlacementRun:
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
         if self._is_batch:
-            # Before any binding is shown, which might have them tried again.
+            # Before a binding is delivered, which might move them to the active queue.
             for key in self._refused:
-                if key in self.world.pods:
-                    self.world.drop_pod(key, "not placed")
+                if key in self.cluster.pods:
+                    self.cluster.drop_pod(key, "not placed")
             return
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
@@ -164,18 +168,18 @@ class PlacementRun:
 
 
 class DirectBindCheck:
-    """Which pods go straight from their attempt to the binding: nothing but their own decision, and
-    the amounts that it takes, can bear on what becomes of the next one."""
+    """Which pods go straight from their attempt to the binding cycle, so that they affect the next
+    pod by their assumed resources only."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._frameworks = frameworks_of(scheduler)
         self._has_extenders = scheduler.has_extenders
         self._is_plain = {name: _is_plain(one) for name, one in self._frameworks.items()}
-        # A spec is kept with its answer, so that no other object can get its identity.
+        # The spec is kept with its answer, so that its id is not reused.
         self._known: dict[int, tuple[PodSpec, bool]] = {}
 
     def binds_directly(self, pod: Pod) -> bool:
-        """True for a pod that may come in a batch."""
+        """True for a pod that may be part of a batch."""
         if self._has_extenders or pod.status.nominated_node_name:
             return False
         known = self._known.get(id(pod.spec))
@@ -187,7 +191,7 @@ class DirectBindCheck:
         return framework.run_pre_enqueue(pod).is_success
 
     def _is_free(self, pod: Pod) -> bool:
-        """True where no plugin has anything to do with pods of a spec after the choice."""
+        """True when no Reserve, Permit or PreBind plugin concerns pods of the spec."""
         framework = self._frameworks.get(pod.spec.scheduler_name)
         if framework is None or not self._is_plain[pod.spec.scheduler_name]:
             return False
@@ -204,14 +208,14 @@ def _is_plain(framework: Framework) -> bool:
     )
 
 
-def load_cluster(world: SimulatedCluster, cluster: Cluster) -> None:
-    """Put into a world what there is in a cluster before anything happens."""
-    for node in cluster.nodes:
-        world.put_node(node)
-    for value in cluster.objects:
+def load_cluster(target: SimulatedCluster, source: Cluster) -> None:
+    """Put the nodes, objects and bound pods of `source` into a simulated cluster."""
+    for node in source.nodes:
+        target.put_node(node)
+    for value in source.objects:
         if isinstance(value, PersistentVolumeClaim) and not value.metadata.uid:
             # The API gives every object a uid, and volumes name claims by it.
             value = replace(value, metadata=replace(value.metadata, uid=value.key))
-        world.put_object(value)
-    for pod in cluster.bound():
-        world.put_pod(pod)
+        target.put_object(value)
+    for pod in source.bound():
+        target.put_pod(pod)

@@ -1,8 +1,8 @@
-"""Sampled checks of the plugins of others while a simulation runs.
+"""Sampled checks of out-of-tree plugins while a simulation runs.
 
-Does a plugin leave pods, nodes and columns alone, and does its column walk say what it says node by
-node? Of each method the first pods are looked at and then one of many, on a few nodes, so that it
-costs next to nothing; `stowplan plugin check` looks closely.
+They detect a plugin that modifies pods, nodes or columns, and a column walk that disagrees with the
+scalar walk. Each method is checked for its first pods and then for one in many, on a few nodes, at
+little cost; `stowplan plugin check` checks thoroughly.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from stowplan.columns import NodeInfo, NodeTable
 from stowplan.framework import ContractError, CycleState, Framework, Status
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.encoding.json_codec import encode
+from stowplan.objects.encoding.object_difference import field_change, object_title
 from stowplan.objects.pod import Pod
-from stowplan.testing.object_changes import field_change, object_title
 
 Call = Callable[..., Any]
 
 PODS_FIRST = 3
-"""So many pods are looked at from the first one on."""
+"""Pods checked at the start."""
 PODS_EVERY = 500
-"""Then one of so many."""
+"""Afterwards one in so many pods is checked."""
 NODES_MAX = 8
-"""For each of them so many nodes are looked at."""
-ADVICE = "`stowplan plugin check FILE.py` says more"
+"""Nodes checked per pod."""
+ADVICE = "run `stowplan plugin check FILE.py` for details"
 
 
 class PluginSampler:
-    """Looks at the plugins of others in some frameworks. warnings: what was found, each once."""
+    """Checks the out-of-tree plugins of frameworks. warnings: findings, one per method."""
 
     def __init__(self, frameworks: Iterable[Framework]) -> None:
         self.warnings: list[str] = []
@@ -42,11 +42,11 @@ class PluginSampler:
                     self._watch(member)
 
     def warn(self, member: RegisteredPlugin, method: str, text: str) -> None:
-        """Put a finding on record, the first of each method."""
+        """Record a finding, the first of each method only."""
         if (member.name, method) not in self._found:
             self._found.add((member.name, method))
-            said = f"plugin {member.name!r}: {method}{member.place(method)} {text}; {ADVICE}"
-            self.warnings.append(said)
+            where = f"plugin {member.name!r}: {method}{member.place(method)}"
+            self.warnings.append(f"{where} {text}; {ADVICE}")
 
     def _watch(self, member: RegisteredPlugin) -> None:
         made = {
@@ -105,7 +105,7 @@ class PluginSampler:
 
 
 class _CallSample:
-    """Which calls of a method are looked at."""
+    """Selects the calls of a method that are checked."""
 
     def __init__(self) -> None:
         self._pod: Pod | None = None
@@ -113,7 +113,7 @@ class _CallSample:
         self._left = 0
 
     def takes(self, pod: Pod) -> bool:
-        """True for a call about `pod` that is to be looked at."""
+        """True for a call about `pod` that is to be checked."""
         if pod is not self._pod:
             self._pod = pod
             self._n_pods += 1
@@ -126,7 +126,7 @@ class _CallSample:
 
 
 class _ColumnComparison:
-    """The answer of a column walk, compared with the answers for a few of the nodes alone."""
+    """Compares a column walk with the scalar walk on some of the nodes."""
 
     def __init__(
         self, member: RegisteredPlugin, method: str, calls: dict[str, Any], *, wants_rows: bool
@@ -140,29 +140,29 @@ class _ColumnComparison:
     def run(
         self, answer: Any, pod: Pod, nodes: NodeTable, rows: Any, state: CycleState
     ) -> Iterator[str]:
-        """What differs, if anything does."""
-        asked = np.arange(nodes.n_nodes)[rows]
-        n_wanted = asked.shape[0] if self._wants_rows else nodes.n_nodes
+        """The first difference, if any."""
+        asked_rows = np.arange(nodes.n_nodes)[rows]
+        n_wanted = asked_rows.shape[0] if self._wants_rows else nodes.n_nodes
         if not isinstance(answer, np.ndarray) or answer.shape != (n_wanted,):
-            # The runtime refuses it.
+            # The runtime rejects such an answer.
             return
-        places = np.unique(np.linspace(0, asked.shape[0] - 1, NODES_MAX).astype(np.int64))
+        places = np.unique(np.linspace(0, asked_rows.shape[0] - 1, NODES_MAX).astype(np.int64))
         for place in places[places >= 0].tolist():
-            row = int(asked[place])
+            row = int(asked_rows[place])
             value = answer[place if self._wants_rows else row]
             try:
-                got = self._said(value, pod, nodes, state)
-                wanted = self._alone(pod, nodes.info(row), nodes, state)
+                got = self._column_answer(value, pod, nodes, state)
+                expected = self._scalar_answer(pod, nodes.info(row), nodes, state)
             except ContractError as fault:
                 yield f"cannot be compared with {self._scalar}: {fault}"
                 return
-            if got != wanted:
+            if got != expected:
                 where = f"pod {pod.key!r} on node {nodes.names[row]!r}"
-                yield f"says {got} of {where}, and {self._scalar} says {wanted}"
+                yield f"returns {got} for {where}, but {self._scalar} returns {expected}"
                 return
 
-    def _said(self, value: Any, pod: Pod, nodes: NodeTable, state: CycleState) -> str:
-        """What the column says, as text."""
+    def _column_answer(self, value: Any, pod: Pod, nodes: NodeTable, state: CycleState) -> str:
+        """The answer of the column walk, as text."""
         if self._scalar == "score":
             return str(int(value))
         if isinstance(value, np.bool_):
@@ -170,8 +170,8 @@ class _ColumnComparison:
         status = self._calls["filter_status"]
         return _text(Status() if value == 0 or not status else status(value, pod, nodes, state))
 
-    def _alone(self, pod: Pod, node: NodeInfo, nodes: NodeTable, state: CycleState) -> str:
-        """What the walk of one node says, as text; it must not leave anything in the state."""
+    def _scalar_answer(self, pod: Pod, node: NodeInfo, nodes: NodeTable, state: CycleState) -> str:
+        """The answer of the scalar walk, as text; runs on a clone of the state."""
         own = state.clone()
         if self._scalar == "score":
             return str(self._calls["score"](pod, node, own, nodes))
@@ -185,7 +185,7 @@ def _text(status: Status | None) -> str:
 
 
 def _changed(pod: Pod, node: NodeInfo, before: tuple[bytes, bytes, list[str]]) -> str:
-    """What a call about one node has changed, "" for nothing."""
+    """What a call for one node has modified, "" for nothing."""
     for value, was in ((pod, before[0]), (node.node, before[1])):
         now = encode(value)
         if now != was:
@@ -196,7 +196,7 @@ def _changed(pod: Pod, node: NodeInfo, before: tuple[bytes, bytes, list[str]]) -
 
 
 def _columns(nodes: NodeTable) -> dict[str, bytes]:
-    """The columns of a table and its nodes, as bytes to compare."""
+    """The nodes and columns of a table as bytes, for comparison."""
     found = {
         "nodes": encode(nodes.nodes),
         "pod count": nodes.pod_count.tobytes(),

@@ -1,4 +1,4 @@
-"""Explanations from within a simulation: why a pod was refused when its turn came."""
+"""Explanations from a simulation: why a pod was unschedulable at its attempt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stowplan.simulation.replay import Replay
 
 
 class ExplainedPlacements(NamedTuple):
-    """What became of pods in a fill, and the explanation of one of them."""
+    """Placements of a placement run, and the explanation of one pod."""
 
     placements: list[Placement]
     explanation: Explanation
@@ -32,23 +32,23 @@ def place_and_explain(
     *,
     rest: bool = True,
 ) -> ExplainedPlacements:
-    """Place pods in their order, and explain the one with this key when its turn comes.
+    """Place pods in their order, and explain the one with this key at its attempt.
 
-    rest: place those after it, too. Raises InputError where it is not among them, or where no
-    profile decides it.
+    rest: also place the pods after it. Raises InputError when it is not among them or no profile
+    has its schedulerName.
     """
     at = position_of(key, pods)
     pod = pods[at]
     check_profile(pod, fill.scheduler)
     placements = fill.place_all(pods[:at], _part(on_progress, 0, len(pods)))
-    judged = _explained(pod, fill.scheduler)
+    explained = _explained(pod, fill.scheduler)
     placements += fill.place_all([pod], None)
     found = placements[at]
     placed = sum(1 for one in placements[:at] if one.node)
     outcome = SimulationOutcome(at, placed, found.node, found.message)
-    # Among equal nodes a simulation draws.
-    node = found.node or judged.node
-    explanation = replace(judged, node=node, judged_on=SIMULATED, simulation=outcome)
+    # A simulation breaks ties at random.
+    node = found.node or explained.node
+    explanation = replace(explained, node=node, evaluated_on=SIMULATED, simulation=outcome)
     if rest:
         after = _part(on_progress, at + 1, len(pods))
         placements += fill.place_all(pods[at + 1 :], after)
@@ -56,9 +56,9 @@ def place_and_explain(
 
 
 def explain_after_replay(key: str, run: Replay) -> Explanation | None:
-    """Why a pod has no node at the end of a replay; None where it has, had, or never came."""
+    """Why a pod is pending at the end of a replay; None for one that is not."""
     pod_history = run.pod_histories.get(key)
-    pod = run.world.pods.get(key)
+    pod = run.cluster.pods.get(key)
     if pod_history is None or pod is None or pod_history.node or pod.is_finished:
         return None
     if pod.spec.scheduler_name not in frameworks_of(run.scheduler):
@@ -70,11 +70,11 @@ def explain_after_replay(key: str, run: Replay) -> Explanation | None:
     ]
     placed = sum(1 for one in came if one.node)
     outcome = SimulationOutcome(len(came), placed, "", pod_history.note)
-    return replace(_explained(pod, run.scheduler), judged_on=SIMULATED, simulation=outcome)
+    return replace(_explained(pod, run.scheduler), evaluated_on=SIMULATED, simulation=outcome)
 
 
 def position_of(key: str, pods: list[Pod]) -> int:
-    """Where the pod with this key stands among pending pods; raises InputError."""
+    """Index of the pod with this key among pending pods; raises InputError."""
     for at, pod in enumerate(pods):
         if pod.key == key:
             return at
@@ -84,7 +84,7 @@ def position_of(key: str, pods: list[Pod]) -> int:
 
 
 def check_profile(pod: Pod, scheduler: Scheduler) -> None:
-    """Raises InputError where no profile decides the pod."""
+    """Raise InputError when no profile has the pod's schedulerName."""
     name, known = pod.spec.scheduler_name, frameworks_of(scheduler)
     if name not in known:
         raise InputError(f"pod {pod.key}", "profile", repr(name), f"one of {', '.join(known)}")
@@ -96,7 +96,7 @@ def _explained(pod: Pod, scheduler: Scheduler) -> Explanation:
 
 
 def _part(on_progress: Progress | None, done: int, total: int) -> Progress | None:
-    """Progress of a part of the pods as progress of all of them."""
+    """A progress callback for a part of the pods, in terms of all."""
     if on_progress is None:
         return None
     return lambda n, _: on_progress(done + n, total)

@@ -1,8 +1,8 @@
-"""Replay: pods come, are decided by the machine, run and leave, in virtual time.
+"""Replay: pods are created, scheduled, run and end, in virtual time.
 
-Nothing of the machine is different here: it is shown what a watch would show, and what it decides
-is carried out by a world in memory. Pods that are evicted, or whose node leaves, come again as
-their controllers would make them anew, and run from the beginning.
+The scheduler is the production one: it receives watch events, and its effects are applied to a
+cluster in memory. Pods that are evicted or lose their node are created again, as by their
+controllers, and run from the start.
 """
 
 from __future__ import annotations
@@ -35,14 +35,16 @@ from stowplan.simulation.event_queue import EventQueue
 from stowplan.simulation.placement_run import load_cluster
 
 IDLE_TIMEOUT = 660 * SECOND
-"""When nobody comes or leaves any more, pods that wait are given this long: twice as long as it
-takes until a pod that nothing has helped is tried again."""
+"""How long a replay goes on with pending pods when no pod arrives or ends any more: twice the
+interval of the unschedulable flush."""
 
 
 class ReplayOptions(msgspec.Struct, frozen=True):
-    """speedup: how much closer together pods arrive. until_s: when to stop, in virtual seconds.
-    departures: whether pods that say how long they run leave. churn: of nodes, if any. sample_s:
-    how often the state is written down; None: a thousand times over the arrivals.
+    """Options of a replay.
+
+    speedup: factor by which arrivals are closer together. until_s: end, in virtual seconds.
+    departures: whether pods with a run time end. churn: node churn; None: none. sample_s: interval
+    of samples; None: a thousandth of the arrival span.
     """
 
     speedup: float = 1.0
@@ -53,7 +55,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     sample_s: float | None = None
 
     def check(self) -> None:
-        """Raises InputError for what no replay can be held with."""
+        """Raise InputError for invalid options."""
         spans = {"until_s": self.until_s, "sample_s": self.sample_s, "speedup": self.speedup}
         if self.churn is not None:
             spans |= {"churn.up_s": self.churn.up_s, "churn.down_s": self.churn.down_s}
@@ -67,11 +69,11 @@ class ReplayOptions(msgspec.Struct, frozen=True):
 
 
 class PodHistory(msgspec.Struct):
-    """What became of a pod, times in nanoseconds; None for what has not happened.
+    """History of a pod in a replay; times in nanoseconds, None for what has not happened.
 
-    pod: as it came. refusals: attempts that failed. restarts: how often it had to come again.
-    waited: from coming to being bound, the first time. note: of its last failure. was_there: on its
-    node from the beginning.
+    pod: as created. refusals: failed attempts. restarts: how often it was created again. waited:
+    from arrival to the first binding. note: message of the last failure. bound_at_start: bound
+    before the replay began.
     """
 
     pod: Pod
@@ -88,7 +90,7 @@ class PodHistory(msgspec.Struct):
 
 
 class Replay:
-    """A cluster in virtual time, with one scheduler."""
+    """A simulated cluster with one scheduler, in virtual time."""
 
     def __init__(
         self, cluster: Cluster, scheduler: Scheduler, options: ReplayOptions, seed: int = 0
@@ -97,7 +99,7 @@ class Replay:
         self.options = options
         self.scheduler = scheduler
         self.event_queue = EventQueue()
-        self.world = SimulatedCluster(self.event_queue, options.pace)
+        self.cluster = SimulatedCluster(self.event_queue, options.pace)
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
         self.fault = ""
@@ -109,33 +111,37 @@ class Replay:
         self.n_to_end = 0
         self.last_bound = 0
         self.last_left = 0
-        self.volumes = VolumeController(self.world)
+        self.volumes = VolumeController(self.cluster)
         self.instance = SchedulerInstance(
-            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler",
+            self.cluster,
+            scheduler,
+            [WatchStream(self.cluster, any_kind)],
+            self._observe,
         )
-        load_cluster(self.world, cluster)
-        self.world.run_of = self._run_of
-        self.world.on_bound = self._bound
-        self.world.on_started = self._started
-        self.world.on_ended = self._ended
+        load_cluster(self.cluster, cluster)
+        self.cluster.run_of = self._run_of
+        self.cluster.on_bound = self._bound
+        self.cluster.on_started = self._started
+        self.cluster.on_ended = self._ended
         self.instance.dispatcher.on_result = self._taken
         if scheduler.unschedulable_classes is not None:
             scheduler.unschedulable_classes.on_repeats = self._repeated
         self.instance.follow()
         for pod in cluster.bound():
-            self.world.run(self.world.pods[pod.key])
+            self.cluster.run(self.cluster.pods[pod.key])
         self._schedule_arrivals(cluster.pending())
         self.node_churn: NodeChurnController | None = None
         if options.churn is not None:
             rng = np.random.default_rng([seed, 2])
-            self.node_churn = NodeChurnController(self.world, options.churn, rng)
+            self.node_churn = NodeChurnController(self.cluster, options.churn, rng)
 
-    # Coming.
+    # Arrivals.
 
     def _schedule_arrivals(self, pods: list[Pod]) -> None:
-        """Put the arrivals on the agenda; who does not say when it comes is there at first."""
+        """Schedule the arrivals by creation timestamp; pods without one arrive at the start."""
         for pod in pods:
-            run_of(pod)  # A pod that says nonsense is refused before the first one comes.
+            run_of(pod)  # Raises InputError before the replay starts.
         times = [pod.metadata.creation_timestamp for pod in pods]
         first = min((at for at in times if at is not None), default=None)
         for pod, at in zip(pods, times, strict=True):
@@ -149,10 +155,10 @@ class Replay:
         self.n_to_arrive -= 1
         now = self.event_queue.now
         self.pod_histories[pod.key] = PodHistory(pod, now)
-        self.world.put_pod(pod)
+        self.cluster.put_pod(pod)
 
     def _recreate(self, pod_history: PodHistory) -> None:
-        """As the pod's controller would make it anew, under its old name."""
+        """Create the pod again under its name, as its controller would."""
         self.n_to_arrive -= 1
         pod_history.restarts += 1
         pod_history.node, pod_history.bound, pod_history.started, pod_history.ended = (
@@ -166,10 +172,10 @@ class Replay:
         spec = pod_history.pod.spec
         if spec.node_name:
             spec = replace(spec, node_name="")
-        # What it had come to on its node is over, too.
-        self.world.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
+        # Its status on the old node does not apply.
+        self.cluster.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
 
-    # What happens to pods.
+    # Pod lifecycle.
 
     def _run_of(self, pod: Pod) -> int | None:
         return run_of(pod) if self.options.departures else None
@@ -188,7 +194,7 @@ class Replay:
     def _started(self, pod: Pod) -> None:
         pod_history = self.pod_histories.get(pod.key)
         if pod_history is None:
-            # It was bound before the beginning.
+            # It was bound before the start.
             self.pod_histories[pod.key] = PodHistory(
                 pod, 0, pod.node_name, 0, 0, bound_at_start=True
             )
@@ -220,38 +226,38 @@ class Replay:
                     pod_history.note = effect.note
             elif isinstance(effect, to_do.Report) and effect.is_fault:
                 self.fault = self.fault or effect.text
-        self.world.compact(instance.streams[0].version)
+        self.cluster.compact(instance.streams[0].version)
 
     def _repeated(self, entry: QueueEntry, n_repeats: int) -> None:
-        """A pod has been refused so many times more, of which no effect says anything."""
+        """Count repeated refusals of a pod, which have no effects."""
         self.refusals += n_repeats
         pod_history = self.pod_histories.get(entry.key)
         if pod_history is not None:
             pod_history.refusals += n_repeats
 
     def _apply_repeats(self) -> None:
-        """Write down what was said last to pods whose refusals were counted only."""
-        standing = self.scheduler.unschedulable_classes
-        if standing is None:
+        """Set note and condition of pods whose repeated refusals were only counted."""
+        classes = self.scheduler.unschedulable_classes
+        if classes is None:
             return
-        for entry, decision in standing.latest(self.scheduler.cache.snapshot()):
+        for entry, decision in classes.latest(self.scheduler.cache.snapshot()):
             self.pod_histories[entry.key].note = truncate_note(decision.message)
-            self.world.set_unschedulable(entry.key, decision.reason, decision.message)
-        standing.settle()
+            self.cluster.set_unschedulable(entry.key, decision.reason, decision.message)
+        classes.settle()
 
     def _taken(self, effect: Effect, code: int) -> None:
         if isinstance(effect, to_do.Evict) and code == OK:
             self.evicted += 1
-            # Nobody's, where a policy just wants the pod to go.
+            # Session plugins may evict without a preemptor.
             if effect.preemptor:
                 self.preemptors.add(effect.preemptor)
 
-    # The whole.
+    # The run.
 
     def run(self, on_sample: Callable[[int], None], every: int) -> None:
-        """Let everything happen, and call `on_sample` with the time every so many nanoseconds.
+        """Run to the end; call `on_sample` with the time every `every` nanoseconds.
 
-        Raises ContractError when a policy or an action has failed in a session.
+        Raises ContractError when a plugin or an action of a session fails.
         """
         event_queue = self.event_queue
         limit = None if self.options.until_s is None else round(self.options.until_s * SECOND)
@@ -273,7 +279,7 @@ class Replay:
             raise ContractError(self.fault)
 
     def _is_over(self) -> bool:
-        """True when nobody comes or leaves any more, and whoever waits has waited in vain."""
+        """True when no pod arrives or ends any more and pending pods have waited `IDLE_TIMEOUT`."""
         if self.n_to_arrive or self.n_to_end or self.instance.is_due:
             return False
         if len(self.scheduler.bindings) or len(self.scheduler.extender_attempts):
@@ -282,8 +288,8 @@ class Replay:
         if len(self.scheduler.queue) and since <= IDLE_TIMEOUT:
             return False
         sessions = self.scheduler.sessions
-        # Whoever is promised room waits for somebody to leave.
-        waits = sessions is not None and bool(sessions.promised or not sessions.is_idle)
+        # Pipelined pods wait for others to end.
+        waits = sessions is not None and bool(sessions.nominations or not sessions.is_idle)
         if waits and since <= IDLE_TIMEOUT:
             return False
         if self.node_churn is not None:
@@ -293,12 +299,12 @@ class Replay:
 
     @property
     def n_waiting(self) -> int:
-        """Pods that wait for a node."""
+        """Number of pending pods that the scheduler knows."""
         return self.scheduler.n_waiting
 
 
 def last_arrival(cluster: Cluster, speedup: float) -> float:
-    """When the last pod comes, in virtual seconds."""
+    """Arrival of the last pod, in virtual seconds."""
     times = [pod.metadata.creation_timestamp for pod in cluster.pending()]
     known = [at for at in times if at is not None]
     return (max(known) - min(known)).total_seconds() / speedup if known else 0.0

@@ -1,4 +1,4 @@
-"""What decides, as users name it: configuration files, plugins, and whose defects are kept."""
+"""Scheduler configuration as users name it: files, plugins, compat."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 
 ConfigSource = str | Path | Iterable[str | Path]
-"""A configuration file, or several of which one has profiles and one actions and tiers."""
+"""A configuration file, or several: one with profiles, one with actions and tiers."""
 
 
 def config_files(config: ConfigSource | None) -> tuple[str, ...]:
-    """The names of the files, in their order."""
+    """File names, in order."""
     if config is None:
         return ()
     named = [config] if isinstance(config, str | Path) else config
@@ -30,10 +30,10 @@ def read_deciders(
     plugins: Iterable[PluginSource] | str | Path = (),
     compat: str = "",
 ) -> Deciders:
-    """What these files and plugins come to; raises InputError, ConfigError and ContractError.
+    """The deciders of files and plugins; raises InputError, ConfigError and ContractError.
 
-    compat: "" for none. Like kube-batch, with its name a file of actions and tiers that cannot be
-    read counts as none; one of profiles does not.
+    compat: "" for none. With kube-batch's compat a missing file of actions and tiers means its
+    default configuration; a missing file of profiles is an error.
     """
     switches = compat_named(compat)
     texts: list[ConfigText] = []
@@ -44,7 +44,7 @@ def read_deciders(
         except InputError as unreadable:
             missing.append(unreadable)
     if missing:
-        # The one that is missing is that of sessions where no other file has them.
+        # The missing file is the session configuration if no other file has one.
         has_sessions = any(is_session_configuration(text.text) for text in texts)
         if not switches.lenient_file or has_sessions or len(missing) > 1:
             raise missing[0]
@@ -53,7 +53,7 @@ def read_deciders(
 
 
 def compat_named(name: str) -> Compat:
-    """The switches behind a name, none for ""; raises InputError."""
+    """The switches of a compat name, none for ""; raises InputError."""
     if not name:
         return Compat()
     if name not in COMPATS:

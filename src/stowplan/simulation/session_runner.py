@@ -1,7 +1,7 @@
-"""Rounds: sessions held on a cluster from files, one after the other, and what became of each job.
+"""Session runner: runs sessions on a cluster from files and reports every job.
 
-A machine holds them. Binds and evictions succeed at once: between two sessions a bound pod runs,
-and an evicted one is gone and does not come back.
+The scheduler runs them. Binds and evictions succeed at once: between two sessions a bound pod runs,
+and an evicted pod is deleted and not created again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ ROOM_BEING_FREED = "RoomBeingFreed"
 
 
 class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a session left of a job.
+    """State of a job after a session.
 
-    uid: as sessions know it. name: its group, or its only pod, or what controls its pods. kind:
-    PodGroup, Pods or PodDisruptionBudget. pods, ready: how many there are, and how many have a node
-    or have ended well. placed: pod -> node, of those that this session placed. promised: pod -> the
-    node where room is kept or being freed for it. waiting: the others without a node. reason,
-    message: why the job cannot start, "" where it can, or has.
+    uid: job id of sessions. name: its PodGroup, its only pod, or the controller of its pods. kind:
+    PodGroup, Pods or PodDisruptionBudget. pods: number of pods. ready: pods that have a node or
+    have succeeded. placed: pod -> node, placed by this session. promised: pod -> node of
+    allocated and pipelined pods. waiting: other pods without a node. reason, message: why the job
+    cannot start, "" when it can or has.
     """
 
     uid: str
@@ -68,7 +68,7 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     @property
     def is_ready(self) -> bool:
-        """True when as many pods as it needs have a node, and somebody says how many that is."""
+        """True when at least minMember pods have a node and its PodGroup is valid."""
         return (
             self.reason not in (POD_GROUP_NOT_FOUND, INVALID_GROUP)
             and self.ready >= self.min_member
@@ -76,7 +76,7 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
 
 class SessionRun(msgspec.Struct, frozen=True):
-    """One session. bound: pod -> node. evicted: pod -> why."""
+    """Result of one session. bound: pod -> node. evicted: pod -> reason."""
 
     bound: dict[str, str]
     evicted: dict[str, str]
@@ -84,10 +84,10 @@ class SessionRun(msgspec.Struct, frozen=True):
 
 
 class SessionRunner:
-    """A cluster on which a machine holds sessions. dice: break ties between nodes; None takes the
-    first. on_run: called with every session when its actions have run.
+    """Runs sessions on a simulated cluster. rng: tie-break between nodes; None takes the first.
+    on_run: called with every session after its actions.
 
-    Raises InputError where no sessions are configured.
+    Raises InputError when no sessions are configured.
     """
 
     def __init__(
@@ -101,27 +101,27 @@ class SessionRunner:
         self.deciders = deciders
         self.n_sessions = 0
         self.on_run: Callable[[Session], None] = lambda session: None
-        # Pods of profiles are left alone.
+        # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
         self.scheduler = replace(deciders, configuration=alone).scheduler(rng=rng)
         self.decider = self._attached()
-        self.world = SimulatedCluster(EventQueue(), NO_LATENCY)
-        self.world.run_of = lambda pod: None
-        self._volumes = VolumeController(self.world)
+        self.cluster = SimulatedCluster(EventQueue(), NO_LATENCY)
+        self.cluster.run_of = lambda pod: None
+        self._volumes = VolumeController(self.cluster)
         self._held: SessionRun | None = None
         self._fault = ""
         self._instance = SchedulerInstance(
             "sessions",
-            self.world,
+            self.cluster,
             self.scheduler,
-            [WatchStream(self.world, any_kind)],
+            [WatchStream(self.cluster, any_kind)],
             self._observe,
         )
         groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
         self._rank = {key: place for place, key in enumerate(groups)}
-        load_cluster(self.world, cluster)
+        load_cluster(self.cluster, cluster)
         for pod in cluster.pending():
-            self.world.put_pod(pod)
+            self.cluster.put_pod(pod)
         self._instance.follow()
 
     def _attached(self) -> BatchDecider:
@@ -141,31 +141,30 @@ class SessionRunner:
 
     @property
     def inventory(self) -> Inventory:
-        """The jobs, nodes and queues as they are now."""
+        """Current jobs, nodes and queues."""
         return self.decider.inventory
 
     @property
     def table(self) -> NodeTable:
-        """The nodes as they are now."""
+        """Current node table."""
         return self.scheduler.cache.nodes
 
     def snapshot(self) -> Snapshot:
-        """Nodes and pods as they are now."""
+        """Snapshot of current nodes and pods."""
         return self.scheduler.cache.snapshot()
 
     def disable_actions(self) -> None:
-        """Let sessions decide nothing from now on."""
+        """Run sessions without actions from now on."""
         plan = self.decider.plan
         self.decider.plan = replace(plan, options=replace(plan.options, actions=()))
 
     def run_session(self) -> SessionRun:
-        """One session, and what follows from it at once. Where there is nothing that calls for one
-        it is as if it had decided nothing.
+        """Run one session and apply its effects. If no session is due, the result is empty.
 
-        Raises ContractError for policies and actions of one's own, InputError where kube-batch,
-        with its defects, would have ended.
+        Raises ContractError for out-of-tree plugins and actions, InputError when kube-batch, under
+        `compat`, would panic.
         """
-        event_queue, before = self.world.event_queue, self._held
+        event_queue, before = self.cluster.event_queue, self._held
         self._held = None
         self.n_sessions += 1
         try:
@@ -182,14 +181,14 @@ class SessionRunner:
         held = self._held
         if held is None:
             self._held = held = SessionRun({}, {}, [] if before is None else before.jobs)
-        # Some may wait for their volumes, or have been refused.
-        pods = self.world.pods
+        # Some binds may wait for volumes, or have failed.
+        pods = self.cluster.pods
         bound = {key: node for key, node in held.bound.items() if key in pods}
         return replace(held, bound={k: n for k, n in bound.items() if pods[k].node_name == n})
 
     def until_idle(self) -> Iterator[SessionRun]:
-        """Sessions until one binds and evicts nothing, that one included."""
-        # Every other session places a pod or ends one for good, so there is an end.
+        """Run sessions until one binds and evicts nothing; includes that one."""
+        # Every other session binds or evicts a pod for good, so the loop ends.
         while True:
             held = self.run_session()
             yield held
@@ -211,7 +210,7 @@ class SessionRunner:
         )
 
     def _report(self, session: Session, job: JobInfo) -> JobReport:
-        # With switches on the session has worked on copies.
+        # Under compat the session has worked on copies.
         job = session.jobs.get(job.uid) or session.invalid.get(job.uid) or job
         pending = tuple(task.key for task in tasks(job, TaskStatus.PENDING))
         gated = tuple(task.key for task in tasks(job, TaskStatus.GATED))
@@ -245,7 +244,7 @@ class SessionRunner:
         queue = session.queues[job.queue]
         known = job.uid in session.jobs
         if n_promised and session.hooks.job_pipelined(job):
-            return ROOM_BEING_FREED, f"{n_promised} pods of it wait for room that is being freed"
+            return ROOM_BEING_FREED, f"{n_promised} of its pods wait for victims to terminate"
         if known and is_waiting and REACHED in job.fit_errors:
             return AT_CAPABILITY, job.fit_errors
         overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
@@ -253,8 +252,8 @@ class SessionRunner:
             return OVERUSED, overuse
         status = job.group.status if job.group is not None else None
         for condition in status.conditions if status is not None else ():
-            is_said = condition.type == UNSCHEDULABLE and condition.status == "True"
-            if is_said and condition.transition_id == session.uid:
+            is_unschedulable = condition.type == UNSCHEDULABLE and condition.status == "True"
+            if is_unschedulable and condition.transition_id == session.uid:
                 return condition.reason, condition.message
         return "", ""
 
@@ -272,7 +271,7 @@ def _kind(job: JobInfo) -> str:
 
 
 def _name(job: JobInfo) -> str:
-    """The group; else the pod, or what controls several."""
+    """The PodGroup, else the only pod, else the controller of the pods."""
     if not job.is_solo or (job.group is None and not job.has_budget):
         return job.uid
     first = next(iter(job.tasks.values()))

@@ -1,7 +1,7 @@
-"""simulate(): what a scheduler makes of the waiting pods of a cluster.
+"""simulate(): schedule the pending pods of a cluster.
 
-Without a replay the pods come one after the other, each is tried once, and nobody leaves: a fill.
-With one they come and leave in virtual time, and the scheduler does all that it does.
+Without a replay each pod is tried once, in arrival order, and no pod ends (a placement run). With
+a replay pods arrive and end in virtual time, with retries and preemption.
 """
 
 from __future__ import annotations
@@ -67,25 +67,25 @@ PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
 KERNEL_LOAD_MIN = 1000
-"""With so many pods it pays to load compiled kernels from disk."""
+"""Pods from which loading compiled kernels from disk pays."""
 KERNEL_COMPILE_MIN = 2000
-"""With more pods a replay pays for having them compiled."""
+"""Pods above which compiling the kernels pays in a replay."""
 SAMPLES = 1000
-"""How often the state is written down while pods arrive, where nobody says."""
+"""Default number of samples over the arrivals."""
 
 Progress = Callable[[int, int], None]
-"""Called with (pods done, pods in all), of a fill."""
+"""Called with (pods done, pods in total) in a placement run."""
 ReplayProgress = Callable[[int, int, float], None]
-"""Called with (bindings, pods that wait, virtual seconds), of a replay."""
+"""Called with (bindings, pending pods, virtual seconds) in a replay."""
 
 
 class Simulation(msgspec.Struct):
-    """What became of all pods, in the order of their arrival.
+    """Result of a simulation.
 
-    summary: see `summarised` and `replayed`; `pods_per_s` in it is the one figure that differs
-    between two runs with the same seed, and is not written to files. series: of a replay, as CSV.
-    failures: the pods without a node, by owner and reason. explanation: of the pod that was asked
-    for, as the run found it.
+    placements: all pods, in arrival order. summary: see `run_summary` and `replay_summary`; its
+    `pods_per_s` is the only figure that differs between runs with the same seed, and is not written
+    to files. series: time series of a replay, as CSV. failures: pods without a node, by owner and
+    reason. explanation: of the pod named by `explain`.
     """
 
     placements: list[Placement]
@@ -95,31 +95,32 @@ class Simulation(msgspec.Struct):
     explanation: Explanation | None = None
 
     def __repr__(self) -> str:
-        told = self.summary
-        return f"Simulation({told['placed']:,} of {told['pods']:,} pods on {told['nodes']:,} nodes)"
+        figures = self.summary
+        placed, pods, nodes = (figures[name] for name in ("placed", "pods", "nodes"))
+        return f"Simulation({placed:,} of {pods:,} pods on {nodes:,} nodes)"
 
     def to_frame(self, library: str = "") -> Any:
-        """The placements as a DataFrame of pandas or polars, a row each.
+        """The placements as a DataFrame of pandas or polars, one row per pod.
 
         library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError
-        where it is not.
+        when it is not installed.
         """
         return frame_of(self.placements, library)
 
     def files(self) -> dict[str, bytes]:
         """The result files by name."""
-        lasting = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
+        summary = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
         lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
-        found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(lasting)}
+        found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(summary)}
         return found | ({SERIES: self.series} if self.series else {})
 
     def write(self, directory: str | Path) -> None:
-        """Write the files; raises InputError when that cannot be done."""
+        """Write the result files into a directory; raises InputError."""
         write_files(directory, self.files())
 
 
 def as_json(tree: dict[str, Any]) -> bytes:
-    """A tree as a file of JSON."""
+    """A tree as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
 
 
@@ -138,17 +139,17 @@ def simulate(
     on_progress: Progress | None = None,
     on_tick: ReplayProgress | None = None,
 ) -> Simulation:
-    """Place the pending pods of a cluster and say what became of each.
+    """Schedule the pending pods of a cluster.
 
-    cluster: files and directories as for `--cluster`, or a Cluster; None: a generated
-    workload. config: a Configuration, or its files. plugins: classes, decorated
-    functions, or files that define some. extenders: classes that answer in place of the
-    configuration's extenders, or files with such; where nobody does they agree. seed: of the
-    generated workload, of ties between nodes and of all else that is drawn. compat: whose defects
-    sessions keep. profile: let this one decide every pod. node_count: shrink or grow the
-    cluster. replay: let pods come and leave by their times; None: fill. explain: a pending pod by
-    `NAMESPACE/NAME`; the result has its explanation, judged when its turn came (in a replay at the
-    end, where it has no node then). Raises InputError, ConfigError and ContractError.
+    cluster: files and directories as for `--cluster`, or a Cluster; None: a generated workload.
+    config: a Configuration, or its files. plugins: classes, decorated functions, or files that
+    define them. extenders: classes that answer in place of the configuration's extenders, or files
+    with such classes; an extender without a class accepts every node. seed: of the generated
+    workload, of ties between nodes and of all other random choices. compat: the scheduler whose
+    defects sessions reproduce. profile: schedule every pod by this profile. node_count: shrink or
+    grow the cluster. replay: options of a replay in virtual time; None: try each pod once.
+    explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
+    is pending at the end). Raises InputError, ConfigError and ContractError.
     """
     given: object = config
     if not isinstance(given, Configuration | str | Path | list | tuple | None):
@@ -165,25 +166,25 @@ def simulate(
     extender_factory = SimulatedExtenderFactory(extenders_of(configuration), extenders)
     if profile is not None:
         _check_profile(profile, configuration)
-    world = _cluster(cluster, seed)
+    cluster = _cluster(cluster, seed)
     if node_count is not None:
-        world = resized(world, node_count)
+        cluster = resized(cluster, node_count)
     digest = configuration_files.digest(configuration)
     if profile is not None:
-        world = assign_profile(profile, world)
+        cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
     if replay is None:
         result = _filled(
-            world, configuration, registry, rng, extender_factory, on_progress, explain
+            cluster, configuration, registry, rng, extender_factory, on_progress, explain
         )
     else:
-        result = _replayed(world, deciders, rng, extender_factory, replay, seed, on_tick, explain)
+        result = _replayed(cluster, deciders, rng, extender_factory, replay, seed, on_tick, explain)
     elapsed_s = time.perf_counter() - began
-    result.failures = failures_of(result.placements, world)
+    result.failures = failures_of(result.placements, cluster)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += extender_factory.notes
-    result.summary["notes"] += gang_notes(world.pending(), deciders)
+    result.summary["notes"] += gang_notes(cluster.pending(), deciders)
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]
@@ -227,8 +228,8 @@ def fill_of(
     registry: Registry,
     rng: np.random.Generator,
 ) -> PlacementRun:
-    """A fill of a cluster, nothing placed yet."""
-    # Nobody leaves, so preemption is left out: nobody would go.
+    """A placement run of a cluster, before the first pod."""
+    # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
     options = SchedulerOptions(queue=QueueOptions(by_arrival=True))
     engine = _engine(cluster, replays=False)
@@ -248,7 +249,7 @@ def _replayed(
 ) -> Simulation:
     if explain:
         position_of(explain, cluster.pending())
-    # Where a replay is cut short, what was said to each pod last is read off the pod.
+    # When a replay may be cut short, the last message is read from the pod's condition.
     counts = options.until_s is None and deciders.batch is None and not explain
     scheduler = deciders.scheduler(
         rng=rng,
@@ -283,16 +284,16 @@ def _replayed(
         summary["notes"].append(VOLUMES_NOTE)
     explanation = explain_after_replay(explain, run) if explain else None
     if explain and explanation is None:
-        summary["notes"].append(f"{explain} does not wait for a node at the end: not explained")
+        summary["notes"].append(f"{explain} is not pending at the end: not explained")
     return Simulation(list(placements), summary, series.csv(), explanation=explanation)
 
 
 def _warnings_of(scheduler: Scheduler) -> list[str]:
-    """What is found of the plugins of others from now on; see `plugin_watch`."""
+    """The list to which sampled checks of out-of-tree plugins add their warnings."""
     frameworks = frameworks_of(scheduler).values()
     if all(member.in_tree for one in frameworks for member in one.members.values()):
         return []
-    # Imported here, as it takes a while and few simulations have plugins of others.
+    # Imported here: slow to import, and few simulations have out-of-tree plugins.
     from stowplan.simulation.plugin_sampling import PluginSampler
 
     return PluginSampler(frameworks).warnings
@@ -304,8 +305,8 @@ def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]
 
 
 def _engine(cluster: Cluster, *, replays: bool) -> str:
-    """Compiled kernels from the first pod on where they are at hand and pay, or will; else the walk
-    decides until they do, or until they have been compiled beside it."""
+    """Engine mode: compiled kernels from the first pod on when they are cached and pay; else the
+    walk until the background compilation has finished."""
     n_pods = len(cluster.pending())
     waits = (
         replays
@@ -317,7 +318,7 @@ def _engine(cluster: Cluster, *, replays: bool) -> str:
 
 
 def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
-    """Nanoseconds between two samples, at least a millisecond."""
+    """Interval of samples in nanoseconds, at least a millisecond."""
     every_s = options.sample_s
     if every_s is None:
         over_s = last_arrival(cluster, options.speedup) or 3600.0
@@ -334,7 +335,7 @@ def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: 
 
 
 def assign_profile(profile: str, cluster: Cluster) -> Cluster:
-    """The cluster, its pending pods decided by one profile; those of a template still share it."""
+    """The cluster with every pending pod assigned to one profile; shared specs stay shared."""
     specs: dict[int, PodSpec] = {}
     pods: list[Pod] = []
     for pod in cluster.pods:
@@ -350,14 +351,14 @@ def assign_profile(profile: str, cluster: Cluster) -> Cluster:
 def _deciders(
     config: Configuration | ConfigSource | None, plugins: list[PluginSource], compat: str
 ) -> Deciders:
-    """The configuration, and the parts that it names."""
+    """The deciders of a configuration or of its files."""
     if isinstance(config, Configuration):
         return replace(read_deciders(None, plugins, compat), configuration=config)
     return read_deciders(config, plugins, compat)
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:
-    """The configuration without preemption: nobody would evict its victims."""
+    """The configuration without PostFilter plugins."""
     profiles = {
         name: replace(profile, points={**profile.points, "postFilter": ()})
         for name, profile in configuration.profiles.items()

@@ -1,4 +1,4 @@
-"""simulate_jobs(): what sessions make of the waiting jobs of a cluster, until nothing changes."""
+"""simulate_jobs(): run sessions on a cluster until one changes nothing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from stowplan.simulation.simulate import PLACEMENTS, SUMMARY, as_json
 
 JOBS = "jobs.jsonl"
 SESSIONS_NOTE = "sessions follow each other at once; evicted pods go at once and do not come back"
-NO_REASON = "its job needs no more, or has no room for more"
+NO_REASON = "its job needs no more pods, or no node fits more of them"
 
 
 class JobSimulation(msgspec.Struct):
-    """What became of the pods that sessions decide, of their jobs, and of those evicted.
+    """Result of sessions.
 
-    jobs: as the last session left them, `placed` of all sessions. evicted: pod -> why. summary: as
-    of other simulations, with sessions, evicted, jobs and jobs_ready.
+    placements: pods that sessions schedule. jobs: as after the last session, with `placed` of all
+    sessions. evicted: pod -> reason. summary: as `Simulation.summary`, with sessions, evicted, jobs
+    and jobs_ready.
     """
 
     placements: list[Placement]
@@ -37,9 +38,10 @@ class JobSimulation(msgspec.Struct):
     summary: dict[str, Any]
 
     def __repr__(self) -> str:
-        told = self.summary
-        jobs = f"{told['jobs_ready']:,} of {told['jobs']:,} jobs ready"
-        return f"JobSimulation({told['placed']:,} of {told['pods']:,} pods placed, {jobs})"
+        figures = self.summary
+        jobs = f"{figures['jobs_ready']:,} of {figures['jobs']:,} jobs ready"
+        pods = f"{figures['placed']:,} of {figures['pods']:,} pods placed"
+        return f"JobSimulation({pods}, {jobs})"
 
     def to_frame(self, library: str = "") -> Any:
         """The placements as a DataFrame; see `Simulation.to_frame`."""
@@ -62,34 +64,36 @@ def simulate_jobs(
     compat: str = "",
     seed: int = 0,
 ) -> JobSimulation:
-    """Hold sessions on a cluster until one changes nothing.
+    """Run sessions on a cluster until one changes nothing.
 
     seed: of ties between nodes. Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    rounds = SessionRunner(world, deciders, np.random.default_rng(seed))
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    runner = SessionRunner(cluster, deciders, np.random.default_rng(seed))
     mine = {
         pod.key: pod
-        for pod in world.pending()
-        if pod.spec.scheduler_name in rounds.batch.scheduler_names
+        for pod in cluster.pending()
+        if pod.spec.scheduler_name in runner.batch.scheduler_names
     }
-    held = list(rounds.until_idle())
-    jobs = _over_all(held)
-    bound = {pod: node for one in held for pod, node in one.bound.items()}
-    evicted = {pod: why for one in held for pod, why in one.evicted.items()}
+    runs = list(runner.until_idle())
+    jobs = _over_all(runs)
+    bound = {pod: node for run in runs for pod, node in run.bound.items()}
+    evicted = {pod: why for run in runs for pod, why in run.evicted.items()}
     reasons = {pod: job for job in jobs for pod in (*job.waiting, *job.promised)}
     placements = [_placement(key, bound, reasons) for key in mine]
-    summary = run_summary(world, placements, rounds.table)
-    others = len(world.pending()) - len(mine)
+    summary = run_summary(cluster, placements, runner.table)
+    others = len(cluster.pending()) - len(mine)
     if others:
-        names = " or ".join(map(repr, rounds.batch.scheduler_names))
-        summary["notes"].append(f"{others} pending pods are not of {names}: they were left alone")
+        names = " or ".join(map(repr, runner.batch.scheduler_names))
+        summary["notes"].append(
+            f"{others} pending pods have another schedulerName than {names}: not scheduled"
+        )
     summary["notes"].append(SESSIONS_NOTE)
     summary |= {
         "seed": seed,
         "configuration": configuration_files.digest(deciders.configuration),
-        "sessions": len(held),
+        "sessions": len(runs),
         "evicted": evicted,
         "jobs": len(jobs),
         "jobs_ready": sum(job.is_ready for job in jobs),
@@ -97,13 +101,13 @@ def simulate_jobs(
     return JobSimulation(placements, jobs, evicted, summary)
 
 
-def _over_all(held: list[SessionRun]) -> list[JobReport]:
-    """The jobs as they were left, with the pods that any of the sessions placed."""
+def _over_all(runs: list[SessionRun]) -> list[JobReport]:
+    """The jobs after the last session, with the pods placed by any session."""
     placed: dict[str, dict[str, str]] = {}
-    for one in held:
+    for one in runs:
         for job in one.jobs:
             placed.setdefault(job.uid, {}).update(job.placed)
-    return [msgspec.structs.replace(job, placed=placed[job.uid]) for job in held[-1].jobs]
+    return [msgspec.structs.replace(job, placed=placed[job.uid]) for job in runs[-1].jobs]
 
 
 def _placement(pod: str, bound: dict[str, str], reasons: dict[str, JobReport]) -> Placement:

@@ -172,7 +172,7 @@ def _registers_known_hooks(trial: SessionPluginTrial) -> Iterator[str]:
         if name != trial.name:
             yield f"registered {kind} under {name!r}; expected its own name"
     is_deaf = not given and not trial.session.state.handlers
-    policy = type(trial.session.policies[trial.name])
+    policy = type(trial.session.plugins[trial.name])
     if (
         is_deaf
         and policy.on_close is SessionPlugin.on_close
@@ -324,8 +324,8 @@ def _discarded_statements_leave_no_trace(trial: SessionPluginTrial) -> Iterator[
 def _sessions_are_independent(trial: SessionPluginTrial) -> Iterator[str]:
     first = _answers(trial)
     trial.session.close()
-    policy = type(trial.session.policies[trial.name])
-    arguments = trial.session.policies[trial.name].arguments
+    policy = type(trial.session.plugins[trial.name])
+    arguments = trial.session.plugins[trial.name].arguments
     seed = int(trial.rng.integers(1 << 30))
     SessionPluginTrial(policy, arguments, seed).session.close()
     options = trial.session.options

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import msgspec
 
 from stowplan.columns import NodeTable
 from stowplan.framework.plugin_calls import definition_location
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.encoding.json_codec import encode
+from stowplan.objects.encoding.object_difference import field_change, object_title
 from stowplan.objects.meta import Object
 from stowplan.testing.contents import contents, differences
-
-
-class _AbsentField:
-    """Placeholder for a missing field; equal to no JSON value."""
-
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT: Any = _AbsentField()
 
 
 class ObjectSnapshot:
@@ -43,36 +32,6 @@ class ObjectSnapshot:
         for text in differences(contents(self._table), self._contents):
             return f"the node table: {text}"
         return ""
-
-
-def object_title(value: Object) -> str:
-    """The name of an object in messages."""
-    kind = type(value).__name__.lower()
-    return f"{kind} {getattr(value, 'key', '') or value.name!r}"
-
-
-def field_change(before: bytes, after: bytes) -> str:
-    """The first field that differs between two objects as JSON, with both values."""
-    return next(_changes(msgspec.json.decode(before), msgspec.json.decode(after), ""))
-
-
-def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
-    # An empty mapping is left out of the JSON.
-    before = {} if before is ABSENT and isinstance(after, dict) else before
-    after = {} if after is ABSENT and isinstance(before, dict) else after
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in dict.fromkeys((*before, *after)):
-            have, got = before.get(key, ABSENT), after.get(key, ABSENT)
-            if have != got:
-                plain = key.isidentifier()
-                inside = (f"{path}.{key}" if path else key) if plain else f"{path}[{key!r}]"
-                yield from _changes(have, got, inside)
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for place, (have, got) in enumerate(zip(before, after, strict=True)):
-            if have != got:
-                yield from _changes(have, got, f"{path}[{place}]")
-    else:
-        yield f"{path} was {before!r}, is {after!r}"
 
 
 def record_mutations(member: RegisteredPlugin, kept: ObjectSnapshot, found: list[str]) -> None:

@@ -117,7 +117,7 @@ def pipelined_before(session: Session) -> set[str]:
     queues."""
     return {
         uid
-        for job, promised in session.state.promised.items()
+        for job, promised in session.state.nominations.items()
         for uid in promised
         if job in session.jobs and uid in session.jobs[job].of(_PIPELINED)
     }
@@ -269,7 +269,7 @@ def check_reclaim(session: Session) -> None:
     one, on nodes whose possible victims are alike, as no session tries all sets.
     """
     options, state = session.options, session.state
-    known = {"gang", "conformance", "proportion"} <= session.policies.keys()
+    known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
     if not known or "reclaim" not in {action.name for action in options.actions}:
         return
     if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
@@ -422,7 +422,7 @@ def exceeds_cluster(session: Session, job: JobInfo) -> bool:
     some resource, or its queue's capability."""
     gone = [task for task, _ in session.state.evicted if task.job == job.uid]
     n_missing = job.min_available - job.ready_count - len(gone)
-    if n_missing <= 0 or "gang" not in session.policies:
+    if n_missing <= 0 or "gang" not in session.plugins:
         return False
     nodes = session.state.nodes
     running = [task for task in job.tasks.values() if task.status in OCCUPYING]

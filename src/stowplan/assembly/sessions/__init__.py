@@ -1,1 +1,1 @@
-"""From an actions/tiers file to sessions: the rules they ask and the plugins they run."""
+"""Sessions from an actions/tiers file: their rules, actions and session plugins."""

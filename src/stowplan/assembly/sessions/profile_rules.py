@@ -1,8 +1,8 @@
-"""Today's rules for sessions: the filters and scores of a profile, asked through its framework.
+"""ProfileRules: the filters and scores of the default profile as session rules.
 
-Resources are the session's own business: it must tell what is idle from what is being released.
-So the filter that looks at them is left out; their scores count. Rows of the session are those of
-its ledger, rows of the framework those of the table of nodes; names join them.
+The session accounts for resources itself, since it distinguishes idle from releasing resources; the
+resource filter is therefore left out, while resource scores count. Session rows index the session's
+nodes, framework rows the node table; they are joined by node name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable, Overlay, PodInfo
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.config import default
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Snapshot
 from stowplan.framework.diagnosis import Diagnosis
@@ -27,12 +27,8 @@ from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 FEW_ROWS = 4
-"""Of so many rows each is looked up by itself."""
+"""Up to this many rows are looked up one by one."""
 
 
 def session_framework(
@@ -40,10 +36,8 @@ def session_framework(
     own: Iterable[type[Any]] = (),
     shared: HandleState | None = None,
 ) -> Framework:
-    """The default profile without the filter on resources. own: plugins that take part too.
-
-    shared: with profiles beside.
-    """
+    """The default profile without the resource filter. own: additional custom plugins. shared:
+    handle state shared with the profiles."""
     full, given = registry(), tuple(own)
     for plugin in given:
         full.register(plugin)
@@ -63,7 +57,7 @@ def session_framework(
 
 
 def table_of_session(state: SessionState) -> NodeTable:
-    """A table of the session's nodes with the pods that it holds on them."""
+    """A node table of the session's nodes and the pods on them."""
     table, nodes = NodeTable(), state.nodes
     for node in nodes.nodes:
         if node is not None:
@@ -76,10 +70,10 @@ def table_of_session(state: SessionState) -> NodeTable:
 
 
 class ProfileRules:
-    """Filters and scores of a framework, for the nodes of a session."""
+    """Filters and scores of a framework for the nodes of a session."""
 
     def __init__(self, state: SessionState, framework: Framework, snapshot: Snapshot) -> None:
-        """snapshot: of the same nodes and pods as the session's."""
+        """snapshot: holds the same nodes and pods as the session."""
         self._framework = framework
         self._snapshot = snapshot
         self._table = snapshot.nodes
@@ -90,79 +84,81 @@ class ProfileRules:
             found = (self._table.row(name) for name in names)
             self._rows = np.fromiter(found, dtype=np.int64, count=len(names))
         self._views: dict[Hashable, _TaskView] = {}
-        self._still: dict[Hashable, _StaticAnswers | None] = {}
+        self._static: dict[Hashable, _StaticAnswers | None] = {}
 
-    # What is asked.
+    # Session rules.
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """Equal for tasks of which rows are said the same, None where others bear on a row."""
+        """Key of the task's results: tasks with equal keys get equal results on every row; None if
+        results depend on other rows."""
         view = self._view(task)
-        return None if view.still is None else view.key
+        return None if view.static is None else view.key
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
         """bool (n_rows,): rows that pass every filter.
 
-        Differs: pressures keep pods away by their taints, whether the file asks for it or not.
+        Differs: pressure conditions keep pods away through their taints, whatever the file says.
         """
         view = self._view(task)
-        if view.still is None:
-            view = self._view(task, anew=True)
+        if view.static is None:
+            view = self._view(task, is_new=True)
         return view.passing(self._mapped(rows))
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
-        """The refusals of the filters, each node counted once."""
-        return self._view(task, anew=True).reasons()
+        """Reasons of the filters' refusals; each node is counted once."""
+        return self._view(task, is_new=True).reasons()
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): the weighted sum of the scores."""
+        """float64 (n_rows,): weighted sum of the scores."""
         return self._view(task).scores(self._mapped(rows), weights)
 
     def placed(self, task: TaskInfo, row: int) -> None:
-        """Let the pod be on the node for the rest of the session."""
+        """Add the pod to the node for the rest of the session."""
         mapped = row if self._rows is None else int(self._rows[row])
         self._overlay.place(PodInfo.of(task.pod), mapped)
 
     def unplaced(self, task: TaskInfo, row: int) -> None:
-        """Take the pod placed last off again."""
+        """Remove the pod that was added last."""
         self._overlay.rollback(self._overlay.mark() - 1)
 
     def close(self) -> None:
-        """Leave the table as it was."""
+        """Restore the node table."""
         self._overlay.rollback(0)
 
     def _mapped(self, rows: Ints) -> Ints:
         return rows if self._rows is None else self._rows[rows]
 
-    def _view(self, task: TaskInfo, *, anew: bool = False) -> _TaskView:
+    def _view(self, task: TaskInfo, *, is_new: bool = False) -> _TaskView:
         view = self._views.get(task.kind)
-        if view is None or anew:
+        if view is None or is_new:
             view = _TaskView(task, self._framework, self._snapshot)
             if view.key is not None:
-                if view.key not in self._still:
-                    self._still[view.key] = view.stand_still()
-                view.still = self._still[view.key]
+                if view.key not in self._static:
+                    self._static[view.key] = view.static_answers()
+                view.static = self._static[view.key]
             self._views[task.kind] = view
         return view
 
 
 class _StaticAnswers(msgspec.Struct, frozen=True):
-    """What pods that come and go do not change of the answers to one kind of task.
+    """Results for one kind of task that do not depend on pods on nodes.
 
-    mask: bool (n_nodes,), the rows that pass; None where that may change. scores: plugin -> int64
-    (n_nodes,), normalised. moving: the other scores. said: amounts of a node -> their sum.
+    mask: bool (n_nodes,), rows that pass; None if it may change. scores: plugin -> int64
+    (n_nodes,), normalised. dynamic: the other scores. sums: amounts of a node -> sum of the dynamic
+    scores.
     """
 
     mask: Bools | None
     scores: dict[str, Ints]
-    moving: tuple[RegisteredPlugin, ...]
-    said: dict[tuple[object, ...], float]
+    dynamic: tuple[RegisteredPlugin, ...]
+    sums: dict[tuple[object, ...], float]
 
 
 class _TaskView:
-    """What the framework says to the tasks of one kind.
+    """Filter and score results for the tasks of one kind.
 
-    key: equal for kinds that are told the same of each row; None where what is said of a row may
-    depend on others. still: what stands still; None likewise.
+    key: equal for kinds with equal results on every row; None if the result for a row depends on
+    others. static: the constant part; None likewise.
     """
 
     def __init__(self, task: TaskInfo, framework: Framework, snapshot: Snapshot) -> None:
@@ -170,7 +166,7 @@ class _TaskView:
         self._framework = framework
         self._snapshot = snapshot
         self._state = CycleState()
-        self.still: _StaticAnswers | None = None
+        self.static: _StaticAnswers | None = None
         outcome = framework.run_pre_filter(self._pod, snapshot, self._state)
         self._refusal: Status | None = None if outcome.status.is_success else outcome.status
         self._restrict = outcome.restrict
@@ -182,8 +178,8 @@ class _TaskView:
 
     def passing(self, rows: Ints) -> Bools:
         """bool (n_rows,): rows of the table that pass."""
-        if self.still is not None and self.still.mask is not None:
-            mask: Bools = self.still.mask[rows]
+        if self.static is not None and self.static.mask is not None:
+            mask: Bools = self.static.mask[rows]
             return mask
         if self._refusal is not None:
             return np.zeros(rows.shape[0], dtype=np.bool_)
@@ -194,7 +190,7 @@ class _TaskView:
         return result
 
     def reasons(self) -> Mapping[str, int]:
-        """Reason -> how many nodes are refused for it."""
+        """Reason -> number of nodes refused for it."""
         diagnosis = Diagnosis(self._snapshot.nodes.n_nodes)
         if self._refusal is not None:
             diagnosis.absent = self._refusal
@@ -205,12 +201,12 @@ class _TaskView:
     def scores(self, rows: Ints, weights: NodeScoreWeights) -> Floats:
         """float64 (n_rows,): weighted sums for rows of the table."""
         nodes, framework = self._snapshot.nodes, self._framework
-        if self.still is not None:
-            standing = self._standing(self.still, weights)
+        if self.static is not None:
+            static_sum = self._static_sum(self.static, weights)
             if rows.shape[0] <= FEW_ROWS:
-                moving = [self._moving_at(row, self.still, weights) for row in rows.tolist()]
-                return standing[rows] + np.array(moving, dtype=np.float64)
-            return standing[rows] + self._moving(rows, self.still, weights)
+                dynamic = [self._dynamic_at(row, self.static, weights) for row in rows.tolist()]
+                return static_sum[rows] + np.array(dynamic, dtype=np.float64)
+            return static_sum[rows] + self._dynamic(rows, self.static, weights)
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         status = framework.run_pre_score(self._pod, self._snapshot, ascending, self._state)
@@ -223,17 +219,18 @@ class _TaskView:
             total[order] += final // member.weight * _weight(member, weights)
         return total
 
-    def _moving(self, rows: Ints, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): the sum of the scores that pods move."""
+    def _dynamic(self, rows: Ints, static: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
+        """float64 (n_rows,): sum of the scores that depend on pods."""
         nodes = self._snapshot.nodes
         total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
-        for member in still.moving:
+        for member in static.dynamic:
             raw = member.call("score_column", self._pod, nodes, rows, self._state)
             total += raw * _weight(member, weights)
         return total
 
-    def _moving_at(self, row: int, still: _StaticAnswers, weights: NodeScoreWeights) -> float:
-        """The same of one row. Nodes are much alike: what was said of such a node is kept."""
+    def _dynamic_at(self, row: int, static: _StaticAnswers, weights: NodeScoreWeights) -> float:
+        """The same for one row. Results are cached by the node's amounts, as many nodes are
+        equal."""
         allocatable, requested, nonzero, _ = self._snapshot.nodes.amounts
         state = (
             weights,
@@ -241,31 +238,32 @@ class _TaskView:
             requested[:, row].tobytes(),
             nonzero[:, row].tobytes(),
         )
-        found = still.said.get(state)
+        found = static.sums.get(state)
         if found is None:
             rows = np.array([row], dtype=np.int64)
-            found = still.said[state] = float(self._moving(rows, still, weights)[0])
+            found = static.sums[state] = float(self._dynamic(rows, static, weights)[0])
         return found
 
-    def stand_still(self) -> _StaticAnswers | None:
-        """What no pod that comes or goes will change; None where others bear on a row's score."""
+    def static_answers(self) -> _StaticAnswers | None:
+        """The constant part of the results; None if the score of a row depends on other rows."""
         nodes, state, pod = self._snapshot.nodes, self._state, self._pod
         scores: dict[str, Ints] = {}
-        moving = []
+        dynamic = []
         for member in self._scores():
             if member.declaration.scores_by_amounts:
-                moving.append(member)
+                dynamic.append(member)
                 continue
             raw = member.scores(pod, nodes, nodes.all_rows, state)
             normal = member.normalized(raw, pod, nodes, nodes.all_rows, state)
-            # Measured against the highest: only equal scores are the same among any rows.
+            # Scores are normalised by the highest, so only equal scores are independent of which
+            # rows pass.
             if normal is not raw and raw.min() != raw.max():
                 return None
             scores[member.name] = normal
         mask = None
         if all(member.node_only for member in self._filters or ()):
             mask = self._filtered(np.arange(nodes.n_nodes))
-        return _StaticAnswers(mask, scores, tuple(moving), {})
+        return _StaticAnswers(mask, scores, tuple(dynamic), {})
 
     def _key(self) -> Hashable:
         nodes, state, pod = self._snapshot.nodes, self._state, self._pod
@@ -283,7 +281,7 @@ class _TaskView:
         return tuple((m.name, m.call("signature", pod)) for m in members)
 
     def _scores(self) -> list[RegisteredPlugin]:
-        """The scores in force."""
+        """The enabled scores."""
         state = self._state
         return [
             m
@@ -291,11 +289,11 @@ class _TaskView:
             if m.name not in state.skip_score and not m.is_idle(state)
         ]
 
-    def _standing(self, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_nodes,): the sum of the scores that stand still."""
+    def _static_sum(self, static: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
+        """float64 (n_nodes,): sum of the constant scores."""
         if self._totals is None or self._totals[0] != weights:
             total = np.zeros(self._snapshot.nodes.n_nodes, dtype=np.float64)
-            for name, normal in still.scores.items():
+            for name, normal in static.scores.items():
                 total += normal * _weight(self._framework.members[name], weights)
             self._totals = weights, total
         return self._totals[1]
@@ -309,7 +307,7 @@ class _TaskView:
 
 
 def _weight(member: RegisteredPlugin, weights: NodeScoreWeights) -> int:
-    """What a score weighs: as the configuration of sessions says, else as the profile does."""
+    """Weight of a score: from the session configuration, otherwise from the profile."""
     stated: int | None = None
     if member.name in NODEORDER_WEIGHTS:
         stated = getattr(weights, NODEORDER_WEIGHTS[member.name])

@@ -1,4 +1,4 @@
-"""From an `actions:` / `tiers:` file to sessions: the one place that names actions and policies."""
+"""Session configuration: builds sessions from an `actions:` / `tiers:` file."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from stowplan.framework import Framework, Snapshot
 ACTIONS: dict[str, type[SessionAction]] = {
     action.name: action for action in (Allocate, Backfill, Preempt, Reclaim)
 }
-"""Name -> class of every action that ships."""
+"""Name -> class of every built-in action."""
 
 SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
-    policy.name: policy
-    for policy in (
+    plugin.name: plugin
+    for plugin in (
         ConformancePlugin,
         DrfPlugin,
         GangPlugin,
@@ -54,7 +54,7 @@ SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
         ProportionPlugin,
     )
 }
-"""Name -> class of every policy that ships."""
+"""Name -> class of every built-in session plugin."""
 
 _NUMBER = ("a whole number", is_integer)
 _TRUTH = ("true or false", is_boolean)
@@ -78,30 +78,31 @@ def batch_configuration(
     source: str,
     compat: Compat | None = None,
     actions: Mapping[str, type[SessionAction]] | None = None,
-    policies: Mapping[str, type[SessionPlugin]] | None = None,
+    session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> BatchConfiguration:
-    """The configuration that `text` holds, None for the default one; raises ConfigError.
+    """Parse a configuration (None: the default one); raises ConfigError.
 
-    actions, policies: one's own, by name, beside those that ship; theirs take any argument.
+    actions, session_plugins: custom ones by name, in addition to the built-in ones; they take any
+    argument.
     """
-    known = known_names(compat, actions, policies)
+    known = known_names(compat, actions, session_plugins)
     return read(DEFAULT_TEXT if text is None else text, source, known)
 
 
 def known_names(
     compat: Compat | None = None,
     actions: Iterable[str] | None = None,
-    policies: Iterable[str] | None = None,
+    session_plugins: Iterable[str] | None = None,
 ) -> SupportedSettings:
-    """What a file may name: what ships, and one's own beside it."""
+    """Names that a file may use: built-in and custom ones."""
     return SupportedSettings(
         actions={*ACTIONS, *(actions or ())},
         policies={
             **{name: _ARGUMENTS.get(name, {}) for name in SESSION_PLUGINS},
-            **dict.fromkeys(policies or ()),
+            **dict.fromkeys(session_plugins or ()),
         },
         lenient=compat is not None and compat.lenient_file,
-        # kube-batch knows of no other scheduler's pods.
+        # kube-batch ignores pods of other schedulers.
         scheduler_names=(KUBE_BATCH,)
         if compat is not None and compat.lenient_file
         else SCHEDULER_NAMES,
@@ -113,10 +114,10 @@ def rules_for(
     framework: Framework | None = None,
     snapshot: Callable[[], Snapshot] | None = None,
 ) -> Callable[[SessionState], SessionRules]:
-    """What makes the rules of a session.
+    """Factory of a session's rules.
 
-    framework: whose filters and scores count, from `session_framework` unless given. snapshot:
-    gives the nodes and pods as they are when a session opens; None makes a table per session.
+    framework: provides filters and scores; `session_framework` by default. snapshot: returns nodes
+    and pods when a session opens; None builds a table per session.
     """
     if compat.rules_of_1_13:
         return Release113Rules
@@ -134,23 +135,23 @@ def session_options(
     compat: Compat | None = None,
     rules: Callable[[SessionState], SessionRules] | None = None,
     actions: Mapping[str, type[SessionAction]] | None = None,
-    policies: Mapping[str, type[SessionPlugin]] | None = None,
+    session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> SessionOptions:
-    """What every session of a configuration is opened with."""
+    """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
     switches = compat or Compat()
-    resume = () if switches.forgets_promises else (Resume(),)
+    resume = () if switches.forgets_nominations else (Resume(),)
     return SessionOptions(
         tiers=tuple(
             tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
             for tier in configuration.tiers or ()
         ),
-        # What Volcano alone has was warned of when the file was read.
+        # Volcano-only settings were reported as warnings when the file was read.
         actions=(
             *resume,
             *(all_actions[name]() for name in configuration.actions if name in all_actions),
         ),
-        policies={**SESSION_PLUGINS, **(policies or {})},
+        plugins={**SESSION_PLUGINS, **(session_plugins or {})},
         compat=switches,
         rules=rules,
     )

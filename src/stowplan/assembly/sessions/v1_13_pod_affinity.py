@@ -1,8 +1,8 @@
-"""Company: pod affinity as the original walks it, pod by pod and without precomputed metadata.
+"""Pod affinity of release 1.13 without precomputed metadata, evaluated pod by pod.
 
-That walk decides otherwise than Kubernetes 1.13 did with metadata: several terms must be met by one
-and the same pod, for affinity as for anti-affinity, and a pod that the session has placed is looked
-for where its spec says, which is nowhere yet.
+This evaluation differs from that of Kubernetes 1.13 with metadata: several terms must all match one
+pod, for affinity as for anti-affinity, and a pod placed by the session is looked up by its spec,
+which names no node yet.
 
 Source: Kubernetes v1.13, predicates.PodAffinityChecker and priorities.InterPodAffinity, as
 kube-batch v0.5 calls them (plugins/util, plugins/nodeorder).
@@ -29,7 +29,7 @@ _NO_AFFINITY = Affinity()
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
-    """A pod and the node it is on, "" where its spec names none yet."""
+    """A pod and its node, "" if its spec names none."""
 
     pod: Pod
     node: str
@@ -44,7 +44,7 @@ def _anti_affinity(pod: Pod) -> PodAffinity:
 
 
 def term_matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
-    """True when a term of `owner` is about `pod`; raises Unanswerable for a malformed one."""
+    """True if a term of `owner` selects `pod`; raises ScoringError for a malformed term."""
     namespaces = term.namespaces or (owner.namespace,)
     try:
         return pod.namespace in namespaces and label_selector_matches(
@@ -55,7 +55,7 @@ def term_matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
 
 
 def is_same_domain(a: Node, b: Node, key: str) -> bool:
-    """True when both nodes have the label and the same value of it."""
+    """True if both nodes have the label with the same value."""
     return bool(key) and key in a.labels and a.labels[key] == b.labels.get(key)
 
 
@@ -66,12 +66,12 @@ def satisfies_pod_affinity(
     others: Sequence[PlacedPod],
     nodes: Mapping[str, Node],
 ) -> bool:
-    """True when a node suits a pod's required terms, and those of the pods that have a node.
+    """True if a node satisfies a pod's required terms and those of existing pods.
 
-    here: the pods on the node. others: the pods that have one, this or another. nodes: by name.
+    here: pods on the node. others: pods with a node, this one or another. nodes: by name.
     """
     present = {other.key for other in here}
-    # A pod said to be on this node counts only if it is.
+    # A pod whose spec names this node counts only if it is on it.
     placed_pods = [
         other for other in others if other.pod.node_name != node.name or other.pod.key in present
     ]
@@ -93,7 +93,7 @@ def _node_of(other: PlacedPod, nodes: Mapping[str, Node]) -> Node:
 def _violates_existing_anti_affinity(
     pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
 ) -> bool:
-    """True when a placed pod does not want this one in the node's domain."""
+    """True if the anti-affinity of an existing pod excludes this pod from the node's domain."""
     pairs: set[tuple[str, str]] = set()
     for other in placed_pods:
         home = _node_of(other, nodes)
@@ -106,7 +106,7 @@ def _violates_existing_anti_affinity(
 def _satisfies_own_terms(
     pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
 ) -> bool:
-    """True when the pod's own required terms are met."""
+    """True if the node satisfies the pod's own required terms."""
     near, apart = _affinity(pod).required, _anti_affinity(pod).required
     found = known = False
     for other in placed_pods:
@@ -121,7 +121,7 @@ def _satisfies_own_terms(
                 return False
     if found or not near:
         return True
-    # The first of its kind may go anywhere, if it is of the kind that it looks for.
+    # The first pod of a group may go anywhere if it matches its own terms.
     return not known and all(term_matches(term, pod, pod) for term in near)
 
 
@@ -132,8 +132,8 @@ def _meets(
     node: Node,
     nodes: Mapping[str, Node],
 ) -> tuple[bool, bool]:
-    """Whether all terms are about a placed pod, and whether it is in the node's domain for all."""
-    # All selectors are read before the first is asked.
+    """Whether all terms select an existing pod, and whether it is in the node's domain for all."""
+    # All selectors are parsed before the first is evaluated.
     about = [term_matches(term, pod, other.pod) for term in terms]
     if not all(about):
         return False, False
@@ -151,12 +151,12 @@ def preferred_affinity_scores(
     candidates: Sequence[Node],
     held: Iterable[tuple[Node, Sequence[Pod]]],
     nodes: Mapping[str, Node],
-    stray: Node | None,
+    default_node: Node | None,
 ) -> NDArray[np.int64]:
-    """int64 (n_candidates,) in [0, 10]: how much pod and company want each other near.
+    """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
 
-    held: the candidates' pods. stray: the node on which pods are taken to be whose spec names no
-    node yet. Raises Unanswerable.
+    held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
+    ScoringError.
     """
     counts = np.zeros(len(candidates), dtype=np.float64)
     affinity = pod.spec.affinity
@@ -166,7 +166,7 @@ def preferred_affinity_scores(
             theirs = other.spec.affinity
             if not cares and not (theirs and (theirs.pod_affinity or theirs.pod_anti_affinity)):
                 continue
-            home = nodes.get(other.node_name) or stray
+            home = nodes.get(other.node_name) or default_node
             if home is None:
                 raise ScoringError(f"failed to find node <{other.node_name}>")
             for term, weight in _matching_preferred_terms(pod, other):
@@ -183,17 +183,17 @@ def preferred_affinity_scores(
 
 
 def _matching_preferred_terms(pod: Pod, other: Pod) -> Iterator[tuple[PodAffinityTerm, float]]:
-    """The terms of either that are about the other, with what they weigh."""
-    for wishes, owner, about, sign in (
+    """Preferred terms of either pod that select the other, with their weights."""
+    for affinity, owner, about, sign in (
         (_affinity(pod), pod, other, 1),
         (_anti_affinity(pod), pod, other, -1),
         (_affinity(other), other, pod, 1),
         (_anti_affinity(other), other, pod, -1),
     ):
         if owner is other and sign == 1:
-            for required in wishes.required:
+            for required in affinity.required:
                 if term_matches(required, owner, about):
                     yield required, float(HARD_WEIGHT)
-        for weighted in wishes.preferred:
+        for weighted in affinity.preferred:
             if term_matches(weighted.pod_affinity_term, owner, about):
                 yield weighted.pod_affinity_term, float(weighted.weight * sign)

@@ -1,4 +1,4 @@
-"""The rules of Kubernetes 1.13 for sessions: the predicates and scores that kube-batch v0.5 calls.
+"""Session rules of Kubernetes 1.13: the predicates and priorities that kube-batch v0.5 calls.
 
 Source: kube-batch v0.5, plugins/predicates and plugins/nodeorder.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.assembly.sessions.v1_13_pod_affinity import (
     PlacedPod,
@@ -20,6 +19,7 @@ from stowplan.batch.state.jobs import OCCUPYING, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import CycleState, FeatureGates, Handle, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -40,13 +40,9 @@ from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinit
 from stowplan.plugins.v1_13.priorities.resource_priorities import LeastRequestedPriority
 from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 class Release113Rules:
-    """Predicates and scores on a table of the session's nodes and of the pods it holds there."""
+    """Predicates and priorities on a table of the session's nodes and their pods."""
 
     def __init__(self, state: SessionState) -> None:
         self._session_state = state
@@ -71,11 +67,11 @@ class Release113Rules:
         self._balanced = BalancedResourceAllocation(BalancedResourceAllocationArgs())
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """None: the company of pods is walked anew each time."""
+        """None: pod affinity is evaluated anew each time."""
         return None
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
-        """bool (n_rows,): the rows on which all predicates pass."""
+        """bool (n_rows,): rows on which all predicates pass."""
         pod, table = task.pod, self._table
         result: Bools = self._conditions.filter_column(table, rows) == 0
         for rule in self._filters:
@@ -89,13 +85,13 @@ class Release113Rules:
         return result & self._pod_affinity_passes(pod, rows, result)
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
-        """One reason for all: these predicates are not told apart."""
+        """One common reason; these predicates are not reported separately."""
         rows = np.arange(self._table.n_nodes)
         refused = int(np.count_nonzero(~self.passing(task, rows, pressures)))
         return {"node(s) didn't pass the predicates": refused} if refused else {}
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): the weighted sum of four priorities, 0 to 10 each."""
+        """float64 (n_rows,): weighted sum of four priorities, 0 to 10 each."""
         pod, table = task.pod, self._table
         total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
         for scores, weight in (
@@ -111,15 +107,15 @@ class Release113Rules:
         return total
 
     def placed(self, task: TaskInfo, row: int) -> None:
-        """Count a pod on its node."""
+        """Add a pod to its node."""
         self._table.add_pod(task.pod, self._session_state.nodes.names[row])
 
     def unplaced(self, task: TaskInfo, row: int) -> None:
-        """Count it there no more."""
+        """Remove a pod from its node."""
         self._table.remove_pod(task.uid)
 
     def close(self) -> None:
-        """The table was made for the session."""
+        """The table belongs to the session; nothing to restore."""
 
     # Inside.
 
@@ -131,13 +127,13 @@ class Release113Rules:
         return self._affinity.normalize_score(scores)
 
     def _pod_affinity_passes(self, pod: Pod, rows: Ints, asked: Bools) -> Bools:
-        """bool (n_rows,): where company suits; of rows that are not asked about nothing is said."""
+        """bool (n_rows,): rows that satisfy pod affinity; rows not asked for are undefined."""
         result = np.ones(asked.shape[0], dtype=np.bool_)
         placed = list(self._placed_pods())
         affinity = pod.spec.affinity
         cares = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
         if not cares and not any(_wants_apart(other.pod) for other in placed):
-            # A pod on a node that is not here leaves the original without an answer for any node.
+            # A pod on an unknown node makes the original fail for every node.
             result[:] = all(self._session_state.nodes.row(other.node) >= 0 for other in placed)
             return result
         nodes = self._nodes()
@@ -148,7 +144,7 @@ class Release113Rules:
         return result
 
     def _placed_pods(self) -> Iterator[PlacedPod]:
-        """The pods that the session's jobs have on nodes, as the original lists them."""
+        """Pods of the session's jobs that are on nodes, in the original's order."""
         for job in self._session_state.jobs.values():
             for status in OCCUPYING:
                 for task in job.of(status).values():
@@ -175,8 +171,8 @@ def _wants_apart(pod: Pod) -> bool:
 
 
 def node_of_unassigned_pods(nodes: NodeLedger) -> Node | None:
-    """The first node with a pod whose spec names no node: there the original takes all such pods
-    to be, wherever the session has put them."""
+    """The first node that holds a pod without a node name in its spec; the original assumes all
+    such pods there, wherever the session placed them."""
     for row, node in enumerate(nodes.nodes):
         if any(not held.task.pod.node_name for held in nodes.tasks_on(row)):
             return node

@@ -1,1 +1,1 @@
-"""The actions that ship: what a session does, step by step."""
+"""Built-in actions: the steps of a session."""

@@ -1,8 +1,8 @@
-"""allocate: give free room to pending tasks, queue by queue, job by job.
+"""allocate: place pending tasks on idle resources, queue by queue and job by job.
 
-A queue takes its turn once for each of its jobs, and a job gives way as soon as it is ready: what
-it has beyond its minimum it gets in later turns. What a job was given that did not become ready is
-taken back, so that it blocks nobody; what waits for room that is being freed stays promised.
+A queue gets one turn per job, and a job's turn ends as soon as the job is ready; tasks beyond its
+minimum are placed in later turns. Placements of a job that did not become ready are rolled back, so
+that it blocks no other job; pipelined tasks keep their nodes.
 
 Source: kube-batch v0.5, actions/allocate.
 """
@@ -26,7 +26,7 @@ from stowplan.batch.tiers import TaskQueue
 
 
 class Allocate(SessionAction):
-    """Place what fits."""
+    """Places the tasks that fit."""
 
     name = "allocate"
 
@@ -63,7 +63,8 @@ class Allocate(SessionAction):
 
 
 def _note_overused(session: Session) -> None:
-    """Tell the jobs that had no turn why: for want of nodes, if they find none anyway."""
+    """Report to jobs of overused queues why they were not served, unless no node would fit
+    anyway."""
     texts: dict[str, str] = {}
     has_room: dict[Hashable, bool] = {}
     for job in session.jobs.values():
@@ -84,7 +85,7 @@ def _note_overused(session: Session) -> None:
 
 
 def _pending_tasks(session: Session, job: JobInfo) -> TaskQueue:
-    """The job's pending tasks that ask for something."""
+    """The job's pending tasks that request resources."""
     as_v0_5 = session.compat.init_only_waits
     is_empty = session.arithmetic.is_empty
 
@@ -95,13 +96,13 @@ def _pending_tasks(session: Session, job: JobInfo) -> TaskQueue:
 
 
 def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
-    """One turn of a job without a way back; True when the job is ready and may have another."""
+    """One turn of a job without rollback; True if the job is ready and may have another."""
     while tasks:
         task = tasks.pop()
         job.short_by = {}
         row = _place(session, None, job, task)
         if row < 0:
-            if session.compat.unfit_task_ends_job:
+            if session.compat.infeasible_task_ends_job:
                 return False
             continue
         if session.hooks.job_ready(job):
@@ -110,24 +111,24 @@ def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
 
 
 def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
-    """One turn of a job; True when the job is ready and may have another."""
+    """One turn of a job; True if the job is ready and may have another."""
     case = attempt_key(session, job, len(tasks))
-    stuck = session.stuck.get(case) if case is not None else None
+    stuck = session.failed_turns.get(case) if case is not None else None
     if stuck is not None and stuck[0] == session.state.nodes.revision:
         job.fit_errors, job.short_by = stuck[1], dict(stuck[2])
         return False
     statement = session.statement()
-    unfit: set[int] = set()
+    infeasible: set[int] = set()
     job.fit_errors, job.short_by = "", {}
     while tasks:
         task = tasks.pop()
-        if id(task.pod.spec) in unfit or _place(session, statement, job, task) < 0:
-            if session.compat.unfit_task_ends_job:
+        if id(task.pod.spec) in infeasible or _place(session, statement, job, task) < 0:
+            if session.compat.infeasible_task_ends_job:
                 break
             if _is_out_of_reach(session, job, len(tasks)):
                 break
-            # Tasks of the same spec would fit nowhere either.
-            unfit.add(id(task.pod.spec))
+            # Tasks with the same spec would not fit either.
+            infeasible.add(id(task.pod.spec))
             continue
         if session.hooks.job_ready(job):
             statement.commit()
@@ -137,27 +138,31 @@ def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
         if case is not None:
-            session.stuck[case] = session.state.nodes.revision, job.fit_errors, dict(job.short_by)
+            session.failed_turns[case] = (
+                session.state.nodes.revision,
+                job.fit_errors,
+                dict(job.short_by),
+            )
     return False
 
 
 def _is_out_of_reach(session: Session, job: JobInfo, n_left: int) -> bool:
-    """True when the job will not be ready even if all its other tasks find a node."""
+    """True if the job will not be ready even if all its other tasks are placed."""
     reached = job.ready_count + len(job.of(TaskStatus.PIPELINED)) + n_left
     return reached < job.min_available and not session.hooks.job_ready(job)
 
 
 def _place(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
-    """Find a node for a task and put it there; -1 when there is none."""
+    """Place a task on the best node; -1 if none fits."""
     if session.compat.releasing_competes:
         return _place_v0_5(session, statement, job, task)
     to = session if statement is None else statement
-    row = session.choices.best(task)
+    row = session.best_nodes.best(task)
     if row >= 0:
         to.allocate(task, row)
         return row
     nodes = session.state.nodes
-    row = session.choices.best(task, later=True) if nodes.has_releases else -1
+    row = session.best_nodes.best(task, later=True) if nodes.has_releases else -1
     if row >= 0:
         refusal = session.state.capabilities.refusal(task)
         if refusal:
@@ -171,7 +176,7 @@ def _place(session: Session, statement: Statement | None, job: JobInfo, task: Ta
 
 
 def _place_v0_5(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
-    """A node that has to free room first is as good as one that is free."""
+    """Place a task on the best node, whether its resources are idle or still being released."""
     if not session.state.capabilities.allows(task):
         job.fit_errors = session.state.capabilities.refusal(task)
         return -1

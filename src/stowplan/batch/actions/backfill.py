@@ -1,4 +1,4 @@
-"""backfill: place the tasks that ask for nothing; predicates alone say where.
+"""backfill: place best-effort tasks, which request no resources; only predicates apply.
 
 Source: kube-batch v0.5, actions/backfill.
 """
@@ -13,12 +13,12 @@ from stowplan.batch.state.queues import QueueInfo
 
 
 class Backfill(SessionAction):
-    """Place what asks for nothing."""
+    """Places best-effort tasks."""
 
     name = "backfill"
 
     def run(self, session: Session) -> None:
-        """Serve jobs in the order of their queues, or any job first."""
+        """Serve jobs in queue order, or in any order with the compat switch."""
         if session.compat.backfill_unordered:
             for job in list(session.jobs.values()):
                 _serve_v0_5(session, job)
@@ -45,7 +45,7 @@ def _best_effort(job: JobInfo) -> list[TaskInfo]:
 
 
 def _serve_v0_5(session: Session, job: JobInfo) -> None:
-    """Put each task on the first node that takes it; a gang that stays incomplete keeps them."""
+    """Place each task on the first node that passes; an incomplete gang keeps its tasks."""
     nodes = session.state.nodes
     for task in _best_effort(job):
         if not session.state.capabilities.allows(task):
@@ -56,17 +56,17 @@ def _serve_v0_5(session: Session, job: JobInfo) -> None:
                 continue
             if not session.allocate(task, row):
                 break
-            # What went wrong has left its traces.
+            # A failed step leaves its side effects.
             passing = session.passing(task)
 
 
 def _serve(session: Session, job: JobInfo) -> None:
-    """Put the tasks on the best of the nodes that take them, in the order of tasks, or none."""
+    """Place all the tasks, in task order, on the best nodes that pass, or none of them."""
     statement = session.statement()
     tasks = session.hooks.task_turns(_best_effort(job))
     while tasks:
         task = tasks.pop()
-        row = session.choices.best(task)
+        row = session.best_nodes.best(task)
         if row < 0:
             job.fit_errors = fit_errors(session, task)
             continue

@@ -1,4 +1,4 @@
-"""Whose turn it is: queues, jobs and tasks in the order in which actions serve them."""
+"""PendingJobs: queues, jobs and tasks in the order in which actions serve them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stowplan.batch.tiers import TaskQueue
 
 
 class PendingJobs:
-    """Per queue its waiting jobs, per job its pending tasks.
+    """Pending jobs per queue and pending tasks per job.
 
-    Tasks are put in order when their job is first asked for: nobody has served one of them before.
+    Tasks are sorted when their job is first served, since none of them is served before that.
     """
 
     def __init__(self, session: Session) -> None:
@@ -30,7 +30,7 @@ class PendingJobs:
             self.waiting.append(job)
 
     def tasks(self, job: JobInfo) -> TaskQueue:
-        """The pending tasks of a job that had no turn yet."""
+        """The job's pending tasks that were not tried yet."""
         found = self._tasks.get(job.uid)
         if found is None:
             found = self._tasks[job.uid] = self._hooks.job_turns(job)
@@ -38,15 +38,15 @@ class PendingJobs:
 
 
 def attempt_key(session: Session, job: JobInfo, n_tasks: int) -> Hashable:
-    """Equal for jobs that a turn treats alike as long as nothing moves on nodes; None for those
-    whose pods differ, or mind more than the node that they are on. n_tasks: yet to be tried.
+    """Key of jobs that a turn treats alike as long as nothing changes on nodes; None for jobs whose
+    pods differ or depend on more than their own node. n_tasks: tasks that are still to be tried.
 
-    Jobs of a queue with a capability are alike among themselves only.
+    Jobs of a queue with a capability only equal jobs of the same queue.
     """
     kind = None
     for task in job.of(TaskStatus.PENDING).values():
         if kind is None:
-            spec, kind = task.pod.spec, session.choices.row_kind(task)
+            spec, kind = task.pod.spec, session.best_nodes.row_kind(task)
         if kind is None or task.pod.spec is not spec:
             return None
     if kind is None:

@@ -1,8 +1,8 @@
-"""preempt: within a queue, room for what is more important is made by what is less.
+"""preempt: evict less important tasks of a queue for more important ones.
 
-First between jobs: a job that cannot start takes from jobs of lower priority, all in one statement,
-so that nobody is evicted for a gang that does not become complete. Then within jobs: a pending task
-takes from tasks of lower priority of its own job.
+First between jobs: a job that cannot start preempts jobs of lower priority, all in one statement,
+so that no task is evicted for a gang that does not become complete. Then within jobs: a pending
+task preempts tasks of lower priority of its own job.
 
 Source: kube-batch v0.5, actions/preempt.
 """
@@ -27,15 +27,15 @@ REASON = "preempt"
 
 
 class Preempt(SessionAction):
-    """Make room within queues."""
+    """Frees resources within queues."""
 
     name = "preempt"
 
     def run(self, session: Session) -> None:
-        """Between the jobs of each queue, then within jobs."""
+        """Preempt between the jobs of each queue, then within jobs."""
         turns = PendingJobs(session)
         self._search = VictimSearch(session)
-        self._without_effect: set[Hashable] = set()
+        self._failed_turns: set[Hashable] = set()
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
         )
@@ -61,25 +61,25 @@ class Preempt(SessionAction):
             tasks = turns.tasks(job)
             case = None
             if not session.compat.tried_tasks_are_spent:
-                case = self._case(session, job, len(tasks))
-            if case is not None and case in self._without_effect:
+                case = self._attempt_key(session, job, len(tasks))
+            if case is not None and case in self._failed_turns:
                 continue
             while tasks:
                 if self._serve(session, statement, tasks.pop(), job, within=False):
                     assigned = True
-                if session.hooks.job_pipelined(job) and self._is_worth(session, statement):
+                if session.hooks.job_pipelined(job) and self._has_evictions(session, statement):
                     statement.commit()
                     break
             if not session.hooks.job_pipelined(job) or len(statement):
                 statement.rollback()
                 if case is not None:
-                    self._without_effect.add(case)
+                    self._failed_turns.add(case)
                 continue
             if assigned:
                 jobs.push(job)
 
-    def _case(self, session: Session, job: JobInfo, n_tasks: int) -> Hashable:
-        """Equal for jobs that find the same victims as long as nothing moves; None: unknown."""
+    def _attempt_key(self, session: Session, job: JobInfo, n_tasks: int) -> Hashable:
+        """Key of jobs that find the same victims as long as nothing changes; None if unknown."""
         case = attempt_key(session, job, n_tasks)
         if case is None:
             return None
@@ -92,26 +92,26 @@ class Preempt(SessionAction):
             if not session.compat.tried_tasks_are_spent:
                 if TaskStatus.RUNNING not in job.by_status:
                     continue
-                # Those that found nobody to take from among other jobs have another try.
+                # Tasks that found no victims in other jobs are tried again.
                 tasks = session.hooks.task_turns(job.of(TaskStatus.PENDING).values())
             while tasks:
                 statement = session.statement()
                 assigned = self._serve(session, statement, tasks.pop(), job, within=True)
-                if not self._is_worth(session, statement):
+                if not self._has_evictions(session, statement):
                     statement.rollback()
                     break
                 statement.commit()
                 if not assigned:
                     break
 
-    def _is_worth(self, session: Session, statement: Statement) -> bool:
-        """Where nobody had to go it is for allocate to find the room."""
+    def _has_evictions(self, session: Session, statement: Statement) -> bool:
+        """True if some task is evicted; placement without evictions is left to allocate."""
         return session.compat.ignores_free_room or statement.evicts
 
     def _serve(
         self, session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
     ) -> bool:
-        """Find a node where a task gets room; True when it did."""
+        """Place a task by preemption; True if it was placed."""
         try:
             if session.compat.ignores_free_room:
                 return _serve_v0_5(session, statement, task, job, within=within)
@@ -122,7 +122,8 @@ class Preempt(SessionAction):
     def _make_room(
         self, session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
     ) -> bool:
-        """With what is free, few victims: of the job itself, or of others of its queue."""
+        """Place a task with as few victims as possible, of its own job or of others of its
+        queue."""
         if task.status is not TaskStatus.PENDING:
             return False
         rank = task.priority if within else job.priority
@@ -144,8 +145,8 @@ class Preempt(SessionAction):
 def preemptable_candidates(
     session: Session, search: VictimSearch, job: JobInfo, task: TaskInfo
 ) -> Iterator[TaskInfo]:
-    """Running tasks of other jobs of the queue that a task of a job is important enough to take
-    from, where a policy might let them go."""
+    """Running tasks of other jobs of the queue that may be preempted for a task of the job, if a
+    session plugin allows it."""
     jobs = (
         j for j in search.reclaimable_jobs("preemptable") if j.queue == job.queue and j is not job
     )
@@ -157,12 +158,12 @@ def preemptable_candidates(
 def _serve_v0_5(
     session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
 ) -> bool:
-    """Make room for a task by victims alone; what was evicted in vain stays in the statement."""
+    """Place a task on victims' resources only; evictions without effect stay in the statement."""
     if session.state.capabilities.shortage(task):
         return False
     nodes, jobs = session.state.nodes, session.jobs
     passing = np.flatnonzero(session.passing(task))
-    wanted = task.ask.launching
+    request = task.ask.launching
     for row in session.ranked(task, passing).tolist():
         candidates = [
             other
@@ -171,7 +172,7 @@ def _serve_v0_5(
             and _may_be_taken(session, other, task, within=within)
         ]
         victims = session.hooks.victims("preemptable", task, candidates)
-        if not victims or not is_enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, request):
             continue
         freed = ResourceVector()
         order = Heap(lambda a, b: not session.hooks.task_less(a, b), victims)
@@ -179,9 +180,9 @@ def _serve_v0_5(
             victim = order.pop()
             statement.evict(victim, REASON)
             freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(wanted, freed):
+            if session.arithmetic.less_equal(request, freed):
                 break
-        if session.arithmetic.less_equal(wanted, freed):
+        if session.arithmetic.less_equal(request, freed):
             statement.pipeline(task, row)
             return True
     return False
@@ -193,7 +194,7 @@ def _may_preempt(jobs: dict[str, JobInfo], other: TaskInfo, task: TaskInfo, job:
 
 
 def _without_lower(session: Session, turns: PendingJobs) -> set[str]:
-    """The queues in which no job runs that is of lower priority than one that waits."""
+    """Queues without a running job of lower priority than a pending one."""
     compat = session.compat
     if compat.ignores_priority or compat.tried_tasks_are_spent or compat.ignores_free_room:
         return set()
@@ -208,7 +209,7 @@ def _without_lower(session: Session, turns: PendingJobs) -> set[str]:
 
 
 def _may_be_taken(session: Session, other: TaskInfo, task: TaskInfo, *, within: bool) -> bool:
-    """True when the task is important enough to take from the other."""
+    """True if the task may preempt the other."""
     if session.compat.ignores_priority:
         return True
     if within:

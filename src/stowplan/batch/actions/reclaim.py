@@ -1,4 +1,4 @@
-"""reclaim: a queue that has less than it deserves takes from queues that have more.
+"""reclaim: a queue below its deserved share evicts tasks of queues above theirs.
 
 Source: kube-batch v0.5, actions/reclaim.
 """
@@ -23,15 +23,15 @@ REASON = "reclaim"
 
 
 class Reclaim(SessionAction):
-    """Make room across queues."""
+    """Frees resources across queues."""
 
     name = "reclaim"
 
     def run(self, session: Session) -> None:
-        """Serve queues that are not overused, one task a turn."""
+        """Serve queues that are not overused, one task per turn."""
         turns = PendingJobs(session)
         self._search = VictimSearch(session)
-        self._without_effect: set[Hashable] = set()
+        self._failed_turns: set[Hashable] = set()
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         for name in dict.fromkeys(job.queue for job in session.jobs.values()):
             if name in session.queues:
@@ -56,21 +56,22 @@ class Reclaim(SessionAction):
                     jobs.push(job)
                 queues.push(queue)
             elif not session.compat.reclaims_at_once:
-                # The next job of the queue may be smaller.
+                # The queue's next job may be smaller.
                 queues.push(queue)
 
     def _may_find(self, session: Session, queue: str) -> bool:
-        """False when no other queue has anybody whom a policy might let go."""
+        """False if no other queue has a task that a session plugin might release."""
         if session.compat.reclaims_at_once:
             return True
         return any(reclaimable_jobs(session, self._search, queue))
 
     def _serve(self, session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
-        """One turn of a job: tasks until it could start, all or none; one more if it can."""
+        """One turn of a job: place tasks until the job can start, all or none; one task if it is
+        ready."""
         case = attempt_key(session, job, len(tasks))
         if (
             case is not None
-            and (case, job.queue, session.state.nodes.revision) in self._without_effect
+            and (case, job.queue, session.state.nodes.revision) in self._failed_turns
         ):
             return False
         statement = session.statement()
@@ -80,21 +81,21 @@ class Reclaim(SessionAction):
                 continue
             if not self._make_room(session, statement, job, task):
                 break
-            # Where nobody had to go it is for allocate to find the room.
+            # Placement without evictions is left to allocate.
             if session.hooks.job_pipelined(job) and statement.evicts:
                 statement.commit()
                 return True
         statement.rollback()
         if case is not None:
-            self._without_effect.add((case, job.queue, session.state.nodes.revision))
+            self._failed_turns.add((case, job.queue, session.state.nodes.revision))
         return False
 
     def _make_room(
         self, session: Session, statement: Statement, job: JobInfo, task: TaskInfo
     ) -> bool:
-        """With what is free, few victims of other queues."""
+        """Place a task with as few victims of other queues as possible."""
         if session.state.capabilities.shortage(task):
-            # Other queues' pods are not counted in this one's capability.
+            # Pods of other queues do not count towards this queue's capability.
             return False
 
         def others() -> Iterable[TaskInfo]:
@@ -109,7 +110,7 @@ class Reclaim(SessionAction):
 
 
 def reclaimable_jobs(session: Session, search: VictimSearch, queue: str) -> Iterator[JobInfo]:
-    """Jobs of other queues of which a policy might let a pod go."""
+    """Jobs of other queues of which a session plugin might release a pod."""
     for job in search.reclaimable_jobs("reclaimable"):
         theirs = session.queues.get(job.queue)
         if job.queue != queue and (theirs is None or theirs.is_reclaimable):
@@ -117,10 +118,10 @@ def reclaimable_jobs(session: Session, search: VictimSearch, queue: str) -> Iter
 
 
 def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
-    """Evict on the first nodes that could do, at once, and place the task where that is enough."""
+    """Evict at once on the first nodes that may suffice and place the task once it fits."""
     if session.state.capabilities.shortage(task):
         return False
-    nodes, wanted = session.state.nodes, task.ask.launching
+    nodes, request = session.state.nodes, task.ask.launching
     for row in range(nodes.n_nodes):
         if not session.passing(task)[row]:
             continue
@@ -130,16 +131,16 @@ def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
             if other.job in session.jobs and session.jobs[other.job].queue != job.queue
         ]
         victims = session.hooks.victims("reclaimable", task, candidates)
-        if not victims or not is_enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, request):
             continue
         freed = ResourceVector()
         for victim in victims:
             if session.evict(victim, REASON):
                 continue
             freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(wanted, freed):
+            if session.arithmetic.less_equal(request, freed):
                 break
-        if session.arithmetic.less_equal(wanted, freed):
+        if session.arithmetic.less_equal(request, freed):
             session.pipeline(task, row)
             return True
     return False

@@ -1,4 +1,4 @@
-"""Victims: who could go from where, and whether that is enough."""
+"""Victims: which tasks may be evicted from which node, and whether that suffices."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
-
-Ints = NDArray[np.int64]
-Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
+from stowplan.batch.tiers import VictimFunction
+from stowplan.columns.array_types import Ints
 
 
 def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
-    """The tasks that run on a node as the node knows them, each to go its own way."""
+    """Copies of the tasks that run on a node, in the node's own status."""
     found = []
     for held in nodes.tasks_on(row):
         if held.status is TaskStatus.RUNNING:
@@ -30,20 +29,20 @@ def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
     return found
 
 
-def is_enough(session: Session, victims: Sequence[TaskInfo], wanted: ResourceVector) -> bool:
-    """True when the room of all these together is worth going on with."""
+def is_enough(session: Session, victims: Sequence[TaskInfo], request: ResourceVector) -> bool:
+    """True if the resources of all these victims together are worth going on with."""
     together = ResourceVector()
     for victim in victims:
         together.add(victim.ask.running)
     if session.compat.any_sum_suffices:
-        return not session.arithmetic.less(together, wanted)
-    return session.arithmetic.less_equal(wanted, together)
+        return not session.arithmetic.less(together, request)
+    return session.arithmetic.less_equal(request, together)
 
 
 class VictimCandidates:
-    """The running tasks of some jobs, by row, the one to go first in front.
+    """Running tasks of some jobs by row, in eviction order.
 
-    That is: the lowest priority of job, then of task, then the one that would be served last.
+    Order: lowest job priority, then lowest task priority, then the task that would be served last.
     """
 
     def __init__(self, session: Session, tasks: Iterable[TaskInfo]) -> None:
@@ -60,19 +59,19 @@ class VictimCandidates:
         self._sorted: set[int] = set()
 
     def could_fit(self, task: TaskInfo) -> NDArray[np.bool_]:
-        """bool (n_nodes,): nodes with candidates where the task would fit if all of them went."""
+        """bool (n_nodes,): nodes where the task would fit if all candidates were evicted."""
         nodes, rows = self._nodes, self._rows
         result = np.zeros(nodes.n_nodes, dtype=np.bool_)
         fits = np.ones(rows.shape[0], dtype=np.bool_)
-        for name, wanted in task.ask.wants:
+        for name, request in task.ask.wants:
             idle = nodes.idle.get(name, nodes.n_nodes)
             later = nodes.releasing.get(name, nodes.n_nodes)
-            fits &= idle[rows] + later[rows] + self._sum(name) > wanted - self._epsilon
+            fits &= idle[rows] + later[rows] + self._sum(name) > request - self._epsilon
         result[rows[fits]] = True
         return result
 
     def on(self, row: int) -> list[TaskInfo]:
-        """The candidates on a row."""
+        """Candidates on a row."""
         tasks = self.by_row.get(row)
         if tasks is None:
             return []
@@ -93,7 +92,7 @@ class VictimCandidates:
 
 
 class VictimSearch:
-    """Candidates and hopeless cases of one action, kept until an eviction changes them."""
+    """Candidates and known failures of one action, kept until an eviction changes them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -105,14 +104,14 @@ class VictimSearch:
     def candidates(
         self, key: Hashable, tasks: Callable[[], Iterable[TaskInfo]]
     ) -> VictimCandidates:
-        """The candidates under a key, found anew when somebody was evicted since."""
+        """Candidates under a key; rebuilt if a task was evicted since."""
         self._follow()
         if key not in self._kept:
             self._kept[key] = VictimCandidates(self._session, tasks())
         return self._kept[key]
 
     def reclaimable_jobs(self, kind: Literal["preemptable", "reclaimable"]) -> list[JobInfo]:
-        """The jobs with running tasks of which some policy might let one go."""
+        """Jobs with running tasks of which a session plugin might release one."""
         self._follow()
         found = self._reclaimable_jobs.get(kind)
         if found is None:
@@ -130,32 +129,32 @@ class VictimSearch:
         task: TaskInfo,
         candidates: VictimCandidates,
         key: Hashable,
-        victims: Victims,
+        victims: VictimFunction,
         reason: str,
     ) -> bool:
-        """Put a task where there is room, else where room is being freed, else where victims help.
+        """Place a task on idle resources, else on releasing resources, else by evicting victims.
 
-        key: of the candidates. False, and nothing done, where there is no such node. Where the
-        task's queue has reached its capability only victims of that queue help.
+        key: of the candidates. Returns False and changes nothing if no node is possible. If the
+        task's queue has reached its capability, only victims of that queue help.
         """
         if not candidates.by_row and not statement.evicts:
-            # Where nobody can go it is for allocate to find the room.
+            # Without candidates, placement is left to allocate.
             return False
         self._follow()
         session = self._session
         nodes = session.state.nodes
-        # Without candidates all tasks that want the same are in the same case.
+        # Without candidates, tasks with equal requests get equal results.
         hopeless = (key if candidates.by_row else None, task.ask.wants, nodes.freed)
         if hopeless in self._hopeless:
             return False
         later = nodes.fits_future(task)
-        wanted = later | candidates.could_fit(task)
-        if not wanted.any():
+        request = later | candidates.could_fit(task)
+        if not request.any():
             self._hopeless.add(hopeless)
             return False
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(request)
         rows = rows[session.hooks.passing(task, rows)]
-        # Where it fits without a victim nobody has to go.
+        # No victims are needed where the task fits without them.
         is_above = bool(session.state.capabilities.shortage(task))
         without = rows[later[rows]]
         if without.shape[0] and not is_above:
@@ -169,7 +168,8 @@ class VictimSearch:
         return False
 
     def _put(self, statement: Statement, task: TaskInfo, rows: Ints) -> None:
-        """Put a task on one of the rows that have, or will have, room for it: now if it may."""
+        """Place a task on one of the rows with idle or releasing resources; allocate it if possible
+        now."""
         session = self._session
         now = rows[session.state.nodes.fits_idle(task, rows)]
         if now.shape[0] and session.state.capabilities.allows(task):
@@ -187,7 +187,7 @@ class VictimSearch:
 
 
 def running(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
-    """The running tasks of these jobs."""
+    """Running tasks of these jobs."""
     for job in jobs:
         yield from job.of(TaskStatus.RUNNING).values()
 
@@ -200,18 +200,19 @@ def _evict_until(
     victims: Sequence[TaskInfo],
     reason: str,
 ) -> bool:
-    """Evict the first of `victims` until the task fits on the row, and only if they do help.
+    """Evict the first of `victims` until the task fits on the row; evict none if that does not
+    suffice.
 
-    Nobody goes without whom the task would fit as well. What the task's queue is to have less, by
-    its capability, victims of that queue have to bring.
+    VictimFunction without which the task would fit as well are spared. If the queue's capability is
+    exceeded, victims of that queue must make up for it.
     """
     nodes = session.state.nodes
     n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
     missing = {
-        name: wanted
+        name: request
         - float(nodes.idle.get(name, n_nodes)[row])
         - float(nodes.releasing.get(name, n_nodes)[row])
-        for name, wanted in task.ask.wants
+        for name, request in task.ask.wants
     }
     excess = session.state.capabilities.shortage(task)
     queue = session.jobs[task.job].queue
@@ -233,7 +234,7 @@ def _evict_until(
         chosen.append(victim)
     if not helps(chosen):
         return False
-    # The first go the easiest, so it is asked of the last first whether they are needed.
+    # Eviction order starts with the least important, so necessity is checked from the last.
     for victim in tuple(reversed(chosen)):
         rest = [other for other in chosen if other is not victim]
         if helps(rest):

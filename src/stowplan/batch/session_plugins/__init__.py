@@ -1,1 +1,1 @@
-"""The policies that ship: what the original calls plugins."""
+"""Built-in session plugins; the original calls them plugins."""

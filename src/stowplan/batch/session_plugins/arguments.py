@@ -1,6 +1,6 @@
-"""Arguments of policies: texts, read as the original reads them.
+"""Arguments of session plugins: strings, parsed as in the original.
 
-What is missing, empty or unreadable leaves the default in place.
+Missing, empty and unparsable values leave the default in place.
 
 Source: kube-batch v0.5, framework/arguments.go; Go, strconv.
 """
@@ -17,7 +17,7 @@ _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
 
 def integer(arguments: Mapping[str, str], key: str) -> int | None:
-    """The number under a key; None when there is none that can be read."""
+    """The integer under a key; None if it is missing or unparsable."""
     text = arguments.get(key, "")
     if not is_integer(text):
         return None
@@ -25,12 +25,12 @@ def integer(arguments: Mapping[str, str], key: str) -> int | None:
 
 
 def is_integer(text: str) -> bool:
-    """True for a text that is a whole number of 64 bits."""
+    """True for a 64-bit integer."""
     return bool(_INTEGER.fullmatch(text)) and -_INT64 <= int(text) < _INT64
 
 
 def boolean(arguments: Mapping[str, str], key: str, *, default: bool) -> bool:
-    """The truth value under a key."""
+    """The boolean under a key."""
     text = arguments.get(key, "")
     if text in _TRUE:
         return True
@@ -38,5 +38,5 @@ def boolean(arguments: Mapping[str, str], key: str, *, default: bool) -> bool:
 
 
 def is_boolean(text: str) -> bool:
-    """True for a text that is a truth value."""
+    """True for a boolean."""
     return text in _TRUE or text in _FALSE

@@ -1,4 +1,4 @@
-"""conformance: pods that the cluster itself depends on are never victims.
+"""conformance: critical pods of the cluster are never victims.
 
 Source: kube-batch v0.5, plugins/conformance.
 """
@@ -15,17 +15,17 @@ SYSTEM_NAMESPACE = "kube-system"
 
 
 class ConformancePlugin(SessionPlugin):
-    """A veto on critical pods."""
+    """Protects critical pods from eviction."""
 
     name = "conformance"
 
     def on_open(self, session: Session) -> None:
-        """Register the veto for both ways of eviction."""
+        """Register the veto for preempt and reclaim."""
         session.hooks.register("preemptable", self.name, self.victims, veto=True)
         session.hooks.register("reclaimable", self.name, self.victims, veto=True)
 
     def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those that are not critical."""
+        """The candidates that are not critical."""
         return [c for c in candidates if not _is_critical(c)]
 
 

@@ -1,4 +1,4 @@
-"""drf: between jobs, the one goes first whose dominant share of the cluster is smallest.
+"""drf: jobs with the smallest dominant share of the cluster are served first.
 
 Theory: A. Ghodsi et al., Dominant Resource Fairness: Fair Allocation of Multiple Resource Types,
 NSDI 2011. Source: kube-batch v0.5, plugins/drf.
@@ -19,7 +19,7 @@ SHARE_DELTA = 0.000001
 
 
 class JobShare:
-    """What a job has and its dominant share, as of now and as of the opening."""
+    """Allocation and dominant share of a job, now and at the opening of the session."""
 
     __slots__ = ("allocated", "open_allocated", "open_share", "share")
 
@@ -34,7 +34,7 @@ _NO_CACHED_SHARE: tuple[Any, JobShare | None] = None, None
 
 
 class DrfPlugin(SessionPlugin):
-    """Order of jobs by share; among equals victims only from jobs that stay as well off."""
+    """Orders jobs by share; takes victims only from jobs whose share stays larger."""
 
     name = "drf"
 
@@ -45,7 +45,7 @@ class DrfPlugin(SessionPlugin):
         self._resources: tuple[str, ...] = ()
 
     def on_open(self, session: Session) -> None:
-        """Register order, victims and the handlers that keep the shares."""
+        """Register job order, victims and event handlers that update the shares."""
         self._session = session
         self._arithmetic = session.arithmetic
         session.hooks.register("preemptable", self.name, self.victims)
@@ -53,7 +53,7 @@ class DrfPlugin(SessionPlugin):
         session.state.handlers.append(TaskEventHandlers(self._allocated, self._deallocated))
 
     def on_start(self, session: Session) -> None:
-        """Count what every job has."""
+        """Compute the share of every job."""
         self.total = session.state.nodes.total()
         self._resources = tuple(self.total.names())
         key = self.total.pairs()
@@ -75,11 +75,12 @@ class DrfPlugin(SessionPlugin):
         return (a > b) - (a < b)
 
     def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those without which their job still has no smaller share than the task's job with it.
+        """Candidates without which their job's share is still not smaller than that of the task's
+        job with it.
 
-        Where a pod takes the place of another of its own job nobody loses anything. A job that
-        cannot start takes from jobs of lower priority whatever its share comes to: a gang may need
-        more than half of the cluster.
+        Victims of the task's own job are always allowed, since no other job loses. A job that
+        cannot start may preempt jobs of lower priority whatever its share: a gang may need more
+        than half of the cluster.
         """
         own_is_spared = self._session.compat.drf_spares_own_job
         takes_below = self._takes_below(task)
@@ -104,7 +105,7 @@ class DrfPlugin(SessionPlugin):
         return allowed
 
     def _takes_below(self, task: TaskInfo) -> float:
-        """Jobs below this priority are not protected from a task's job."""
+        """Jobs below this priority are not protected from the task's job."""
         session = self._session
         job = session.jobs[task.job]
         if session.compat.drf_over_priority or session.hooks.job_pipelined(job):
@@ -123,7 +124,7 @@ class DrfPlugin(SessionPlugin):
 
 
 def max_share(part: ResourceVector, whole: ResourceVector, resources: Iterable[str]) -> float:
-    """The greatest of the shares of `part` in `whole` over these resources."""
+    """The largest of the shares of `part` in `whole` over these resources."""
     share = 0.0
     for name in resources:
         share = max(share, share_of(part.get(name), whole.get(name)))

@@ -1,4 +1,4 @@
-"""gang: a job's pods start together, at least as many as it needs, and are not broken up.
+"""gang: a job's pods start together, at least `minMember` of them, and gangs are not broken up.
 
 Source: kube-batch v0.5, plugins/gang.
 """
@@ -16,12 +16,12 @@ NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 
 
 class GangPlugin(SessionPlugin):
-    """Readiness, order by it, and protection of running gangs."""
+    """Readiness, order by readiness, and protection of running gangs."""
 
     name = "gang"
 
     def on_open(self, session: Session) -> None:
-        """Register everything that is about numbers of tasks."""
+        """Register the functions that depend on task counts."""
         hooks = session.hooks
         self._jobs = session.jobs
         self._singly = session.compat.gang_counts_singly
@@ -33,7 +33,7 @@ class GangPlugin(SessionPlugin):
         hooks.register("job_pipelined", self.name, lambda job: job.is_pipelined)
 
     def job_valid(self, job: JobInfo) -> ValidateResult | None:
-        """A job without enough pods cannot start however much room there is."""
+        """A job with too few pods cannot start, whatever resources are free."""
         if job.ready_count >= job.min_available:
             return None
         valid = job.count(VALID)
@@ -48,7 +48,7 @@ class GangPlugin(SessionPlugin):
         return ValidateResult(NOT_ENOUGH_TASKS, text)
 
     def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those whose gang stays complete without them; a gang of one cannot be broken."""
+        """Candidates whose gang stays complete without them; a gang of one cannot be broken."""
         left: dict[str, int] = {}
         allowed = []
         for candidate in candidates:
@@ -61,7 +61,7 @@ class GangPlugin(SessionPlugin):
         return allowed
 
     def spares(self, job: JobInfo) -> bool:
-        """True when no task of the job can go without breaking the gang up."""
+        """True if no task of the job can be evicted without breaking the gang."""
         return not (job.min_available <= job.ready_count - 1 or job.min_available == 1)
 
     def job_order(self, first: JobInfo, second: JobInfo) -> int:
@@ -69,7 +69,7 @@ class GangPlugin(SessionPlugin):
         return int(first.is_ready) - int(second.is_ready)
 
     def on_close(self, session: Session) -> None:
-        """Say of jobs that are not ready that they are unschedulable."""
+        """Set the Unschedulable condition of jobs that are not ready."""
         for job in session.jobs.values():
             ready = job.ready_count
             if ready < job.min_available:
@@ -77,4 +77,4 @@ class GangPlugin(SessionPlugin):
                     f"{job.min_available - ready}/{len(job.tasks)} tasks in gang unschedulable: "
                     f"{job_fit_error(job)}"
                 )
-                session.closing.set_condition(job, NOT_ENOUGH_RESOURCES, text)
+                session.session_close.set_condition(job, NOT_ENOUGH_RESOURCES, text)

@@ -1,4 +1,4 @@
-"""nodeorder: which of the nodes that would do is best.
+"""nodeorder: scores the nodes that fit.
 
 Source: kube-batch v0.5, plugins/nodeorder.
 """
@@ -22,7 +22,7 @@ POD_AFFINITY = "podaffinity.weight"
 
 
 class NodeOrderPlugin(SessionPlugin):
-    """A sum of weighted scores."""
+    """A weighted sum of scores."""
 
     name = "nodeorder"
 
@@ -46,5 +46,5 @@ class NodeOrderPlugin(SessionPlugin):
         )
 
     def scores(self, task: TaskInfo, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        """float64 (n_rows,): the higher the better."""
+        """float64 (n_rows,): scores; higher is better."""
         return self._session_state.rules.scores(task, rows, self.weights)

@@ -1,7 +1,7 @@
-"""predicates: which nodes a task may be on.
+"""predicates: which nodes a task may run on.
 
-The number of pods that a node takes is counted here, as the session knows it; the rest are rules
-that are given from above.
+The pod count of nodes is checked here, from the session's state; all other checks are session
+rules.
 
 Source: kube-batch v0.5, plugins/predicates.
 """
@@ -44,7 +44,7 @@ class PredicatesPlugin(SessionPlugin):
         )
 
     def passing(self, task: TaskInfo, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """bool (n_rows,): rows that may take one pod more and this one."""
+        """bool (n_rows,): rows that may take one more pod, and this one."""
         nodes = self._session_state.nodes
-        room = nodes.pod_count[rows] < nodes.pod_limit[rows]
-        return room & self._session_state.rules.passing(task, rows, self.pressures)
+        has_slot = nodes.pod_count[rows] < nodes.pod_limit[rows]
+        return has_slot & self._session_state.rules.passing(task, rows, self.pressures)

@@ -1,4 +1,4 @@
-"""priority: what is more important goes first.
+"""priority: jobs and tasks of higher priority are served first.
 
 Source: kube-batch v0.5, plugins/priority.
 """
@@ -10,7 +10,7 @@ from stowplan.batch.state.jobs import JobInfo, TaskInfo
 
 
 class PriorityPlugin(SessionPlugin):
-    """Order of jobs by the class of their group, of tasks by that of their pods."""
+    """Orders jobs by the priority class of their group, and tasks by that of their pods."""
 
     name = "priority"
 

@@ -1,13 +1,13 @@
-"""proportion: queues share the cluster by weight, and lend what they do not want.
+"""proportion: queues share the cluster by weight and lend what they do not use.
 
-What a queue deserves is found per resource by filling: every queue gets its part by weight of what
-remains, none gets more than it wants, and what is left over is dealt out again. A job that cannot
-start, as its minimum is more than the whole cluster has, or than the capability of its queue, wants
-in vain: its queue deserves for it what all others leave.
+The deserved share is computed per resource by filling: every queue gets its part by weight, none
+gets more than it requests, and the remainder is distributed again. A job that cannot start, because
+its minimum exceeds the cluster or the capability of its queue, makes an unstartable request; the
+queue deserves for it only what all other queues leave.
 
-A resource is scarce when the queues want more of it together than there is. Of the others each
-queue deserves all that it wants, and nobody's having it is in anybody's way: who has to give, and
-who may take, is decided by the scarce ones.
+A resource is scarce if the queues together request more than exists. Of other resources each queue
+deserves all that it requests; only scarce resources decide which queue must release and which may
+reclaim.
 
 Source: kube-batch v0.5, plugins/proportion.
 """
@@ -27,9 +27,10 @@ from stowplan.batch.state.session_state import TaskEventHandlers
 
 
 class QueueShare:
-    """What a queue deserves, has and wants, and its share of what it deserves.
+    """Deserved, allocated and requested resources of a queue, and its share of the deserved ones.
 
-    in_vain: the part of the request that is of jobs that cannot start. limits: of the capability.
+    unstartable: the part of the request from jobs that cannot start. limits: from the
+    capability.
     """
 
     __slots__ = (
@@ -42,7 +43,7 @@ class QueueShare:
         "queue",
         "request",
         "share",
-        "without_effect",
+        "unstartable",
     )
 
     def __init__(self, queue: QueueInfo) -> None:
@@ -50,7 +51,7 @@ class QueueShare:
         self.deserved = ResourceVector()
         self.allocated = ResourceVector()
         self.request = ResourceVector()
-        self.without_effect = ResourceVector()
+        self.unstartable = ResourceVector()
         self.limits = limits_of(queue)
         self.share = 0.0
         self.open_allocated = ResourceVector()
@@ -58,12 +59,12 @@ class QueueShare:
         self.open_overused = False
 
     def update(self) -> None:
-        """Find the share anew."""
+        """Recompute the share."""
         self.share = max_share(self.allocated, self.deserved, self.deserved.names())
 
 
 class ProportionPlugin(SessionPlugin):
-    """Order of queues by share, an end to those that have what they deserve, and victims."""
+    """Orders queues by share, stops queues that have what they deserve, and selects victims."""
 
     name = "proportion"
 
@@ -73,7 +74,7 @@ class ProportionPlugin(SessionPlugin):
         self._scarce: frozenset[str] = frozenset()
 
     def on_open(self, session: Session) -> None:
-        """Register order, overused, victims and the handlers that keep the shares."""
+        """Register queue order, overused, victims and event handlers that update the shares."""
         self._session = session
         self._arithmetic = session.arithmetic
         hooks = session.hooks
@@ -83,7 +84,7 @@ class ProportionPlugin(SessionPlugin):
         session.state.handlers.append(TaskEventHandlers(self._allocated, self._deallocated))
 
     def on_start(self, session: Session) -> None:
-        """Count what every queue with jobs has and wants, and share the cluster out."""
+        """Compute what every queue with jobs has and requests, and distribute the cluster."""
         queues = session.state.queues
         nodes = session.state.nodes
         for job in session.jobs.values():
@@ -95,9 +96,9 @@ class ProportionPlugin(SessionPlugin):
             if not session.hooks.job_ready(job) and not (
                 can_start(job, nodes) and self._may_start(job)
             ):
-                held.without_effect.add(difference(job.wanted, job.allocated)[0])
+                held.unstartable.add(difference(job.wanted, job.allocated)[0])
         for job in session.invalid.values():
-            # An invalid job wants nothing more, but what it has is its queue's.
+            # An invalid job requests nothing more, but its allocation counts for its queue.
             if job.queue in self.shares:
                 self.shares[job.queue].allocated.add(job.allocated)
                 self.shares[job.queue].request.add(job.allocated)
@@ -113,8 +114,8 @@ class ProportionPlugin(SessionPlugin):
     # Shares.
 
     def _share_out(self, total: ResourceVector) -> None:
-        """Fill per resource, by weight, each queue up to what it wants and may have; what is
-        wanted in vain comes last."""
+        """Fill per resource by weight, each queue up to its request and limit; unstartable requests
+        come last."""
         shares, weights = self.shares, self._weights()
         for name in total.names():
             limits = {uid: self._limit(held, name) for uid, held in shares.items()}
@@ -131,21 +132,22 @@ class ProportionPlugin(SessionPlugin):
             held.update()
 
     def _is_scarce(self, name: str, total: ResourceVector) -> bool:
-        """True when queues want more of a resource together than there is, and not in vain."""
+        """True if queues together request more of a resource than exists, unstartable requests
+        aside."""
         wanted = sum(self._limit(held, name) for held in self.shares.values())
         return wanted > total.get(name) + self._arithmetic.milli_epsilon
 
     def _limit(self, held: QueueShare, name: str, *, all_of_it: bool = False) -> float:
-        """What a queue may deserve at most. all_of_it: with what it wants in vain."""
+        """The most that a queue may deserve. all_of_it: including unstartable requests."""
         wanted = held.request.get(name)
         if not all_of_it:
-            wanted -= held.without_effect.get(name)
+            wanted -= held.unstartable.get(name)
         if self._session.compat.ignores_capability:
             return wanted
         return min(wanted, held.limits.get(name, wanted))
 
     def _may_start(self, job: JobInfo) -> bool:
-        """False when the least that a job needs to start is more than its queue may have at all."""
+        """False if the minimum that a job needs to start exceeds its queue's limit."""
         if self._session.compat.ignores_capability:
             return True
         limits = self.shares[job.queue].limits
@@ -155,7 +157,8 @@ class ProportionPlugin(SessionPlugin):
         return {uid: held.queue.weight for uid, held in self.shares.items()}
 
     def _share_out_v0_5(self, total: ResourceVector) -> None:
-        """As the original: a queue is met when it wants less than its part of everything."""
+        """As in the original: a queue is met when it requests less than its part of every
+        resource."""
         arithmetic = self._arithmetic
         remaining = total.copy()
         met: set[str] = set()
@@ -180,7 +183,7 @@ class ProportionPlugin(SessionPlugin):
             if arithmetic.is_empty(remaining):
                 return
 
-    # What is said.
+    # Session functions.
 
     def queue_order(self, first: QueueInfo, second: QueueInfo) -> int:
         """The smaller share goes first."""
@@ -188,22 +191,22 @@ class ProportionPlugin(SessionPlugin):
         return (a > b) - (a < b)
 
     def overused(self, queue: QueueInfo) -> bool:
-        """True when the queue has what it deserves of every resource."""
+        """True if the queue has what it deserves of every resource."""
         held = self.shares[queue.name]
         return self._arithmetic.less_equal(held.deserved, held.allocated)
 
     def why_overused(self, queue: QueueInfo) -> str:
-        """What the jobs of an overused queue are told."""
+        """Message for the jobs of an overused queue."""
         if queue.weight <= 0:
             return f"queue {queue.name!r} has weight {queue.weight}, so it deserves nothing"
-        return f"queue {queue.name!r} has all that it deserves"
+        return f"queue {queue.name!r} already has its deserved share"
 
     def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """Those without which their queue still has what it deserves.
+        """Candidates without which their queue still has what it deserves.
 
-        That is: of the scarce resources that a candidate takes; of all where it takes none that is
-        scarce, or the task wants none. Nobody goes for a queue that has its part of a scarce one
-        that the task wants.
+        Compared are the scarce resources that a candidate uses; all resources if it uses none that
+        is scarce, or the task requests none. No candidate is a victim for a queue that already has
+        its share of a scarce resource that the task requests.
         """
         if self._session.compat.deserved_uncapped:
             return self._victims_v0_5(candidates)
@@ -213,34 +216,41 @@ class ProportionPlugin(SessionPlugin):
         left: dict[str, ResourceVector] = {}
         allowed = []
         for candidate in candidates:
-            queue = self._session.jobs[candidate.job].queue
-            held = self.shares[queue]
-            have = left.get(queue)
-            if have is None:
-                have = left[queue] = held.allocated.copy()
+            held, have = self._held_and_left(candidate, left)
             running = candidate.ask.running
             if all(
                 held.deserved.get(name) < have.get(name) - n + self._arithmetic.milli_epsilon
                 for name, n in self._counted(running, contested)
             ):
-                # Those that stay are not counted as gone.
+                # Candidates that stay are not counted as evicted.
                 have.take(running, keyless=False)
                 allowed.append(candidate)
         return allowed
 
+    def _held_and_left(
+        self, candidate: TaskInfo, left: dict[str, ResourceVector]
+    ) -> tuple[QueueShare, ResourceVector]:
+        """The share of the candidate's queue, and what the queue has left of its allocation."""
+        queue = self._session.jobs[candidate.job].queue
+        held = self.shares[queue]
+        if queue not in left:
+            left[queue] = held.allocated.copy()
+        return held, left[queue]
+
     def _contested(self, task: TaskInfo) -> list[str]:
-        """The scarce resources that a task wants."""
+        """The scarce resources that a task requests."""
         return [name for name, n in task.ask.running.pairs() if n > 0 and name in self._scarce]
 
     def _counted(self, amount: ResourceVector, contested: Sequence[str]) -> list[tuple[str, float]]:
-        """The resources of an amount that say whose turn it is: the scarce ones, if any."""
+        """The resources of an amount to compare: the scarce ones, or all if none is scarce."""
         taken = [(name, n) for name, n in amount.pairs() if n > 0]
         if not contested:
             return taken
         return [(name, n) for name, n in taken if name in self._scarce] or taken
 
     def _has_its_part(self, task: TaskInfo, contested: Sequence[str]) -> bool:
-        """True when the queue of a task has what it deserves of a scarce resource it wants."""
+        """True if the task's queue has what it deserves of a scarce resource that the task
+        requests."""
         held = self.shares[self._session.jobs[task.job].queue]
         epsilon = self._arithmetic.milli_epsilon
         return any(
@@ -248,16 +258,12 @@ class ProportionPlugin(SessionPlugin):
         )
 
     def _victims_v0_5(self, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """As the original: of everything that there is, and those that stay count as gone."""
+        """As in the original: compares all resources, and candidates that stay count as evicted."""
         arithmetic = self._arithmetic
         left: dict[str, ResourceVector] = {}
         allowed = []
         for candidate in candidates:
-            queue = self._session.jobs[candidate.job].queue
-            held = self.shares[queue]
-            have = left.get(queue)
-            if have is None:
-                have = left[queue] = held.allocated.copy()
+            held, have = self._held_and_left(candidate, left)
             running = candidate.ask.running
             if arithmetic.less(have, running):
                 continue
@@ -267,7 +273,7 @@ class ProportionPlugin(SessionPlugin):
         return allowed
 
     def spares(self, job: JobInfo) -> bool:
-        """True when the job's queue has no more than it deserves of anything."""
+        """True if the job's queue has no more than it deserves of any resource."""
         if self._session.compat.deserved_uncapped:
             return False
         held = self.shares[job.queue]
@@ -285,12 +291,12 @@ class ProportionPlugin(SessionPlugin):
 
 
 def can_start(job: JobInfo, nodes: NodeLedger) -> bool:
-    """False when what a job has on nodes, and the least that the tasks it lacks may ask for, is
-    more than all nodes offer together."""
+    """False if the job's allocation plus the minimum request of its missing tasks exceeds all nodes
+    together."""
     total = nodes.total()
     if all(n <= total.get(name) for name, n in job.wanted.pairs()):
         return True
-    # What runs on a node that is not ready takes nothing of what the others offer.
+    # Pods on nodes that are not ready take nothing from the other nodes.
     taking = [task for status in OCCUPYING for task in job.of(status).values()]
     has = [task.ask.running for task in taking if nodes.has_ready_node(nodes.row(task.node))]
     waiting = [task.ask.running for task in job.of(TaskStatus.PENDING).values()]
@@ -305,10 +311,10 @@ def can_start(job: JobInfo, nodes: NodeLedger) -> bool:
 def fill_by_weight(
     amount: float, limits: Mapping[str, float], weights: Mapping[str, int]
 ) -> dict[str, float]:
-    """`amount` shared by weight, none above its limit; what one leaves the others get."""
+    """Distribute `amount` by weight, none above its limit; the remainder goes to the others."""
     parts = dict.fromkeys(limits, 0.0)
     open_ = {uid for uid in limits if weights[uid] > 0}
-    # In the order in which they reach their limits, so that one pass does.
+    # In the order in which limits are reached, so that one pass suffices.
     order = sorted(open_, key=lambda uid: (limits[uid] / weights[uid], uid))
     weight = sum(weights[uid] for uid in order)
     for uid in order:

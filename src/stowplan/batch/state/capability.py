@@ -1,11 +1,11 @@
-"""Capability: the most that the jobs of a queue may have together, kept while a session works.
+"""Queue capability: the most that the jobs of a queue may use together, tracked during a session.
 
-Every action asks before it gives a task room. A task may be placed now if the queue stays within
-its capability with all that it holds, pods that are being deleted included; it may be promised room
-if the queue does once those are gone. Only the resources that a task asks for are compared.
+Every action checks it before placing a task. A task may be allocated if the queue stays within its
+capability with everything it holds, terminating pods included; it may be pipelined if the queue
+does once those are gone. Only resources that a task requests are compared.
 
-Differs: kube-batch does not look at the capability of a queue. Volcano's plugins proportion and
-capacity enforce it where they are configured; here it holds whatever is configured.
+Differs: kube-batch ignores the capability of a queue. Volcano's plugins proportion and capacity
+enforce it where they are configured; here it is always enforced.
 
 Source: volcano.sh/apis, scheduling/v1beta1 (QueueSpec.capability).
 """
@@ -20,12 +20,12 @@ from stowplan.batch.state.resource_vector import ResourceArithmetic, ResourceVec
 
 PODS = "pods"
 REACHED = "has reached its capability"
-"""Part of what is said of a job whose queue may have no more."""
+"""Part of the message for jobs whose queue has reached its capability."""
 
 
 class _QueueUsage:
-    """What a queue has. limits: resource -> the most. held: of tasks with a node or a promise.
-    releasing: of tasks that are being deleted."""
+    """Usage of a queue. limits: resource -> maximum. held: of allocated and pipelined tasks.
+    releasing: of terminating tasks."""
 
     __slots__ = ("held", "limits", "releasing")
 
@@ -35,14 +35,13 @@ class _QueueUsage:
         self.releasing = dict.fromkeys(limits, 0.0)
 
     def add(self, to: dict[str, float], task: TaskInfo, sign: int) -> None:
-        """Count a task, or with sign -1 count it no more."""
+        """Add a task's resources, or subtract them with sign -1."""
         for name in to:
             to[name] += sign * requested_of(task, name)
 
 
 class QueueCapabilities:
-    """The queues with a capability and what they have. queues: by name; none are limited where
-    `is_ignored`."""
+    """Usage of queues with a capability. queues: by name; none is limited if `is_ignored`."""
 
     def __init__(
         self,
@@ -73,25 +72,25 @@ class QueueCapabilities:
                     for task in tasks.values():
                         use.add(to, task, 1)
 
-    # Questions.
+    # Queries.
 
     def is_limited(self, queue: str) -> bool:
-        """True for a queue that has a capability."""
+        """True for a queue with a capability."""
         return queue in self._uses
 
     def allows(self, task: TaskInfo, *, later: bool = False) -> bool:
-        """True when the task's queue may have it too. later: once what is being deleted is gone."""
+        """True if the capability allows the task. later: once terminating pods are gone."""
         use = self._use_of(task)
         return use is None or not self._excess(use, task, later=later)
 
     def shortage(self, task: TaskInfo) -> dict[str, float]:
-        """Resource -> by how much the queue would exceed its capability with the task, once what
-        is being deleted is gone; nothing where it would not."""
+        """Resource -> amount by which the queue would exceed its capability with the task, once
+        terminating pods are gone; empty if it would not."""
         use = self._use_of(task)
         return {} if use is None else self._excess(use, task, later=True)
 
     def refusal(self, task: TaskInfo) -> str:
-        """Why a task may not be placed now, "" where it may."""
+        """Why a task may not be allocated now, "" if it may."""
         use = self._use_of(task)
         if use is None:
             return ""
@@ -100,10 +99,11 @@ class QueueCapabilities:
             used, most = use.held[name] + use.releasing[name], use.limits[name]
             asks, has, limit = (_text(name, n) for n in (requested_of(task, name), used, most))
             leaving = use.releasing[name]
-            more = f", {_text(name, leaving)} of it being deleted" if leaving else ""
-            texts.append(f"{name} (asks for {asks}, {has} of {limit} used{more})")
+            more = f", terminating: {name}={_text(name, leaving)}" if leaving else ""
+            text = f"requested: {name}={asks}, used: {name}={has}, limited: {name}={limit}"
+            texts.append(text + more)
         queue = self._jobs[task.job].queue
-        return f"queue {queue!r} {REACHED}: {', '.join(texts)}" if texts else ""
+        return f"queue {queue!r} {REACHED}: {'; '.join(texts)}" if texts else ""
 
     def _use_of(self, task: TaskInfo) -> _QueueUsage | None:
         return self._uses.get(self._jobs[task.job].queue) if self._uses else None
@@ -117,29 +117,29 @@ class QueueCapabilities:
                 found[name] = used + amount - most
         return found
 
-    # Changes. The status of the task is the one that it has come to.
+    # Updates. The task already has its new status.
 
     def hold(self, task: TaskInfo) -> None:
-        """A task has been given room, or was promised some."""
+        """A task was allocated or pipelined."""
         use = self._use_of(task)
         if use is not None:
             use.add(use.held, task, 1)
 
     def give_back(self, task: TaskInfo) -> None:
-        """It has not any more."""
+        """A task's placement was undone."""
         use = self._use_of(task)
         if use is not None:
             use.add(use.held, task, -1)
 
     def release(self, task: TaskInfo) -> None:
-        """A task that had room is being deleted."""
+        """An allocated task is terminating."""
         use = self._use_of(task)
         if use is not None:
             use.add(use.held, task, -1)
             use.add(use.releasing, task, 1)
 
     def unrelease(self, task: TaskInfo) -> None:
-        """It is not after all."""
+        """The eviction of a task was undone."""
         use = self._use_of(task)
         if use is not None:
             use.add(use.releasing, task, -1)
@@ -147,9 +147,9 @@ class QueueCapabilities:
 
 
 def limits_of(queue: QueueInfo) -> dict[str, float]:
-    """Resource -> the most that a queue may have of it, in the units of Amount; pods in pieces.
+    """Resource -> limit of a queue, in the units of ResourceVector; pods as a count.
 
-    cpu, memory or pods of 0 are no limit, as with Volcano; what is not named is none either.
+    cpu, memory or pods of 0 are no limit, as with Volcano; nor are resources that are not named.
     """
     capability = queue.capability
     if capability is None:
@@ -159,15 +159,15 @@ def limits_of(queue: QueueInfo) -> dict[str, float]:
 
 
 def requested_of(task: TaskInfo, name: str) -> float:
-    """What a task takes of a resource; of pods it is one."""
+    """Amount of a resource that a task uses; of pods it is one."""
     return 1.0 if name == PODS else task.ask.running.get(name)
 
 
 def least_excess(
     job: JobInfo, has: ResourceVector, limits: Mapping[str, float]
 ) -> dict[str, float]:
-    """Resource -> by how much `has` and the least that the tasks which a job lacks may ask for
-    exceed a limit; nothing where the job can be started within the limits."""
+    """Resource -> amount by which `has` plus the minimum request of the job's missing tasks exceeds
+    a limit; empty if the job can start within the limits."""
     waiting = [t for s in _WAITING for t in job.of(s).values()]
     n_missing = max(job.min_available - job.ready_count, 0)
     found = {}

@@ -1,12 +1,11 @@
-"""Inventory: jobs, nodes and queues between sessions, kept by what the watch says.
+"""Inventory: jobs, nodes and queues between sessions, updated by watch events.
 
-It opens sessions and carries out, on itself, what they decide. Pods without a group are jobs of
-their own: those of one controller are one job. A PodDisruptionBudget of the same controller says
-how many of them are needed.
+It opens sessions and applies their decisions to itself. Pods without a group form jobs of their
+own, one per controller; a PodDisruptionBudget of the same controller sets their minimum.
 
-With switches on a session works on a copy, as the original's does, for what copying loses is part
-of its answer. With none it works on the inventory itself, at the cost of what changes, and leaves
-nothing behind that was not decided.
+With compat switches a session works on a copy, as in the original, since what copying loses is part
+of its result. Without switches it works on the inventory itself, at the cost of what changes, and
+undoes everything that was not decided.
 
 Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
 """
@@ -44,11 +43,11 @@ _ASK = "batch ask"
 
 
 class Inventory:
-    """The cluster as batch scheduling keeps it.
+    """The cluster state of batch scheduling.
 
-    scheduler_names: whose pending pods are ours. promised: uid -> node of the pods for which
-    earlier sessions have made room there. first: the jobs that go before all others -> how many
-    members could not be bound.
+    scheduler_names: whose pending pods are scheduled here. nominations: uid -> node of the pods
+    nominated by earlier sessions. first: jobs that go before all others -> number of members whose
+    bind failed.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Inventory:
         default_queue: str = "default",
         compat: Compat | None = None,
     ) -> None:
-        """scheduler_names: one name as it is, or several."""
+        """scheduler_names: one name or several."""
         one = isinstance(scheduler_names, str)
         self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
         self.default_queue = default_queue
@@ -74,17 +73,17 @@ class Inventory:
         self._classes: dict[str, PriorityClass] = {}
         self._default_priority = 0
         self._ask_key = f"{_ASK} {self.compat.containers_only} {self.compat.coarse_epsilon}"
-        # What has been decided and the watch does not show yet: uid -> node; uids.
+        # Decisions that the watch has not confirmed yet: uid -> node; uids.
         self._binding: dict[str, str] = {}
         self._evicting: set[str] = set()
         self._nominated_pods: list[tuple[str, str]] = []
-        self.promised: dict[str, str] = {}
+        self.nominations: dict[str, str] = {}
         self.first: dict[str, int] = {}
 
     # Sessions.
 
     def open(self) -> ClusterInfo:
-        """What a session works on: ready nodes, jobs with a group and a queue that is there."""
+        """Cluster info of a session: ready nodes, and jobs with a group and an existing queue."""
         jobs = {}
         for uid, job in self.jobs.items():
             if (job.group is None and not job.has_budget) or job.queue not in self.queues:
@@ -93,13 +92,13 @@ class Inventory:
                 job.priority = self._priority(job.group.priority_class)
             jobs[uid] = job.copy() if self.copies else job
         nodes = self.nodes.copy() if self.copies else self.nodes
-        promised: dict[str, dict[str, str]] = {}
-        for uid, node in self.promised.items():
-            promised.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return ClusterInfo(jobs, nodes, dict(self.queues), promised, dict(self.first))
+        nominations: dict[str, dict[str, str]] = {}
+        for uid, node in self.nominations.items():
+            nominations.setdefault(self._job_of.get(uid, ""), {})[uid] = node
+        return ClusterInfo(jobs, nodes, dict(self.queues), nominations, dict(self.first))
 
     def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
-        """Keep room until `settle` for pods of others that wait for it: (pod, node)."""
+        """Reserve resources until `settle` for nominated pods of other schedulers: (pod, node)."""
         for pod, node in nominated_pods:
             row = self.nodes.row(node)
             if row < 0 or self.nodes.nodes[row] is None:
@@ -109,7 +108,7 @@ class Inventory:
                 self._nominated_pods.append((node, task.key))
 
     def settle(self) -> None:
-        """A session is over: take back what it promised and did not decide."""
+        """A session has ended: undo reservations and undecided nominations."""
         for node, key in self._nominated_pods:
             self.nodes.remove(self.nodes.row(node), key)
         self._nominated_pods.clear()
@@ -127,17 +126,14 @@ class Inventory:
                     task.node = ""
 
     def bind(self, task: TaskInfo) -> str:
-        """Count a task as about to be bound; answers with what is in the way, else ""."""
+        """Count a task as being bound; returns an error message or ""."""
         if not self.copies:
             self.bound.append(task)
             return ""
-        found = self._find(task)
+        found = self._find_on_node(task, task.node)
         if isinstance(found, str):
             return found
-        job, mine = found
-        row = self.nodes.row(task.node)
-        if row < 0:
-            return f"failed to bind Task {task.uid} to host {task.node}, host does not exist"
+        job, mine, row = found
         job.turn(mine, TaskStatus.BINDING)
         mine.node = task.node
         problem = self.nodes.add(row, mine)
@@ -146,50 +142,62 @@ class Inventory:
         return problem
 
     def evict(self, task: TaskInfo, reason: str) -> str:
-        """Count a task as about to be deleted; answers with what is in the way, else ""."""
+        """Count a task as being deleted; returns an error message or ""."""
         if not self.copies:
             self.evicted.append((task, reason))
             return ""
-        found = self._find(task)
+        found = self._find_on_node(task)
         if isinstance(found, str):
             return found
-        job, mine = found
-        row = self.nodes.row(mine.node)
-        if row < 0:
-            return f"failed to bind Task {task.uid} to host {mine.node}, host does not exist"
+        job, mine, row = found
         job.turn(mine, TaskStatus.RELEASING)
         problem = self.nodes.update(row, mine)
         if not problem:
             self.evicted.append((mine, reason))
         return problem
 
-    # What was decided, until the watch shows it.
+    def _find_on_node(
+        self, task: TaskInfo, node: str | None = None
+    ) -> tuple[JobInfo, TaskInfo, int] | str:
+        """The job, the inventory's own task and the row of a node, its own by default; or an error
+        message."""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        name = mine.node if node is None else node
+        row = self.nodes.row(name)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {name}, host does not exist"
+        return job, mine, row
+
+    # Decisions that the watch has not confirmed yet.
 
     def binding(self, uid: str, node: str) -> None:
-        """A session has put a pod on a node, and it is on its way there."""
+        """A session has placed a pod on a node; its bind is pending."""
         self._binding[uid] = node
-        self.promised.pop(uid, None)
+        self.nominations.pop(uid, None)
 
     def assume(self, pod: Pod, node: str) -> None:
-        """A pod is on its way to a node, whoever has decided so."""
+        """A pod is assumed on a node, whichever scheduler decided it."""
         if self._binding.get(pod.uid) != node and pod.uid in self._pods:
-            self._take_off(pod.uid)
+            self._uncount_pod(pod.uid)
             self.binding(pod.uid, node)
             self._add(self._pods[pod.uid])
 
     def not_bound(self, uid: str) -> None:
-        """It is not: the pod waits again."""
+        """The pod was not bound; it is pending again."""
         if uid in self._binding:
-            self._take_off(uid)
+            self._uncount_pod(uid)
             del self._binding[uid]
-            self._put_on(uid)
+            self._count_pod(uid)
 
     def evicting(self, uid: str) -> None:
-        """A pod has been told to go."""
+        """A pod is being evicted."""
         self._evicting.add(uid)
 
-    def staying(self, uid: str) -> None:
-        """It is not leaving after all."""
+    def pod_not_evicted(self, uid: str) -> None:
+        """The eviction failed; the pod stays."""
         if uid in self._evicting:
             self._evicting.discard(uid)
             self.refresh(uid)
@@ -199,26 +207,26 @@ class Inventory:
         return self.jobs.get(self._job_of.get(uid, ""))
 
     def pod(self, uid: str) -> Pod | None:
-        """A pod as it was seen last."""
+        """The last known version of a pod."""
         return self._pods.get(uid)
 
     @property
     def pods(self) -> Iterable[Pod]:
-        """All that have been seen, finished ones too."""
+        """All known pods, finished ones too."""
         return self._pods.values()
 
     def take_over(self, other: Inventory) -> None:
-        """Know of the same decisions that the watch does not show yet."""
+        """Copy the unconfirmed decisions of another inventory."""
         self._binding, self._evicting = dict(other._binding), set(other._evicting)
-        self.promised, self.first = dict(other.promised), dict(other.first)
+        self.nominations, self.first = dict(other.nominations), dict(other.first)
 
     def refresh(self, uid: str) -> None:
-        """Count a pod anew."""
-        self._take_off(uid)
-        self._put_on(uid)
+        """Recount a pod."""
+        self._uncount_pod(uid)
+        self._count_pod(uid)
 
-    def _take_off(self, uid: str) -> None:
-        """Count a pod no more, wherever it was counted."""
+    def _uncount_pod(self, uid: str) -> None:
+        """Remove a pod from all counts."""
         pod = self._pods[uid]
         job = self.job_of(uid)
         task = job.tasks.get(uid) if job is not None else None
@@ -230,7 +238,7 @@ class Inventory:
             self.nodes.remove(row, pod.key)
             self.nodes.forget_gone_node(row)
 
-    def _put_on(self, uid: str) -> None:
+    def _count_pod(self, uid: str) -> None:
         pod = self._pods[uid]
         if self._counts(pod):
             self._add(pod)
@@ -254,31 +262,31 @@ class Inventory:
     # Pods.
 
     def pod_updated(self, pod: Pod) -> None:
-        """A pod is there, or is as it is now."""
+        """A pod was added or updated."""
         before = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
         gone = before is None or not self._counts(before) or self._remove(before)
         if pod.node_name or pod.status.phase != "Pending":
             self._binding.pop(pod.uid, None)
-            self.promised.pop(pod.uid, None)
+            self.nominations.pop(pod.uid, None)
         elif is_nomination_new(before, pod) and pod.uid not in self._binding:
-            # Another scheduler, or this one before it began anew, has made room for it.
-            self.promised.setdefault(pod.uid, pod.status.nominated_node_name)
-        # The original gives a change up where it cannot find what was there before.
+            # The nomination was written by another scheduler, or by this one before a restart.
+            self.nominations.setdefault(pod.uid, pod.status.nominated_node_name)
+        # The original drops an update if it cannot find the previous state.
         if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
             self._add(pod)
 
     def pod_deleted(self, uid: str) -> None:
-        """A pod is not there any more."""
+        """A pod was deleted."""
         pod = self._pods.pop(uid, None)
         if pod is not None and self._counts(pod):
             self._remove(pod)
         self._binding.pop(uid, None)
         self._evicting.discard(uid)
-        self.promised.pop(uid, None)
+        self.nominations.pop(uid, None)
 
     def sweep(self) -> None:
-        """Forget the jobs that nothing keeps."""
+        """Forget jobs without pods, group and budget."""
         for uid in [uid for uid, job in self.jobs.items() if self._is_over(job)]:
             del self.jobs[uid]
 
@@ -287,9 +295,9 @@ class Inventory:
             return False
         if job.group is None:
             return not job.tasks
-        # The pods of a made up group that have ended are of no account to anybody.
-        is_mended = job.group.is_solo and not self.compat.solo_pods_linger
-        return is_mended and job.count(TERMINATED) == len(job.tasks)
+        # Finished pods of a solo group keep nothing alive.
+        is_removable = job.group.is_solo and not self.compat.solo_pods_linger
+        return is_removable and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
         if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:
@@ -301,7 +309,7 @@ class Inventory:
     def _task(self, pod: Pod) -> TaskInfo:
         status, node = status_of(pod), pod.node_name
         if status is TaskStatus.GATED and self.compat.rules_of_1_13:
-            # Nobody knew of gates then.
+            # The original does not know scheduling gates.
             status = TaskStatus.PENDING
         if status is TaskStatus.PENDING and pod.uid in self._binding:
             status, node = TaskStatus.BINDING, self._binding[pod.uid]
@@ -334,7 +342,7 @@ class Inventory:
                 self.nodes.add(row, task)
 
     def _job_for(self, task: TaskInfo) -> JobInfo | None:
-        """The job of a task, made if need be; None for pods of others without a group."""
+        """The task's job, created if needed; None for pods of other schedulers without a group."""
         pod = task.pod
         if task.job:
             if task.job not in self.jobs:
@@ -348,14 +356,14 @@ class Inventory:
             job = self.jobs[task.job] = JobInfo(task.job, self.arithmetic)
             self._make_solo_group(job, pod)
         elif job.group is None and job.has_budget and not self.compat.solo_pods_bare:
-            # Whether the pods or their budget came first is no matter.
+            # The order of arrival of pods and their budget must not matter.
             needed, created = job.min_available, job.created
             self._make_solo_group(job, pod)
             job.min_available, job.created = needed, created
         return job
 
     def _make_solo_group(self, job: JobInfo, pod: Pod) -> None:
-        """Make up a group for pods that name none."""
+        """Create a group for pods that name none."""
         group = PodGroupInfo(pod.metadata.namespace, job.uid, 1, is_solo=True)
         job.group, job.min_available, job.queue = group, 1, self.default_queue
         if not self.compat.solo_pods_bare:
@@ -363,7 +371,7 @@ class Inventory:
             job.created = pod.metadata.creation_timestamp or job.created
 
     def _remove(self, pod: Pod) -> bool:
-        """Take a pod out; False when it was not found everywhere where it should be."""
+        """Remove a pod; False if it was not found everywhere where it should be."""
         job_id = group_of(pod)
         if not self.compat.solo_pods_linger:
             job_id = self._job_of.pop(pod.uid, job_id)
@@ -382,17 +390,17 @@ class Inventory:
     # Nodes.
 
     def node_updated(self, node: Node) -> None:
-        """A node is there, or is as it is now."""
+        """A node was added or updated."""
         self.nodes.set_node(node)
 
     def node_deleted(self, name: str) -> None:
-        """A node is not there any more."""
+        """A node was deleted."""
         self.nodes.drop_node(name)
 
     # Groups, budgets, queues, classes.
 
-    def group_seen(self, group: PodGroup) -> None:
-        """A pod group is there, or is as it is now."""
+    def group_updated(self, group: PodGroup) -> None:
+        """A pod group was added or updated."""
         job = self._job(group.key)
         job.min_available = group.spec.min_member
         job.queue = group.spec.queue or self.default_queue
@@ -408,15 +416,15 @@ class Inventory:
             status=group.status,
         )
 
-    def group_gone(self, key: str) -> None:
-        """A pod group is not there any more."""
+    def group_deleted(self, key: str) -> None:
+        """A pod group was deleted."""
         job = self.jobs.get(key)
         if job is not None:
-            # What it said of its pods is said by nobody now.
+            # Its settings no longer apply to its pods.
             job.group, job.min_available, job.queue = None, 0, ""
 
-    def budget_seen(self, budget: PodDisruptionBudget) -> None:
-        """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
+    def budget_updated(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget was added or updated; without a controller it applies to no job."""
         owner = _controller_of(budget)
         if not owner:
             return
@@ -428,8 +436,8 @@ class Inventory:
         job.has_budget = True
         job.queue = self.default_queue
 
-    def budget_gone(self, budget: PodDisruptionBudget) -> None:
-        """A PodDisruptionBudget is not there any more."""
+    def budget_deleted(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget was deleted."""
         job = self.jobs.get(_controller_of(budget))
         if job is None:
             return
@@ -437,16 +445,16 @@ class Inventory:
         ours = (t.pod for t in job.tasks.values())
         first = next((pod for pod in ours if pod.spec.scheduler_name in self.scheduler_names), None)
         if first is not None and job.is_solo and not self.compat.solo_pods_linger:
-            # What is left are pods without a group.
+            # The remaining pods have no group.
             self._make_solo_group(job, first)
 
-    def queue_seen(self, queue: Queue) -> None:
-        """A queue is there, or is as it is now."""
+    def queue_updated(self, queue: Queue) -> None:
+        """A queue was added or updated."""
         only = self.compat.containers_only
         stated = queue.spec.capability
         capability = node_allocatable_of(stated, containers_only=only) if stated else None
         created = queue.metadata.creation_timestamp
-        # What Volcano's webhook fills in.
+        # Defaults that Volcano's webhook sets.
         absent = 1 if queue.api_version == VOLCANO_API_VERSION else 0
         self.queues[queue.name] = QueueInfo(
             queue.name,
@@ -457,12 +465,12 @@ class Inventory:
             state=queue.status.state,
         )
 
-    def queue_gone(self, name: str) -> None:
-        """A queue is not there any more."""
+    def queue_deleted(self, name: str) -> None:
+        """A queue was deleted."""
         self.queues.pop(name, None)
 
-    def class_seen(self, priority_class: PriorityClass) -> None:
-        """A priority class is there; of several defaults the last one counts."""
+    def priority_class_updated(self, priority_class: PriorityClass) -> None:
+        """A priority class was added or updated; of several defaults the last one applies."""
         before = self._classes.get(priority_class.name)
         self._classes[priority_class.name] = priority_class
         if priority_class.global_default:
@@ -470,8 +478,8 @@ class Inventory:
         elif before is not None and before.global_default:
             self._default_priority = 0
 
-    def class_gone(self, priority_class: PriorityClass) -> None:
-        """A priority class is not there any more."""
+    def priority_class_deleted(self, priority_class: PriorityClass) -> None:
+        """A priority class was deleted."""
         self._classes.pop(priority_class.name, None)
         if priority_class.global_default:
             self._default_priority = 0
@@ -483,8 +491,8 @@ class Inventory:
 
 
 def _controller_of(value: NamespacedObject) -> str:
-    """The uid of an object's controller, or where to find it, as objects in files have no uid; ""
-    for no controller."""
+    """Uid of an object's controller, or its key, since objects in files have no uid; "" for
+    none."""
     owner = value.controller
     if owner is None:
         return ""
@@ -492,12 +500,12 @@ def _controller_of(value: NamespacedObject) -> str:
 
 
 def _job_of_one(pod: Pod) -> str:
-    """The id of the job of a pod without a controller: its uid, which in files may be its key, as
-    that of a PodGroup is."""
+    """Job id of a pod without a controller: its uid, which in files may be its key, and may equal
+    that of a PodGroup."""
     return pod.uid if pod.uid != pod.key else f"{pod.namespace}/Pod/{pod.metadata.name}"
 
 
 def is_nomination_new(before: Pod | None, pod: Pod) -> bool:
-    """True when the watch shows a nomination that it did not show before."""
+    """True if the pod's nomination is new."""
     nominated = pod.status.nominated_node_name
     return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)

@@ -1,7 +1,7 @@
-"""Tasks and jobs: pods and the groups they belong to, as sessions count them.
+"""Tasks and jobs: pods and their groups, as sessions count them.
 
-A task is counted twice, in its job and on its node, and each has its own idea of the task's status:
-the node's is that of the time when the task was put there.
+A task is counted in its job and on its node, and each keeps its own status of the task: the node's
+is that of the time when the task was added to it.
 
 Source: kube-batch v0.5, api/job_info.go, api/types.go, api/helpers.go.
 """
@@ -18,16 +18,16 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroupStatus
 
 PRIORITY_UNSET = 1
-"""The priority of a pod that has none."""
+"""Priority of a pod without a priority."""
 
-_BEGINNING = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_EPOCH = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class TaskStatus(enum.IntEnum):
-    """Where a task stands; Allocated and Pipelined exist within a session only.
+    """Status of a task; Allocated and Pipelined exist within a session only.
 
-    Gated: somebody has yet to take the last of the pod's scheduling gates away. Until then nothing
-    is asked for it, and it is not there for its gang.
+    Gated: the pod still has scheduling gates. Until they are removed it requests nothing and does
+    not count for its gang.
     """
 
     PENDING = enum.auto()
@@ -44,14 +44,14 @@ class TaskStatus(enum.IntEnum):
 
     @property
     def title(self) -> str:
-        """As the original's source names it."""
+        """Name of the status in the original's source."""
         return self.name.capitalize()
 
 
 OCCUPYING = frozenset(
     {TaskStatus.BOUND, TaskStatus.BINDING, TaskStatus.RUNNING, TaskStatus.ALLOCATED}
 )
-"""The statuses in which a task counts as allocated."""
+"""Statuses in which a task counts as allocated."""
 
 TERMINATED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
 READY = OCCUPYING | {TaskStatus.SUCCEEDED}
@@ -59,7 +59,7 @@ VALID = READY | {TaskStatus.PIPELINED, TaskStatus.PENDING}
 
 
 def status_of(pod: Pod) -> TaskStatus:
-    """The status that a pod's own phase, node and deletion say."""
+    """Status derived from the pod's phase, node and deletion."""
     phase = pod.status.phase
     if phase in ("Running", "Pending"):
         if pod.metadata.deletion_timestamp is not None:
@@ -75,7 +75,7 @@ def status_of(pod: Pod) -> TaskStatus:
 
 
 class TaskInfo:
-    """A pod on its way. job: the id of its job, "" when it has none. node: "" for no node."""
+    """A pod as sessions see it. job: id of its job, "" for none. node: "" for none."""
 
     __slots__ = (
         "_kind", "ask", "created", "job", "key", "node", "pod", "priority", "status",
@@ -91,12 +91,12 @@ class TaskInfo:
         self.status = status
         self.node = node
         self.priority = PRIORITY_UNSET if pod.spec.priority is None else pod.spec.priority
-        self.created = pod.metadata.creation_timestamp or _BEGINNING
+        self.created = pod.metadata.creation_timestamp or _EPOCH
         self._kind: Hashable = None
 
     @property
     def kind(self) -> Hashable:
-        """Equal for tasks of which rules read the same."""
+        """Key of tasks that are identical to all rules."""
         if self._kind is None:
             pod = self.pod
             self._kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
@@ -106,14 +106,14 @@ class TaskInfo:
         return f"Task({self.key}, {self.status.title}, node {self.node!r})"
 
     def copy(self) -> TaskInfo:
-        """The same task, to go its own way."""
+        """An independent copy."""
         other = TaskInfo(self.pod, self.ask, self.job, self.status, self.node)
         other.priority = self.priority
         return other
 
 
 def group_of(pod: Pod) -> str:
-    """The id of the job that the pod's annotation names, "" when it names none."""
+    """Id of the job that the pod's annotation names, "" for none."""
     annotations = pod.metadata.annotations
     for annotation in GROUP_ANNOTATIONS:
         name = annotations.get(annotation)
@@ -123,7 +123,7 @@ def group_of(pod: Pod) -> str:
 
 
 class PodGroupInfo:
-    """A pod group's own part of a job. is_solo: made up for pods that name no group.
+    """The pod group of a job. is_solo: created for pods that name no group.
 
     status: as last written.
     """
@@ -167,13 +167,13 @@ class PodGroupInfo:
 
 
 class JobInfo:
-    """Pods that are to run together, at least `min_available` of them.
+    """Pods that run together, at least `min_available` of them.
 
-    group: None for the pods of a PodDisruptionBudget, and while the group is unknown.
-    has_budget: a PodDisruptionBudget says how many are needed. short_by: node -> what it has
-    less what was wanted, for the node that was chosen and had no room. complaint: why the last
-    task that found no node found none. ready_count: tasks that have a node, or have ended well.
-    kept: what others have found out about the job and keep until a task of it changes.
+    group: None for the pods of a PodDisruptionBudget, and while the group is unknown. has_budget: a
+    PodDisruptionBudget sets the minimum. short_by: node -> free minus requested amounts, for nodes
+    that were chosen and lacked resources. fit_errors: why the last task without a node found none.
+    ready_count: tasks that have a node or have succeeded. kept: results cached by other modules
+    until a task of the job changes.
     """
 
     __slots__ = (
@@ -200,7 +200,7 @@ class JobInfo:
         self.queue = ""
         self.priority = 0
         self.min_available = 0
-        self.created = _BEGINNING
+        self.created = _EPOCH
         self.group: PodGroupInfo | None = None
         self.has_budget = False
         self.tasks: dict[str, TaskInfo] = {}
@@ -217,36 +217,36 @@ class JobInfo:
         return f"Job({self.uid}, {len(self.tasks)} tasks)"
 
     def of(self, status: TaskStatus) -> Mapping[str, TaskInfo]:
-        """The tasks in a status, by uid."""
+        """Tasks in a status, by uid."""
         return self.by_status.get(status, _NONE)
 
     def count(self, statuses: Iterable[TaskStatus]) -> int:
-        """How many tasks are in one of the statuses."""
+        """Number of tasks in these statuses."""
         return sum(len(self.by_status[s]) for s in statuses if s in self.by_status)
 
     @property
     def is_ready(self) -> bool:
-        """True when enough tasks have a node."""
+        """True if enough tasks have a node."""
         return self.ready_count >= self.min_available
 
     @property
     def is_pipelined(self) -> bool:
-        """True when enough tasks have a node or wait for room that is being freed."""
+        """True if enough tasks are allocated or pipelined."""
         return self.ready_count + len(self.of(TaskStatus.PIPELINED)) >= self.min_available
 
     @property
     def is_solo(self) -> bool:
-        """True when no PodGroup object stands behind the job."""
+        """True if the job has no PodGroup object."""
         return self.group is None or self.group.is_solo
 
     def add(self, task: TaskInfo) -> None:
-        """Count a task."""
+        """Add a task."""
         self.tasks[task.uid] = task
         self.by_status.setdefault(task.status, {})[task.uid] = task
         self._count(task, add=True)
 
     def remove(self, uid: str) -> bool:
-        """Count a task no more; False when it was not counted."""
+        """Remove a task; False if it is not in the job."""
         task = self.tasks.pop(uid, None)
         if task is None:
             return False
@@ -259,13 +259,13 @@ class JobInfo:
         return True
 
     def turn(self, task: TaskInfo, status: TaskStatus) -> None:
-        """Let a task come to another status."""
+        """Change a task's status."""
         self.remove(task.uid)
         task.status = status
         self.add(task)
 
     def copy(self) -> JobInfo:
-        """The same job with copies of its tasks; the group is shared."""
+        """A copy with copies of its tasks; the group is shared."""
         other = JobInfo(self.uid, self._arithmetic)
         other.queue, other.priority = self.queue, self.priority
         other.min_available, other.created = self.min_available, self.created
@@ -278,7 +278,7 @@ class JobInfo:
         self.kept.clear()
         if task.status in READY:
             self.ready_count += 1 if add else -1
-        # What is wanted counts what has a node and what waits for one, as fair shares ask for it.
+        # Requests include allocated and waiting tasks, as fair shares need them.
         taking = task.status in OCCUPYING
         for amount, counts in (
             (self.allocated, taking),

@@ -1,7 +1,7 @@
-"""NodeLedger: what each node has idle, used and about to be released, as columns.
+"""NodeLedger: idle, used and releasing resources of every node, as columns.
 
-Per resource a float64 column of each kind over dense rows. Beside them stands what the original
-tells apart and numbers do not: whether an amount ever named a scalar resource.
+Each resource has a float64 column per kind of amount over dense rows. Separate columns record
+whether an amount ever named a scalar resource, which the original distinguishes from zero.
 
 Source: kube-batch v0.5, api/node_info.go.
 """
@@ -23,28 +23,25 @@ from stowplan.batch.state.resource_vector import (
     SessionPanic,
     node_allocatable_of,
 )
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Floats, grow
 from stowplan.columns.journal import Journal
 from stowplan.objects.node import Node
-
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 Rows = slice | NDArray[np.int64]
 ALL = slice(None)
 
 NOT_READY = "Selected node NotReady"
-READY = "Ready"
-"""The type of a node's condition."""
+READY_CONDITION = "Ready"
+"""Type of the node condition."""
 
 
 def is_node_ready(node: Node) -> bool:
-    """True unless a condition says that the node is not, or that nobody knows."""
-    return all(c.status == "True" for c in node.status.conditions if c.type == READY)
+    """False if a condition reports the node as not ready or unknown."""
+    return all(c.status == "True" for c in node.status.conditions if c.type == READY_CONDITION)
 
 
 class NodeTask:
-    """A task as its node knows it: in the status in which it was put there."""
+    """A task on a node, with the status that it had when it was added."""
 
     __slots__ = ("status", "task")
 
@@ -56,8 +53,8 @@ class NodeTask:
 class ResourceColumn:
     """One kind of amount (idle, used, releasing) of every node.
 
-    Indexed by resource it is float64 (n_rows,). named: which scalars the amount of a row names.
-    has_scalars: bool (n_rows,), True where it names any.
+    Indexed by resource it is float64 (n_rows,). named: scalars named by the amount of a row.
+    has_scalars: bool (n_rows,), True if it names any.
     """
 
     def __init__(self) -> None:
@@ -66,7 +63,7 @@ class ResourceColumn:
         self.named: list[set[str]] = []
 
     def get(self, name: str, n_rows: int) -> Floats:
-        """float64 (n_rows,): a resource, zeros when nobody names it."""
+        """float64 (n_rows,): a resource; zeros if no row names it."""
         column = self.of.get(name)
         return _column(n_rows) if column is None else column[:n_rows]
 
@@ -94,7 +91,8 @@ class ResourceColumn:
             self.has_scalars[row] = True
 
     def take(self, row: int, pairs: tuple[tuple[str, float], ...], *, keyless: bool) -> None:
-        """Subtract from the amount of a row. keyless: where it names no scalar none comes in."""
+        """Subtract from the amount of a row. keyless: do not add scalars to an amount that names
+        none."""
         if len(pairs) > 2 and not (keyless and not self.has_scalars[row]):
             self.named[row].update(name for name, _ in pairs[2:])
             self.has_scalars[row] = True
@@ -104,7 +102,7 @@ class ResourceColumn:
             self._resource(name)[row] -= n
 
     def make_room(self, n_rows: int) -> None:
-        """Let there be rows up to a number."""
+        """Grow to a number of rows."""
         self.has_scalars = grow(self.has_scalars, (n_rows,))
         for name, column in self.of.items():
             self.of[name] = grow(column, (n_rows,))
@@ -112,7 +110,7 @@ class ResourceColumn:
             self.named.append(set())
 
     def move(self, source: int, target: int) -> None:
-        """Let `target` hold what the last row `source` does, which ends."""
+        """Move the last row `source` to `target`; the last row is removed."""
         for column in self.of.values():
             column[target] = column[source]
         self.has_scalars[target] = self.has_scalars[source]
@@ -128,7 +126,7 @@ class ResourceColumn:
 
 
 def _close_gap(values: list[Any], row: int) -> None:
-    """Let the last value take the place of the one at `row`."""
+    """Move the last value to `row`."""
     last = values.pop()
     if row < len(values):
         values[row] = last
@@ -141,13 +139,12 @@ def _column(n_rows: int) -> Floats:
 class NodeLedger:
     """Nodes by name and row, and the tasks on them.
 
-    nodes[row] is None while only pods of a node have been seen. ready[row] is False for such a row,
-    and, with the switch that forgets tasks over idle, for one that was found to hold too much. A
-    node whose condition says that it is not ready is there for what runs on it, and offers nothing;
-    with the switch for the rules of 1.13 it is a rule that keeps pods from it.
-    touched: the rows on which something was put or taken, the latest of them, in order.
-    freed: grows whenever room may have come free. state: a number of what is on the nodes; whoever
-    takes everything back that was done since may set it to what it was then.
+    nodes[row] is None while only pods of a node are known. ready[row] is False for such a row, and,
+    with the switch that forgets tasks over idle, for an overcommitted one. A node with a not-ready
+    condition keeps its tasks and offers no resources; with the switch for the rules of 1.13 a rule
+    keeps pods away instead. touched: rows on which tasks were added or removed, in order. freed:
+    revision token; grows whenever resources may have been freed. revision: identifies the tasks on
+    all nodes; a caller that undoes all changes since may restore it.
     """
 
     def __init__(self, compat: Compat, arithmetic: ResourceArithmetic) -> None:
@@ -166,7 +163,7 @@ class NodeLedger:
         self.version = 0
         self.revision = self._n_states = 0
         self._total = -1, ResourceVector()
-        self._n_promised = 0
+        self._n_pipelined = 0
         self._n_releasing = 0
         self._has_ready_node: Bools = np.zeros(8, dtype=np.bool_)
         self._n_away = 0
@@ -177,11 +174,11 @@ class NodeLedger:
 
     @property
     def n_nodes(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return len(self.names)
 
     def row(self, name: str) -> int:
-        """The row of a node, -1 when there is none."""
+        """Row of a node, -1 for none."""
         return self._row_of.get(name, -1)
 
     @property
@@ -191,11 +188,11 @@ class NodeLedger:
 
     @property
     def pod_limit(self) -> NDArray[np.int64]:
-        """int64 (n_nodes,): how many pods each node takes."""
+        """int64 (n_nodes,): maximum number of pods of each node."""
         return self._pod_limit[: self.n_nodes]
 
     def total(self) -> ResourceVector:
-        """What all nodes offer together."""
+        """Allocatable resources of all nodes together."""
         version, total = self._total
         if version != self.version:
             total = ResourceVector()
@@ -206,60 +203,61 @@ class NodeLedger:
         return total.copy()
 
     def tasks_on(self, row: int) -> Iterator[NodeTask]:
-        """The tasks on a node, in order of arrival."""
+        """Tasks on a node, in order of arrival."""
         return iter(self.held[row].values())
 
-    # What fits.
+    # Fit checks.
 
     def fits(self, column: ResourceColumn, task: TaskInfo, rows: Rows = ALL) -> Bools:
-        """bool (n_rows,): rows whose idle or releasing amount covers what the task launches with.
+        """bool (n_rows,): rows whose idle or releasing amount covers the task's launch request.
 
-        As `ResourceArithmetic.less_equal`. Without the coarse epsilon a resource of which nothing
-        is wanted need not be there.
+        As `ResourceArithmetic.less_equal`. Without the coarse epsilon, a resource that is not
+        requested need not exist.
         """
         n_nodes, arithmetic = self.n_nodes, self.arithmetic
         ask = task.ask
-        result = self.there(rows)
-        for name, wanted in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
+        result = self.has_ready_nodes(rows)
+        for name, requested in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
             is_memory = name == "memory"
             epsilon = arithmetic.memory_epsilon if is_memory else arithmetic.milli_epsilon
-            result &= wanted - column.get(name, n_nodes)[rows] < epsilon
+            result &= requested - column.get(name, n_nodes)[rows] < epsilon
         if ask.launching.scalars and self._keyless:
             result &= column.has_scalars[:n_nodes][rows]
         return result
 
     def fits_idle(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
-        """bool (n_rows,): rows with room now; what is promised to waiting tasks is not room."""
+        """bool (n_rows,): rows with enough idle resources; resources of pipelined tasks are not
+        idle."""
         free = self.fits(self.idle, task, rows)
-        if not self.compat.releasing_competes and self.has_promises:
+        if not self.compat.releasing_competes and self.has_pipelined:
             free &= self.fits_future(task, rows)
         return free
 
     def fits_future(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
-        """bool (n_rows,): rows with room once what is being released is gone."""
+        """bool (n_rows,): rows with enough resources once the releasing ones are free."""
         n_nodes = self.n_nodes
-        result = self.there(rows)
-        for name, wanted in task.ask.wants:
+        result = self.has_ready_nodes(rows)
+        for name, requested in task.ask.wants:
             idle, later = self.idle.get(name, n_nodes), self.releasing.get(name, n_nodes)
-            result &= idle[rows] + later[rows] > wanted - self.arithmetic.milli_epsilon
+            result &= idle[rows] + later[rows] > requested - self.arithmetic.milli_epsilon
         return result
 
     @property
-    def has_promises(self) -> bool:
-        """True when room somewhere is promised to a waiting task."""
-        return self._n_promised > 0
+    def has_pipelined(self) -> bool:
+        """True if some task is pipelined."""
+        return self._n_pipelined > 0
 
     @property
     def has_releases(self) -> bool:
-        """True when something is being released somewhere."""
+        """True if some resources are releasing."""
         return self._n_releasing > 0
 
-    def there(self, rows: Rows = ALL) -> Bools:
-        """bool (n_rows,), the caller's: rows with a node that is ready, not only pods of one."""
+    def has_ready_nodes(self, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,), a new array: rows with a ready node, rather than only pods of one."""
         return self._has_ready_node[: self.n_nodes][rows].copy()
 
     def has_ready_node(self, row: int) -> bool:
-        """The same of one row, -1 for none."""
+        """True if a row has a ready node; -1 stands for none."""
         return row >= 0 and bool(self._has_ready_node[row])
 
     is_there = deprecated_method("is_there", "has_ready_node")
@@ -267,7 +265,7 @@ class NodeLedger:
 
     @property
     def n_unready(self) -> int:
-        """How many nodes are known and not ready."""
+        """Number of known nodes that are not ready."""
         if not self._n_away:
             return 0
         pairs = zip(self.nodes, self._has_ready_node, strict=False)
@@ -276,9 +274,9 @@ class NodeLedger:
     # Tasks.
 
     def add(self, row: int, task: TaskInfo) -> str:
-        """Put a task on a node; returns what went wrong, "" when nothing did.
+        """Add a task to a node; returns an error message or "".
 
-        Raises SessionPanic where the original would.
+        Raises SessionPanic where the original would panic.
         """
         held = self.held[row]
         if task.key in held:
@@ -302,7 +300,7 @@ class NodeLedger:
         return ""
 
     def remove(self, row: int, key: str) -> str:
-        """Take a task off a node; returns what went wrong, "" when nothing did."""
+        """Remove a task from a node; returns an error message or ""."""
         found = self.held[row].get(key)
         if found is None:
             return f"failed to find task <{key}> on host <{self.names[row]}>"
@@ -320,12 +318,12 @@ class NodeLedger:
         return ""
 
     def update(self, row: int, task: TaskInfo) -> str:
-        """Take a task off a node and put it there as it is now."""
+        """Remove a task from a node and add it with its current status."""
         return self.remove(row, task.key) or self.add(row, task)
 
     def _count_held(self, row: int, status: TaskStatus, sign: int) -> None:
         self._pod_count[row] += sign
-        self._n_promised += sign * (status is TaskStatus.PIPELINED)
+        self._n_pipelined += sign * (status is TaskStatus.PIPELINED)
         self._n_releasing += sign * (status is TaskStatus.RELEASING)
         self.freed += sign < 0 or status is TaskStatus.RELEASING
         self._moved()
@@ -348,7 +346,7 @@ class NodeLedger:
     # Nodes.
 
     def set_node(self, node: Node) -> int:
-        """A node arrives or changes; returns its row."""
+        """Add or update a node; returns its row."""
         offer = node_allocatable_of(
             node.status.allocatable, containers_only=self.compat.containers_only
         )
@@ -380,14 +378,14 @@ class NodeLedger:
         return row
 
     def expect_node(self, name: str) -> int:
-        """The row of a node of which perhaps only a pod has been seen."""
+        """Row of a node, created if only a pod of it is known."""
         row = self.row(name)
         return self._new_row(name) if row < 0 else row
 
     def drop_node(self, name: str) -> bool:
-        """A node is gone; False when it was not known.
+        """Delete a node; False if it was not known.
 
-        Tasks that are still there count when it comes back; with the switch they do not.
+        Its tasks count again when the node returns; with the compat switch they do not.
         """
         row = self.row(name)
         if row < 0:
@@ -399,13 +397,13 @@ class NodeLedger:
         return True
 
     def forget_gone_node(self, row: int) -> None:
-        """Forget a row of which neither a node nor a task is left."""
+        """Forget a row without node and tasks."""
         gone_node = self.nodes[row] is None and not self.held[row]
         if gone_node and not self.compat.gone_nodes_are_empty:
             self._drop_row(row)
 
     def _keep_gone_node(self, row: int) -> None:
-        """Keep a row for the tasks of a node that is gone."""
+        """Keep a row for the tasks of a deleted node."""
         self._set_ready(row, has_ready_node=False)
         self.nodes[row], self.ready[row], self.allocatable[row] = None, False, ResourceVector()
         for column in (self.idle, self.used, self.releasing):
@@ -469,7 +467,7 @@ class NodeLedger:
         self._has_ready_node[row] = has_ready_node
 
     def copy(self) -> NodeLedger:
-        """The ready nodes with their tasks put on again, one after the other."""
+        """The ready nodes with their tasks added again one by one."""
         other = NodeLedger(self.compat, self.arithmetic)
         for row, node in enumerate(self.nodes):
             if node is None or not self.ready[row]:

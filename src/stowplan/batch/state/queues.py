@@ -1,4 +1,4 @@
-"""Queues, as sessions see them."""
+"""QueueInfo: a queue as sessions see it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import datetime
 from stowplan.batch.state.resource_vector import ResourceVector
 
 CLOSED_STATES = ("Closed", "Closing")
-"""The states in which a queue takes no new jobs."""
+"""States in which a queue accepts no new jobs."""
 
 
 class QueueInfo:
-    """A queue. capability: the most that its jobs may have together; None: all there is.
+    """A queue.
 
-    is_reclaimable: False where other queues take nothing back from it. state: what Volcano says of
-    it, "" where nobody says anything.
+    capability: the most that its jobs may use together; None: no limit. is_reclaimable: False if
+    other queues may not reclaim from it. state: Volcano's queue state, "" if not set.
     """
 
     __slots__ = ("capability", "created", "is_reclaimable", "name", "state", "weight")
@@ -38,7 +38,7 @@ class QueueInfo:
 
     @property
     def is_open(self) -> bool:
-        """True when jobs that have not started may."""
+        """True if new jobs may start."""
         return self.state not in CLOSED_STATES
 
     def __repr__(self) -> str:

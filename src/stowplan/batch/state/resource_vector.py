@@ -1,8 +1,8 @@
-"""Amounts of resources, and the comparisons that decide what fits.
+"""Resource vectors, and the comparisons that decide whether a task fits.
 
-An amount is milli-CPU, bytes of memory, and thousandths of every other resource that it names
-("scalars"); float64, which holds what occurs exactly. Whether an amount names scalars at all is
-part of it: the original compares one that names none in another way than one that names zeros.
+A vector holds milli-CPU, bytes of memory and thousandths of every other named resource ("scalars"),
+as float64, which is exact for all values that occur. Whether a vector names scalars at all is part
+of its value: the original compares a vector without scalars differently from one with zeros.
 
 Source: kube-batch v0.5, api/resource_info.go, api/pod_info.go, api/helpers.
 """
@@ -20,17 +20,17 @@ MIB = 1024 * 1024
 COARSE_MILLI = 10.0
 COARSE_BYTES = 10.0 * MIB
 FINE = 0.1
-"""Below this amounts are equal: what is counted is whole, what is shared out is not."""
+"""Amounts that differ by less are equal: requests are integers, shares are not."""
 
 Scalars = dict[str, float]
 
 
 class SessionPanic(Exception):
-    """The original would have ended here, and the whole process with it."""
+    """Raised where the original would have panicked and ended the process."""
 
 
 class ResourceVector:
-    """What is there, taken or wanted. scalars: None when none was ever named."""
+    """Amounts of resources. scalars: None if none was ever named."""
 
     __slots__ = ("cpu", "memory", "pods", "scalars")
 
@@ -41,7 +41,7 @@ class ResourceVector:
         scalars: Scalars | None = None,
         pods: int = 0,
     ) -> None:
-        """pods: how many pods a node takes; no part of sums and comparisons."""
+        """pods: number of pods that a node takes; not part of sums and comparisons."""
         self.cpu = cpu
         self.memory = memory
         self.scalars = scalars
@@ -52,12 +52,12 @@ class ResourceVector:
         return f"cpu {self.cpu:.2f}, memory {self.memory:.2f}{extra}"
 
     def copy(self) -> ResourceVector:
-        """The same amount, to be changed."""
+        """A copy that may be modified."""
         scalars = None if self.scalars is None else dict(self.scalars)
         return ResourceVector(self.cpu, self.memory, scalars, self.pods)
 
     def get(self, name: str) -> float:
-        """The amount of one resource; 0 when it is not named."""
+        """The amount of one resource; 0 if it is not named."""
         if name == "cpu":
             return self.cpu
         if name == "memory":
@@ -65,11 +65,11 @@ class ResourceVector:
         return self.scalars.get(name, 0.0) if self.scalars else 0.0
 
     def names(self) -> Iterable[str]:
-        """cpu, memory and the scalars that are named."""
+        """cpu, memory and the named scalars."""
         return ("cpu", "memory", *(self.scalars or ()))
 
     def pairs(self) -> tuple[tuple[str, float], ...]:
-        """(resource, amount) of every resource that is named."""
+        """(resource, amount) of every named resource."""
         return tuple((name, self.get(name)) for name in self.names())
 
     def add(self, other: ResourceVector) -> ResourceVector:
@@ -84,7 +84,7 @@ class ResourceVector:
         return self
 
     def take(self, other: ResourceVector, *, keyless: bool) -> ResourceVector:
-        """Subtract in place, whatever is left. keyless: where no scalar is named none comes in."""
+        """Subtract in place, without a check. keyless: do not add scalars if none is named."""
         self.cpu -= other.cpu
         self.memory -= other.memory
         if other.scalars:
@@ -106,7 +106,7 @@ class ResourceVector:
         return self
 
     def raise_to(self, other: ResourceVector) -> None:
-        """Raise in place to the greater of the two, resource by resource."""
+        """Raise in place to the maximum of the two, per resource."""
         self.cpu = max(self.cpu, other.cpu)
         self.memory = max(self.memory, other.memory)
         if not other.scalars:
@@ -120,7 +120,7 @@ class ResourceVector:
 
 
 class ResourceArithmetic:
-    """Comparisons and checked subtraction, as the switches want them."""
+    """Comparisons and checked subtraction, depending on compat switches."""
 
     def __init__(self, compat: Compat) -> None:
         self.milli_epsilon = COARSE_MILLI if compat.coarse_epsilon else FINE
@@ -129,13 +129,13 @@ class ResourceArithmetic:
         self.panics = compat.subtraction_panics
 
     def is_empty(self, amount: ResourceVector) -> bool:
-        """True when there is nothing to speak of of any resource."""
+        """True if every resource is below its epsilon."""
         if not (amount.cpu < self.milli_epsilon and amount.memory < self.memory_epsilon):
             return False
         return all(n < self.milli_epsilon for n in (amount.scalars or {}).values())
 
     def less(self, a: ResourceVector, b: ResourceVector) -> bool:
-        """True when `a` is below `b` in cpu, memory and every scalar that it names."""
+        """True if `a` is below `b` in cpu, memory and every scalar that it names."""
         if not (a.cpu < b.cpu and a.memory < b.memory):
             return False
         if self.nil_scalars:
@@ -146,7 +146,7 @@ class ResourceArithmetic:
         return all(n < b.get(name) for name, n in (a.scalars or {}).items())
 
     def less_equal(self, a: ResourceVector, b: ResourceVector) -> bool:
-        """True when `a` is within `b`, an epsilon allowed, in cpu, memory and its scalars."""
+        """True if `a` is within `b`, with an epsilon, in cpu, memory and its scalars."""
         if not (a.cpu < b.cpu or abs(b.cpu - a.cpu) < self.milli_epsilon):
             return False
         if not (a.memory < b.memory or abs(b.memory - a.memory) < self.memory_epsilon):
@@ -161,28 +161,29 @@ class ResourceArithmetic:
         )
 
     def subtract(self, a: ResourceVector, b: ResourceVector) -> ResourceVector:
-        """Take `b` from `a` in place; raises SessionPanic when that is checked and too much."""
+        """Subtract `b` from `a` in place; raises SessionPanic if checked and insufficient."""
         if self.panics and not self.less_equal(b, a):
             raise SessionPanic(f"Resource is not sufficient to do operation: <{a}> sub <{b}>")
         return a.take(b, keyless=self.nil_scalars)
 
-    def shortage(self, have: ResourceVector, wanted: ResourceVector) -> ResourceVector:
-        """`have` less what is wanted and an epsilon: negative where it is short."""
+    def shortage(self, have: ResourceVector, request: ResourceVector) -> ResourceVector:
+        """`have` minus the request and an epsilon; negative where it is insufficient."""
         left = have.copy()
-        if wanted.cpu > 0:
-            left.cpu -= wanted.cpu + self.milli_epsilon
-        if wanted.memory > 0:
-            left.memory -= wanted.memory + self.memory_epsilon
-        if wanted.scalars:
+        if request.cpu > 0:
+            left.cpu -= request.cpu + self.milli_epsilon
+        if request.memory > 0:
+            left.memory -= request.memory + self.memory_epsilon
+        if request.scalars:
             scalars = left.scalars = {} if left.scalars is None else left.scalars
-            for name, amount in wanted.scalars.items():
+            for name, amount in request.scalars.items():
                 if amount > 0:
                     scalars[name] = scalars.get(name, 0.0) - (amount + self.milli_epsilon)
         return left
 
 
 def difference(a: ResourceVector, b: ResourceVector) -> tuple[ResourceVector, ResourceVector]:
-    """By how much `a` is above `b`, and by how much below; of scalars only those that `a` names."""
+    """Amounts by which `a` exceeds `b`, and by which it falls short; only scalars that `a`
+    names."""
     above, below = ResourceVector(), ResourceVector()
     if a.cpu > b.cpu:
         above.cpu += a.cpu - b.cpu
@@ -202,7 +203,7 @@ def difference(a: ResourceVector, b: ResourceVector) -> tuple[ResourceVector, Re
 
 
 def minimum(a: ResourceVector, b: ResourceVector) -> ResourceVector:
-    """The lesser of the two, resource by resource; no scalars unless both name some."""
+    """The minimum of the two, per resource; no scalars unless both name some."""
     result = ResourceVector(min(a.cpu, b.cpu), min(a.memory, b.memory))
     if a.scalars is not None and b.scalars is not None:
         result.scalars = {name: min(n, b.get(name)) for name, n in a.scalars.items()}
@@ -210,16 +211,16 @@ def minimum(a: ResourceVector, b: ResourceVector) -> ResourceVector:
 
 
 def share_of(part: float, whole: float) -> float:
-    """`part` of `whole`; something of nothing is all of it."""
+    """`part` divided by `whole`; 1 if only `whole` is 0."""
     if whole == 0:
         return 0.0 if part == 0 else 1.0
     return part / whole
 
 
 def parse_resources(resources: Mapping[str, Quantity]) -> ResourceVector:
-    """A Kubernetes resource list as an amount; raises QuantityError.
+    """Parse a Kubernetes resource list; raises QuantityError.
 
-    Resources that are neither cpu, memory, pods nor scalars are left out.
+    Resources other than cpu, memory, pods and scalars are left out.
     """
     amount = ResourceVector()
     for name, q in resources.items():
@@ -237,9 +238,9 @@ def parse_resources(resources: Mapping[str, Quantity]) -> ResourceVector:
 
 
 class TaskRequest:
-    """What the pods of one spec ask for. Shared by them and never changed.
+    """Requests of the pods of one spec; shared by them and immutable.
 
-    running: what a pod takes while it runs. launching: what it needs to start.
+    running: resources used while running. launching: resources needed to start.
     """
 
     __slots__ = ("is_best_effort", "launching", "running", "running_pairs", "wants")
@@ -257,9 +258,9 @@ class TaskRequest:
 def task_request_of(
     pod: Pod, arithmetic: ResourceArithmetic, *, containers_only: bool
 ) -> TaskRequest:
-    """What a pod asks for; raises QuantityError.
+    """Requests of a pod; raises QuantityError.
 
-    containers_only: counted as in 2019, else as today's nodes count it: start-up, sidecars,
+    containers_only: counted as in 2019; otherwise as current kubelets do: start-up, sidecars,
     overhead, pod-level requests and resizes included.
     """
     if not containers_only:
@@ -291,7 +292,7 @@ def _effective_request(pod: Pod) -> ResourceVector:
 def node_allocatable_of(
     resources: Mapping[str, Quantity], *, containers_only: bool
 ) -> ResourceVector:
-    """What a node offers; with today's counting local storage is one of the scalars."""
+    """Allocatable resources of a node; with current counting local storage is a scalar."""
     amount = parse_resources(resources)
     if not containers_only and "ephemeral-storage" in resources:
         scalars = amount.scalars = {} if amount.scalars is None else amount.scalars
@@ -300,7 +301,7 @@ def node_allocatable_of(
 
 
 def format_resource(name: str, amount: float) -> str:
-    """An amount as sessions count it, as a quantity: `2500m`, `4`, `3Gi`."""
+    """Format an amount in session units as a quantity: `2500m`, `4`, `3Gi`."""
     if name != "memory":
         whole = amount / 1000
         if name == "ephemeral-storage":
@@ -310,7 +311,7 @@ def format_resource(name: str, amount: float) -> str:
 
 
 def format_bytes(amount: float) -> str:
-    """Bytes in the largest unit that leaves at most two digits after the point."""
+    """Format bytes in the largest unit that leaves at most two decimal places."""
     for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
         if amount >= size:
             return f"{amount / size:.2f}".rstrip("0").rstrip(".") + unit

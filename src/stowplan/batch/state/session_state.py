@@ -1,7 +1,8 @@
-"""Working: jobs, nodes and queues while a session works on them, and the steps that change them.
+"""SessionState: jobs, nodes and queues during a session, and the steps that change them.
 
-Every step is seen by the policies that keep shares. Steps answer with what went wrong, "" when
-nothing did: the original logs and goes on, half-way, and what it then does follows from that.
+Session plugins that keep shares are notified of every step. A step returns an error message, or ""
+on success: the original logs the error and continues, and its later decisions depend on the
+incomplete step.
 
 Source: kube-batch v0.5, framework/session.go.
 """
@@ -26,7 +27,7 @@ from stowplan.framework.problems import ContractError
 
 
 class BinderEvictor(Protocol):
-    """Who carries out what sessions decide. Answers with what went wrong, "" when nothing did."""
+    """Performs a session's decisions. Methods return an error message or ""."""
 
     def bind(self, task: TaskInfo) -> str:
         """Bind the task's pod to its node."""
@@ -36,53 +37,53 @@ class BinderEvictor(Protocol):
 
 
 class TaskEventHandlers(msgspec.Struct, frozen=True):
-    """What a policy wants to hear: tasks that were given something, tasks that gave it back.
+    """Callbacks of a session plugin for tasks that were allocated or deallocated.
 
-    Raises ContractError for what cannot be called with a task.
+    Raises ContractError for a function that cannot be called with a task.
     """
 
     allocated: Callable[[TaskInfo], None]
     deallocated: Callable[[TaskInfo], None]
 
     def __post_init__(self) -> None:
-        """Look at both."""
+        """Check both functions."""
         for name in self.__struct_fields__:
             function = getattr(self, name)
             if not callable(function) or not accepts_arguments(function, 1):
-                got = f"got {short_repr(function)}, wanted a function of one task"
-                raise ContractError(f"{source_location(function)}: Handlers.{name}: {got}")
+                got = f"invalid value: {short_repr(function)}: expected a function of one task"
+                raise ContractError(f"{source_location(function)}: TaskEventHandlers.{name}: {got}")
 
 
 class ClusterInfo(msgspec.Struct, frozen=True):
-    """What a session works on.
+    """State that a session opens with.
 
-    promised: id of a job -> uid -> node, of earlier sessions. first: id of a job that goes before
-    all others -> how many tasks it is to get then, beyond those that it needs to start.
+    nominations: job id -> uid -> node, of earlier sessions. first: id of a job that goes before all
+    others -> number of tasks to place in addition to its minimum.
     """
 
     jobs: dict[str, JobInfo]
     nodes: NodeLedger
     queues: dict[str, QueueInfo]
-    promised: dict[str, dict[str, str]] = {}
+    nominations: dict[str, dict[str, str]] = {}
     first: Mapping[str, int] = {}
 
 
 class SessionState:
     """The state of a session.
 
-    rules: NoRules until somebody sets them. evictions_seen: grows with each eviction, and with each
-    that is taken back. promised, first: as opened. preemptors: uid of an evicted task -> the task
-    that gets its room. capabilities: what queues with a capability have of it.
+    rules: NoSessionRules until set. eviction_revision: grows with each eviction and each undone
+    eviction. nominations, first: as in ClusterInfo. preemptors: uid of an evicted task -> the task
+    that gets its resources. capabilities: usage of queues with a capability.
     """
 
     def __init__(
-        self, opened: ClusterInfo, hooks: Hooks, compat: Compat, outside: BinderEvictor
+        self, cluster_info: ClusterInfo, hooks: Hooks, compat: Compat, binder_evictor: BinderEvictor
     ) -> None:
-        self.jobs = opened.jobs
-        self.nodes = opened.nodes
-        self.queues = opened.queues
-        self.promised = opened.promised
-        self.first = opened.first
+        self.jobs = cluster_info.jobs
+        self.nodes = cluster_info.nodes
+        self.queues = cluster_info.queues
+        self.nominations = cluster_info.nominations
+        self.first = cluster_info.first
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks
         self.compat = compat
@@ -96,16 +97,16 @@ class SessionState:
         self.evicted: list[tuple[TaskInfo, str]] = []
         self.failed: list[tuple[str, str, str]] = []
         self.eviction_revision = 0
-        self._binder_evictor = outside
+        self._binder_evictor = binder_evictor
 
     # Steps.
 
     def put(
         self, task: TaskInfo, row: int, status: TaskStatus, *, even_if_failed: bool = False
     ) -> str:
-        """Let a task be on a node as Allocated or Pipelined.
+        """Place a task on a node as Allocated or Pipelined.
 
-        regardless: policies hear of it even if the node did not take it.
+        even_if_failed: notify session plugins even if the node did not accept the task.
         """
         nodes = self.nodes
         self.jobs[task.job].turn(task, status)
@@ -120,8 +121,8 @@ class SessionState:
             handlers.allocated(task)
         return problem
 
-    def unput(self, task: TaskInfo) -> None:
-        """Take back `put`."""
+    def undo_put(self, task: TaskInfo) -> None:
+        """Undo `put`."""
         row = self.nodes.row(task.node)
         self.jobs[task.job].turn(task, TaskStatus.PENDING)
         if not self.nodes.remove(row, task.key):
@@ -133,7 +134,7 @@ class SessionState:
             task.node = ""
 
     def release(self, task: TaskInfo, *, even_if_failed: bool = False) -> str:
-        """Let a task be on its way out."""
+        """Mark a task as releasing."""
         self.eviction_revision += 1
         self.jobs[task.job].turn(task, TaskStatus.RELEASING)
         row = self.nodes.row(task.node)
@@ -146,21 +147,22 @@ class SessionState:
         return problem
 
     def unrelease(self, task: TaskInfo, before: TaskStatus) -> None:
-        """Take back `release`."""
+        """Undo `release`."""
         self.eviction_revision += 1
         self.jobs[task.job].turn(task, before)
         row = self.nodes.row(task.node)
-        # The original adds to the node what is still there: the node goes on releasing it.
+        # The original adds the task to the node again without removing it: the node keeps releasing
+        # it.
         if row >= 0 and not self.compat.unevict_loses_node:
             self.nodes.update(row, task)
         self.capabilities.unrelease(task)
         for handlers in self.handlers:
             handlers.allocated(task)
 
-    # What leaves the session.
+    # Effects binder_evictor the session.
 
     def send_eviction(self, task: TaskInfo, reason: str) -> str:
-        """Have a task's pod deleted."""
+        """Delete a task's pod."""
         problem = self._binder_evictor.evict(task, reason)
         if problem:
             self.failed.append((task.key, problem, task.job))
@@ -169,7 +171,7 @@ class SessionState:
         return problem
 
     def bind_if_ready(self, job: JobInfo) -> str:
-        """Bind what is allocated of a job if the job is ready."""
+        """Bind the allocated tasks of a job if the job is ready."""
         if not self.hooks.job_ready(job):
             return ""
         for task in list(job.of(TaskStatus.ALLOCATED).values()):

@@ -96,7 +96,7 @@ def print_end(outcome: DemoResult) -> None:
         click.echo(f"\n{len(failed)} of {n_checks} checks failed ({outcome.took_s:.0f} s):")
         for check in failed:
             click.echo(f"  expected: {check.expected}\n  observed: {check.seen}")
-        for line in outcome.complaints:
+        for line in outcome.warnings:
             click.echo(f"  {line}", err=True)
     else:
         click.echo(f"\nAll {n_checks} checks passed, in {outcome.took_s:.0f} s.")

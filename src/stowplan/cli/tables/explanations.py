@@ -33,7 +33,7 @@ def print_explanation(explanation: Explanation, screen: Console, *, wide: bool =
     if explanation.message:
         screen.print(Text(explanation.message, style="dim"))
     outcome = explanation.simulation
-    if outcome is not None and explanation.judged_on != SIMULATED:
+    if outcome is not None and explanation.evaluated_on != SIMULATED:
         screen.print(Text(_simulation_comparison(explanation, outcome)), soft_wrap=True)
     elif outcome is not None and outcome.message not in ("", explanation.message):
         # A simulation calls extenders, an explanation does not.
@@ -58,7 +58,7 @@ def _headline(explanation: Explanation) -> Text:
     if explanation.state == "gated":
         return Text(where + "pending; scheduling gated, not attempted", style="bold")
     count = f"{fitting} of {len(explanation.nodes)} nodes fit"
-    if explanation.judged_on == SIMULATED:
+    if explanation.evaluated_on == SIMULATED:
         result = f"scheduled on {explanation.node}" if explanation.node else "unschedulable"
         return Text(f"{where}{result} in the simulation; {count}", style="bold")
     if explanation.state == "placed":
@@ -74,7 +74,7 @@ def _headline(explanation: Explanation) -> Text:
 
 def _basis_text(explanation: Explanation) -> str:
     outcome = explanation.simulation
-    if explanation.judged_on != SIMULATED or outcome is None:
+    if explanation.evaluated_on != SIMULATED or outcome is None:
         return "evaluated on the cluster as read, before other pending pods are scheduled"
     return f"evaluated in the simulation{_after(outcome)}"
 

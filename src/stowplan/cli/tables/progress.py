@@ -42,7 +42,7 @@ class Progress:
         )
 
     def _report(self, text: str, done: int, unit: str) -> None:
-        kernel_cache.BACKGROUND_COMPILATION.look()
+        kernel_cache.BACKGROUND_COMPILATION.poll()
         total = max(self._n_pods, done)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text, completed=done, total=total)

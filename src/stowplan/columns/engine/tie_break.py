@@ -17,6 +17,10 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
+NO_TIE_BREAKS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+"""Without tie-break numbers the first row is chosen."""
+
+
 def draw_tie_breaks(rng: np.random.Generator, n_attempts: int) -> NDArray[np.uint64]:
     """uint64 (n_attempts,): one number per attempt; the same whether drawn at once or one by
     one."""

@@ -234,8 +234,8 @@ def next_progress_check(deployment: Tree, status: Tree, now: float) -> float:
     current = find_condition(status.get("conditions") or (), "Progressing")
     if not has_progress_deadline(deployment) or current is None:
         return 0.0
-    shown = {**deployment, "status": status}
-    done = DeploymentCounts.of_status(shown).is_complete(deployment)
+    updated = {**deployment, "status": status}
+    done = DeploymentCounts.of_status(updated).is_complete(deployment)
     if done or current.get("reason") in ("ProgressDeadlineExceeded", "DeploymentPaused"):
         return 0.0
     due = (

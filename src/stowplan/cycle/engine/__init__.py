@@ -1,6 +1,6 @@
-"""The engine: pods in classes, and runs of them placed by compiled kernels.
+"""The engine: groups pods into classes and places runs of them with compiled kernels.
 
-The answers are those of the NumPy walk, which goes on deciding whatever no class can be made of.
+Its answers equal those of the NumPy walk, which decides all pods that no class can represent.
 """
 
 from stowplan.cycle.engine.classes import EnginePodClass

@@ -1,6 +1,6 @@
-"""Sheets: the arrays of all classes and terms, which grow as these come in.
+"""ClassArrays: kernel arrays of all classes and terms, grown as classes are added.
 
-What a kernel writes (counts, totals, trees, how far they are true) lives here and nowhere else.
+All state that a kernel writes (counts, totals, score trees and their validity) lives here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from stowplan.columns.engine import arrays as at
 from stowplan.cycle.engine.layouts import Layout, stacked
 
 TREES_BYTES_MAX = 1 << 28
-"""How much memory trees may take; when it is used up, the class asked for longest ago loses its."""
+"""Memory limit of score trees; beyond it the least recently used class loses its tree."""
 
 
 LOG_MIN = 1 << 16
-"""With up to so many entries, or 8 per node, none is dropped from the log."""
+"""The log is not trimmed below this many entries, or 8 per node."""
 
 
 class ClassArrays:
-    """The arrays for one table of nodes as it is now, pods and amounts apart."""
+    """Arrays for one node table, excluding pod counts and amounts."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -35,7 +35,7 @@ class ClassArrays:
         self.n_terms = 0
         self.classes = np.zeros((8, at.N_COLUMNS), dtype=np.int64)
         self._trees = np.zeros((8, 1), dtype=np.int32)
-        # The classes that have a tree of their own, the one asked for longest ago first.
+        # Classes that have their own tree, least recently used first.
         self._owners: OrderedDict[int, int] = OrderedDict()
         self.terms = np.zeros((8, at.N_TERM_COLUMNS), dtype=np.int64)
         self.counts = np.zeros(8, dtype=np.int64)
@@ -47,30 +47,30 @@ class ClassArrays:
         self._masks: list[NDArray[np.uint8]] = []
         self._behind = nodes.images.behind(nodes.n_nodes)
         self._layouts: dict[tuple[str, ...], int] = {}
-        self._made: list[Layout] = []
+        self._layout_list: list[Layout] = []
         self._passes: list[NDArray[np.uint8]] = []
         self._points: list[NDArray[np.int64]] = []
         self._raw: list[NDArray[np.int64]] = []
         self.log = np.zeros(1024, dtype=np.int32)
         self.n_log = 0
         self._logs = np.log(np.arange(2, 4, dtype=np.float64))
-        self._board: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
+        self._kernel_arrays: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
 
     # Classes.
 
     def add_class(self) -> int:
-        """A class; returns its number."""
+        """Add a class; returns its number."""
         number = self.n_classes
         self.n_classes += 1
         if number == self.classes.shape[0]:
             self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
         self.classes[number, at.SEEN] = -1
         self._effects.append([])
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def want_tree(self, number: int) -> None:
-        """Let a class have a tree of its own, which it keeps while others are asked for less."""
+        """Give a class its own tree, kept until it is the least recently used."""
         owners = self._owners
         if number in owners:
             owners.move_to_end(number)
@@ -81,24 +81,24 @@ class ClassArrays:
                 loser, tree = owners.popitem(last=False)
                 self.classes[loser, at.TREE] = at.SHARED
             else:
-                self._board = None
+                self._kernel_arrays = None
                 self._trees = grow(self._trees, (tree + 1, self._trees.shape[1]))
         owners[number] = tree
         self.classes[number, [at.TREE, at.SEEN]] = tree, -1
 
     def add_effect(self, number: int, term: int, count: int) -> None:
-        """Placing a pod of a class adds to a term's count."""
+        """Record that placing a pod of a class adds to a term's count."""
         self._effects[number].append((term, count))
-        self._board = None
+        self._kernel_arrays = None
 
-    # What many classes share.
+    # Shared by classes.
 
     def passes(self, statics: at.Ints) -> NDArray[np.bool_]:
-        """bool (n, n_nodes): the rows that pass all rules about nodes. statics: int64 (n,)."""
+        """bool (n, n_nodes): rows that pass all node-only rules. statics: int64 (n,)."""
         return np.array([self._passes[number] for number in statics.tolist()], dtype=np.bool_)
 
     def add_static(self, passes: NDArray[np.bool_], points: at.Ints, raw: Sequence[at.Ints]) -> int:
-        """What rules about nodes say; returns its number."""
+        """Add the result of node-only rules; returns its number."""
         number = len(self._passes)
         self._passes.append(passes.astype(np.uint8))
         self._points.append(points)
@@ -106,51 +106,51 @@ class ClassArrays:
         for k, values in enumerate(raw):
             stack[k] = values
         self._raw.append(stack)
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def key(self, key: str) -> int:
-        """The number of a topology key."""
+        """Number of a topology key."""
         number = self._keys.get(key)
         if number is None:
             number = self._keys[key] = len(self._keys)
             n_nodes = self._nodes.n_nodes
             self._codes = grow(self._codes, (number + 1, n_nodes), fill=-1)
             self._codes[number] = self._nodes.labels.column(key).codes[:n_nodes]
-            self._board = None
+            self._kernel_arrays = None
         return number
 
     def codes(self, key: int) -> at.Codes:
-        """int32 (n_nodes,): the values of a topology key."""
+        """int32 (n_nodes,): values of a topology key."""
         codes: at.Codes = self._codes[key]
         return codes
 
     def layout(self, keys: tuple[str, ...]) -> tuple[int, Layout]:
-        """The number of a layout, and the layout."""
+        """Number and layout of a tuple of topology keys."""
         number = self._layouts.get(keys)
         if number is None:
-            number = self._layouts[keys] = len(self._made)
-            self._made.append(Layout(self._nodes, keys))
-            self._board = None
-        return number, self._made[number]
+            number = self._layouts[keys] = len(self._layout_list)
+            self._layout_list.append(Layout(self._nodes, keys))
+            self._kernel_arrays = None
+        return number, self._layout_list[number]
 
     def n_groups(self, layout: int) -> int:
-        """How many groups a layout has."""
-        return self._made[layout].n_groups
+        """Number of groups of a layout."""
+        return self._layout_list[layout].n_groups
 
-    def is_behind(self, row: int) -> bool:
-        """True for a row that takes over how many nodes have its images once a pod comes to it."""
+    def updates_image_counts(self, row: int) -> bool:
+        """True for a row whose image counts are updated once a pod is placed on it."""
         return bool(self._behind[row])
 
     def add_mask(self, mask: NDArray[np.bool_]) -> int:
-        """The rows whose pods count; returns the mask's number."""
+        """Add a mask of rows whose pods count; returns its number."""
         self._masks.append(mask.astype(np.uint8))
         return len(self._masks) - 1
 
     # Terms.
 
     def add_term(self, n_values: int) -> int:
-        """A term with room for this many values; returns its number."""
+        """Add a term with `n_values` values; returns its number."""
         number, first = self.n_terms, self._n_counts
         self.n_terms += 1
         self._n_counts += n_values
@@ -159,11 +159,11 @@ class ClassArrays:
         self.present = grow(self.present, (self._n_counts,))
         self.terms[number, at.FIRST_COUNT] = first
         self.terms[number, at.N_VALUES] = n_values
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def counted(self, term: int) -> at.Ints:
-        """int64 (n_values,): the counts of a term, to be written."""
+        """int64 (n_values,): counts of a term, writable."""
         first, n_values = self.terms[term, [at.FIRST_COUNT, at.N_VALUES]].tolist()
         counts: at.Ints = self.counts[first : first + n_values]
         return counts
@@ -171,17 +171,17 @@ class ClassArrays:
     # The log.
 
     def note(self, rows: list[int] | None, n_more: int) -> None:
-        """Rows that others touched, None for any; and let there be room for `n_more` entries."""
+        """Log rows changed from outside (None for all rows) and reserve `n_more` entries."""
         if rows is None:
             self.classes[:, at.SEEN] = -1
             rows = []
-        wanted = self.n_log + len(rows) + n_more
-        if wanted > max(8 * self._nodes.n_nodes, LOG_MIN):
+        n_log_needed = self.n_log + len(rows) + n_more
+        if n_log_needed > max(8 * self._nodes.n_nodes, LOG_MIN):
             self._forget_half()
-            wanted = self.n_log + len(rows) + n_more
-        if wanted > self.log.shape[0]:
-            self.log = grow(self.log, (wanted,))
-            self._board = None
+            n_log_needed = self.n_log + len(rows) + n_more
+        if n_log_needed > self.log.shape[0]:
+            self.log = grow(self.log, (n_log_needed,))
+            self._kernel_arrays = None
         if rows:
             self.log[self.n_log : self.n_log + len(rows)] = rows
             self.n_log += len(rows)
@@ -193,19 +193,19 @@ class ClassArrays:
         seen = self.classes[:, at.SEEN]
         seen[:] = np.where(seen < half, -1, seen - half)
 
-    # The board.
+    # Kernel arguments.
 
     def kernel_arrays(self) -> tuple[at.NodeColumns, at.ClassRules, at.DomainGrouping, at.Scratch]:
-        """Everything as the kernels read it, the node table's own columns included."""
-        if self._board is None:
+        """All arrays in the kernels' layout, including the node table's columns."""
+        if self._kernel_arrays is None:
             rules, grouping = self._rules(), self._grouping()
-            self._board = rules, grouping, self._scratch(grouping.groups.shape[2])
+            self._kernel_arrays = rules, grouping, self._scratch(grouping.groups.shape[2])
         nodes = self._nodes
-        return at.NodeColumns(*nodes.amounts, nodes.rank), *self._board
+        return at.NodeColumns(*nodes.amounts, nodes.rank), *self._kernel_arrays
 
     def arguments(self) -> tuple[tuple[NDArray[Any], ...], ...]:
-        """The board as plain tuples: a type of ours in a kernel's signature would make its disk
-        cache unreadable when the type changes."""
+        """The kernel arrays as plain tuples. A type of our own in a kernel's signature would
+        invalidate Numba's disk cache whenever the type changes."""
         return tuple(tuple(one) for one in self.kernel_arrays())
 
     def _rules(self) -> at.ClassRules:
@@ -213,7 +213,7 @@ class ClassArrays:
         first_effect = np.zeros(self.n_classes + 1, dtype=np.int64)
         first_effect[1:] = np.cumsum([len(one) for one in self._effects])
         effects = [effect for one in self._effects for effect in one]
-        n_groups = max((one.n_groups for one in self._made), default=1)
+        n_groups = max((one.n_groups for one in self._layout_list), default=1)
         if self._logs.shape[0] < n_groups + 2:
             self._logs = logarithms(n_groups + 2)
         return at.ClassRules(
@@ -233,7 +233,7 @@ class ClassArrays:
         )
 
     def _grouping(self) -> at.DomainGrouping:
-        groups, values, places, rows_of = stacked(self._made, self._nodes.n_nodes)
+        groups, values, places, rows_of = stacked(self._layout_list, self._nodes.n_nodes)
         width = rows_of.shape[1]
         if self._trees.shape[1] < width:
             self._trees = np.zeros((self._trees.shape[0], width), dtype=np.int32)
@@ -254,13 +254,13 @@ class ClassArrays:
 
 
 def logarithms(n: int) -> NDArray[np.float64]:
-    """float64 (n,): the logarithm of i + 2 at i, as the walk takes it: NumPy's own may differ from
-    it in the last bit."""
+    """float64 (n,): the logarithm of i + 2 at index i, computed as the walk does; NumPy's may
+    differ in the last bit."""
     return np.array([math.log(float(i + 2)) for i in range(n)])
 
 
 def _stacked_arrays(
     arrays: Sequence[NDArray[Any]], shape: tuple[int, ...], dtype: Any
 ) -> NDArray[Any]:
-    """The arrays as one with an axis more; empty where there is none."""
+    """Stack the arrays along a new axis; an empty array if there are none."""
     return np.stack(arrays) if arrays else np.zeros((0, *shape), dtype=dtype)

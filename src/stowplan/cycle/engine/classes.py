@@ -1,8 +1,8 @@
-"""Classes of pods: those that read the same to every rule share one, and all that it was given.
+"""Pod classes: pods that are identical to every rule share one class and its cached results.
 
-A rule may read of a pending pod its spec, namespace, labels and controller. So pods of one
-template are one class, which is found by the identity of the spec object they share; pods that
-were decoded one by one are found by the content of their specs.
+A rule may read a pending pod's spec, namespace, labels and controller. Pods of one template are
+found by the identity of their shared spec object; pods decoded one by one are found by the content
+of their specs.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from stowplan.objects.pod import Pod, PodSpec
 
 CLASSES_MAX = 4096
 SPECS_MAX = 65_536
-"""How many classes, and specs that stand for one, are known before all are forgotten."""
+"""Maximum number of classes, and of specs mapped to a class, before all are forgotten."""
 
 
 class CachedRefusal(Protocol):
-    """What an attempt came to, as long as the next one would come to the same."""
+    """An attempt's refusal that stays valid as long as the next attempt would repeat it."""
 
     def lacks_resources_only(self, snapshot: Snapshot) -> frozenset[str] | None:
-        """The plugins that refused, where the pod lacks nothing but room; else None."""
+        """The plugins that refused, if the pod only lacks resources; else None."""
 
     def in_force(self, snapshot: Snapshot) -> Decision | None:
-        """The decision, None where the next attempt may come to another."""
+        """The decision, or None if the next attempt may differ."""
 
 
 class EnginePodClass:
     """Pods of one template in one profile.
 
-    number: its place in the kernels' arrays, -1 for none. made_for: the state of the world that
-    its plan was made for, -1 for none. is_fast: whether there is a plan. was_asked: whether a pod
-    of it has been placed before. state: what the plugins of an attempt leave behind. counted_at:
-    since which change by others its terms' counts are true. refused: the last refused attempt.
+    number: index in the kernel arrays, -1 for none. made_for: static revision for which its plan
+    was made, -1 for none. is_fast: whether it has a plan. was_placed: whether a pod of it has been
+    placed before. state: cycle state that the plugins leave behind. counted_at: journal generation
+    up to which the terms' counts are valid. refused: the last refused attempt.
     """
 
     __slots__ = (
@@ -57,7 +57,7 @@ class EnginePodClass:
         "refused",
         "state",
         "terms",
-        "was_asked",
+        "was_placed",
     )
 
     def __init__(self, pod: Pod, framework: Framework) -> None:
@@ -71,21 +71,21 @@ class EnginePodClass:
         self.made_for = -1
         self.counted_at = -1
         self.is_fast = False
-        self.was_asked = False
+        self.was_placed = False
         self.state = CycleState()
         self.terms: tuple[int, ...] = ()
         self.refused: CachedRefusal | None = None
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
-        """The refusal that the next attempt would end in as well; None where it has to be made."""
+        """The refusal that the next attempt would repeat; None if an attempt is needed."""
         return None if self.refused is None else self.refused.in_force(snapshot)
 
     def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
-        """See the protocol."""
+        """See `PodClass.lacks_resources_by`."""
         return None if self.refused is None else self.refused.lacks_resources_only(snapshot)
 
     def holds(self, pod: Pod) -> bool:
-        """True for a pod of the same spec that is of this class."""
+        """True for a pod with the same spec object that belongs to this class."""
         meta = pod.metadata
         return (
             (self.labels is meta.labels or self.labels == meta.labels)
@@ -95,8 +95,8 @@ class EnginePodClass:
 
 
 class AffinityTermIndex:
-    """The affinity terms of all classes, and of pods that others have placed, found by the labels
-    of pods that they may be about."""
+    """Affinity terms of all classes and of existing pods, indexed by the labels that they may
+    select."""
 
     def __init__(self) -> None:
         self._terms: set[WeightedTerm] = set()
@@ -105,7 +105,7 @@ class AffinityTermIndex:
         }
 
     def add(self, terms: Iterable[WeightedTerm]) -> bool:
-        """Enter terms; True when one of them was not here before."""
+        """Add terms; returns True if one of them is new."""
         fresh = [one for one in terms if one not in self._terms]
         for weighted in fresh:
             self._terms.add(weighted)
@@ -116,24 +116,26 @@ class AffinityTermIndex:
 
     @property
     def have_terms(self) -> bool:
-        """True when a pod of some class has a term, or one that others have placed."""
+        """True if a class or an existing pod has a term."""
         return bool(self._terms)
 
     def terms(self, role: TermRole, pod: Pod) -> list[WeightedTerm]:
-        """Terms in a role whose labels may be about `pod`."""
+        """Terms in a role that may select `pod`."""
         return list(self._by_label[role].found_by(pod.labels.items()))
 
 
 class PodClassIndex:
-    """All classes, by the specs of their pods. has_news: terms have come that may concern the
-    classes that were there before."""
+    """All classes, indexed by the specs of their pods.
+
+    has_new_terms: terms were added that may concern existing classes.
+    """
 
     def __init__(self) -> None:
         self.has_new_terms = False
         self.peers = AffinityTermIndex()
         self.all: list[EnginePodClass] = []
-        # A spec is kept with its classes, so that no other object can get its identity; in the
-        # second place those that have not been asked for since `forget_idle` was called last.
+        # A spec is kept with its classes, so that no other object can reuse its identity; `_idle`
+        # holds those not used since the last call of `forget_idle`.
         self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
         self._by_content: dict[bytes, list[EnginePodClass]] = {}
@@ -142,8 +144,8 @@ class PodClassIndex:
         return iter(self.all)
 
     def find(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
-        """The class of a pod, new if need be; None for a pod whose status, or claims of its own,
-        bear on decisions."""
+        """Return the pod's class, creating it if needed; None for a pod whose status or own claims
+        affect decisions."""
         status = pod.status
         if status.nominated_node_name or (status.container_statuses and reports_resources(pod)):
             return None
@@ -152,7 +154,7 @@ class PodClassIndex:
         spec = pod.spec
         if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
             return None
-        known = self._by_spec.get(id(spec)) or self._woken(spec)
+        known = self._by_spec.get(id(spec)) or self._reactivated(spec)
         classes = self._classes_of(spec) if known is None else known[1]
         for one in classes:
             if one.holds(pod) and one.framework is framework:
@@ -160,18 +162,18 @@ class PodClassIndex:
         return self._start(pod, framework, classes)
 
     def learn(self, terms: Iterable[WeightedTerm]) -> None:
-        """Terms of pods that may be, or have been, placed."""
+        """Add terms of existing pods or of pods that may be placed."""
         self.has_new_terms |= self.peers.add(terms)
 
     def forget_all(self) -> None:
-        """Begin anew: no class that was given out is known any more."""
+        """Forget all classes; classes handed out before are invalid."""
         for one in self.all:
             one.number = one.made_for = -1
         self.__init__()  # type: ignore[misc]
 
     def forget_idle(self) -> bool:
-        """Forget the classes of specs that nobody has asked for since the call before the last
-        one; True when there were any."""
+        """Forget classes of specs not used since the call before the last one; True if there were
+        any."""
         over, self._idle, self._by_spec = self._idle, self._by_spec, {}
         if not over:
             return False
@@ -183,8 +185,8 @@ class PodClassIndex:
             self.peers.add(terms_of(one.pod).all)
         return True
 
-    def _woken(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
-        """What is known of a spec that has been idle."""
+    def _reactivated(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
+        """Classes of an idle spec, made active again; or None."""
         known = self._idle.pop(id(spec), None)
         if known is not None:
             self._by_spec[id(spec)] = known
@@ -202,7 +204,7 @@ class PodClassIndex:
         self, pod: Pod, framework: Framework, classes: list[EnginePodClass]
     ) -> EnginePodClass:
         fresh = EnginePodClass(pod, framework)
-        # Terms that nobody had before may be about the pods of classes that have a plan.
+        # New terms may concern pods of classes that already have a plan.
         self.learn(terms_of(pod).all)
         self.all.append(fresh)
         classes.append(fresh)
@@ -210,7 +212,7 @@ class PodClassIndex:
 
 
 def has_own_claims(spec: PodSpec) -> bool:
-    """True where pods of one template have claims of their own, which decisions ask for by name."""
+    """True if each pod of the template has resource claims of its own, looked up by name."""
     return bool(spec.resource_claims) or any(v.ephemeral is not None for v in spec.volumes)
 
 

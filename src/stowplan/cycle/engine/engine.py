@@ -1,7 +1,7 @@
-"""Engine: places runs of pods, each counted before the next is chosen.
+"""Engine: places runs of pods, counting each before the next is chosen.
 
-It follows one node table. Between runs others change it; the journal says which rows, and what
-grows with anything else (`NodeTable.shape`, `World.version`) says when all is to be made anew.
+It follows one node table. Between runs others change the table: the journal lists the changed rows,
+and `NodeTable.shape` and `ObjectStore.version` show when all plans must be rebuilt.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
@@ -23,12 +24,10 @@ from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
-NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
-
 
 class PodRun:
-    """Pods that are being placed. heads: the number of each pod's class, as of an epoch. scores:
-    see `Run`."""
+    """A run of pods being placed. heads: class number of each pod, valid for one epoch. scores: see
+    `Run`."""
 
     def __init__(
         self,
@@ -51,10 +50,10 @@ class PodRun:
 
 
 class Engine:
-    """One for all profiles of a scheduler."""
+    """One instance serves all profiles of a scheduler."""
 
     def __init__(self, kernels: ModuleType) -> None:
-        """kernels: the module of that name, which is imported only where it pays."""
+        """kernels: the kernels module, imported by the caller when compiling pays off."""
         self._kernels = kernels
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
@@ -66,16 +65,16 @@ class Engine:
         self._reads_any = False
         self._epoch = 0
         self._generation = 0
-        self._foreign = 0
+        self._external_generation = 0
         self._n_entered = 0
 
     def class_of(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
-        """The class of a pod; None for one that only the walk can decide."""
+        """The pod's class; None for a pod that only the walk can decide."""
         return self._index.find(pod, framework)
 
     def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
-        """True while a class has the plan that was made for a state of the world, and that holds
-        for every row, but for the pods there and the amounts that are left."""
+        """True while a class has a plan made for this static revision that covers every row, so
+        that only pods on nodes and free amounts may have changed."""
         return (
             one.is_fast
             and not one.terms
@@ -88,17 +87,17 @@ class Engine:
     def fit_check(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> ClassFitCheck | None:
-        """See `KernelPlacer.rooms`."""
+        """See `KernelPlacer.fit_check`."""
         self.heads(classes, snapshot)
         assert self._class_arrays is not None
         return fit_check_of(classes, self._class_arrays, snapshot)
 
     def classes(self) -> Iterator[EnginePodClass]:
-        """The classes that are known."""
+        """The known classes."""
         return iter(self._index)
 
     def forget_idle(self) -> None:
-        """Forget classes that nobody asks for any more, and what was made for them."""
+        """Forget idle classes and their plans."""
         if self._index.forget_idle():
             self._class_arrays = self._planner = None
             self._made_for = ()
@@ -108,19 +107,19 @@ class Engine:
         self,
         pods: Sequence[Pod],
         classes: Sequence[EnginePodClass],
-        draws: NDArray[np.uint64] = NO_DRAWS,
+        draws: NDArray[np.uint64] = NO_TIE_BREAKS,
     ) -> PodRun:
-        """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
-        ties; without, the first row is taken."""
+        """Begin a run of pods with their classes, placed in this order. draws: uint64 (n_pods,),
+        tie-break numbers; if empty, the first row is chosen."""
         return PodRun(self, pods, classes, draws)
 
     def heads(
         self, classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> tuple[int, NDArray[np.int64]]:
-        """Plan the classes as things are now: which time this was done, and int64 (n_pods,) the
-        number of each, -1 for those that have no plan."""
+        """Plan the classes for the current state. Returns the epoch and int64 (n_pods,), the class
+        numbers; -1 for classes without a plan."""
         for one in dict.fromkeys(classes):
-            # Those of a run stay when all others have been forgotten.
+            # Classes of a run stay valid when all others have been forgotten.
             self._index.learn(terms_of(one.pod).all)
         self._follow(snapshot)
         for one in dict.fromkeys(classes):
@@ -139,7 +138,7 @@ class Engine:
         placed = self._place_some(run, start, snapshot)
         while placed and start + len(placed) < len(run.pods):
             assert self._class_arrays is not None
-            if not self._class_arrays.is_behind(placed[-1]):
+            if not self._class_arrays.updates_image_counts(placed[-1]):
                 break
             # As the walk finds it for the next pod: scores of that row have changed.
             snapshot.nodes.refresh()
@@ -178,7 +177,7 @@ class Engine:
         return placed
 
     def _follow(self, snapshot: Snapshot) -> None:
-        """Make everything anew when something has changed that is neither a pod nor an amount."""
+        """Rebuild all plans if anything but pods and amounts has changed."""
         nodes = snapshot.nodes
         held = ExistingPodTerms.of(nodes)
         if held.n_entered != self._n_entered:
@@ -221,24 +220,24 @@ class Engine:
         try:
             self._planner.plan(one, uses)
         except (NoPlan, ContractError):
-            # The walk says whose fault it is, of each pod that it concerns.
+            # The walk reports the error for each pod concerned.
             return False
         return True
 
     def _catch_up(self, classes: Sequence[EnginePodClass], nodes: NodeTable) -> None:
-        """Take over what others have changed since the last run."""
+        """Apply changes made from outside since the last run."""
         assert self._class_arrays is not None
         assert self._planner is not None
         touched = nodes.journal.all_since(self._generation)
         if touched is None or touched:
-            self._foreign += 1
+            self._external_generation += 1
         self._class_arrays.note(touched, len(classes))
         self._generation = nodes.journal.generation
         for one, n_pods in Counter(classes).items():
-            # One pod alone is not worth a tree, unless more come later.
-            if n_pods > 1 or one.was_asked:
+            # A tree does not pay off for a single pod.
+            if n_pods > 1 or one.was_placed:
                 self._class_arrays.want_tree(one.number)
-            one.was_asked = True
-            if one.terms and one.counted_at != self._foreign:
-                one.counted_at = self._foreign
+            one.was_placed = True
+            if one.terms and one.counted_at != self._external_generation:
+                one.counted_at = self._external_generation
                 self._planner.recount(one)

@@ -1,4 +1,4 @@
-"""Rooms: what many classes need, beside what rows have left: who may fit somewhere now."""
+"""ClassFitCheck: compares the needs of many classes with the free amounts of all rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.framework import Snapshot
 
 NOT_ASKED = np.iinfo(np.int64).min
-"""An amount that every row has left."""
+"""A free amount that every row satisfies."""
 
 
 class ClassFitCheck:
-    """See `framework.decider.FitCheck`. All classes have a plan, room for it, and no terms."""
+    """See `FitCheck`. All classes have a plan with ResourceFit and no terms."""
 
     def __init__(
         self,
@@ -27,9 +27,9 @@ class ClassFitCheck:
         snapshot: Snapshot,
     ) -> None:
         self._nodes = snapshot.nodes
-        self._setting = static_revision_of(snapshot)
-        # Whom evictions could help most: all others are helped by fewer.
-        self._first = max(classes, key=lambda one: one.pod.priority)
+        self._static_revision = static_revision_of(snapshot)
+        # Preemption helps the pod of the highest priority most.
+        self._highest_priority = max(classes, key=lambda one: one.pod.priority)
         params = class_arrays.classes[[one.number for one in classes]]
         self._pods_item = int(params[0, at.PODS])
         wanted = [
@@ -49,8 +49,8 @@ class ClassFitCheck:
 
     def hold(self, snapshot: Snapshot) -> bool:
         """See `FitCheck.hold`."""
-        one = self._first
-        if static_revision_of(snapshot) != self._setting:
+        one = self._highest_priority
+        if static_revision_of(snapshot) != self._static_revision:
             return False
         members = one.framework.at("postFilter")
         return not any(member.may_help(one.pod, snapshot) for member in members)
@@ -75,7 +75,7 @@ def fit_check_of(
     class_arrays: ClassArrays,
     snapshot: Snapshot,
 ) -> ClassFitCheck | None:
-    """What these classes need; None where one of them has no plan that says so."""
+    """Build the fit check of these classes; None if a class has no plan with resource needs."""
     if not classes or not all(one.is_fast and not one.terms for one in classes):
         return None
     if not class_arrays.classes[[one.number for one in classes], at.HAS_ROOM].all():
@@ -84,8 +84,8 @@ def fit_check_of(
 
 
 def static_revision_of(snapshot: Snapshot) -> tuple[int, ...]:
-    """Another one after any change but to the pods on nodes, as long as those bring no new terms,
-    and to amounts."""
+    """Revision token; changes with anything but free amounts and pods on nodes, unless those pods
+    add new terms."""
     nodes = snapshot.nodes
     return (
         id(nodes),

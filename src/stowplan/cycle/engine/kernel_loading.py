@@ -1,4 +1,4 @@
-"""Starting the engine: Numba is imported when there is work worth compiling for, not before."""
+"""Kernel loading: Numba is imported only once compiling pays off."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import warnings
 from enum import Enum
 from types import ModuleType
 
-COMPILE_WORTH_ROWS = 100_000_000
-"""With so many rows looked at, kernels would have paid even for being compiled: some seconds each.
-That is done once per machine; Numba keeps them on disk."""
+COMPILE_ROWS_MIN = 100_000_000
+"""Number of evaluated rows after which compiling (some seconds per kernel) pays off. It happens
+once per machine; Numba caches the result on disk."""
 
 _KERNELS = "stowplan.columns.engine.kernels"
 
 
 class EngineMode(Enum):
-    """AUTO: the walk decides until there is enough to do, then the engine. COMPILED: the engine
-    from the first pod on. WALK: never the engine."""
+    """AUTO: the walk decides until compiling pays off, then the engine. COMPILED: the engine from
+    the first pod on. WALK: never the engine."""
 
     AUTO = "auto"
     COMPILED = "compiled"
@@ -25,18 +25,18 @@ class EngineMode(Enum):
 
 
 def is_loaded() -> bool:
-    """True when somebody in this process has loaded the kernels."""
+    """True if this process has already loaded the kernels."""
     return _KERNELS in sys.modules
 
 
 def load_kernels() -> ModuleType | None:
-    """The compiled kernels; None, with a warning, where Numba is missing or too old."""
+    """Load the compiled kernels; None, with a warning, if Numba is missing or too old."""
     try:
         return importlib.import_module(_KERNELS)
     except ImportError as missing:
         warnings.warn(
-            f"Numba cannot be used ({missing}), so pods are decided by the NumPy walk: the same"
-            " answers, slower; wanted Numba 0.61 or newer",
+            f"Numba is not available ({missing}): scheduling runs on NumPy, with the same results"
+            " but slower; requires Numba 0.61 or newer",
             RuntimeWarning,
             stacklevel=2,
         )

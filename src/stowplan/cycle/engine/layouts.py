@@ -1,4 +1,4 @@
-"""Layouts: rows grouped by the topology domains that terms are about, as the kernels read it."""
+"""Layouts: rows grouped by topology domain, in the kernels' format."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ GROUPS_MAX = 1 << 14
 
 
 class Layout:
-    """One grouping. first, size: of each group's tree. value: per key and group. group, leaf:
-    of each row. row: of each leaf. width: how long a tree of it is."""
+    """One grouping of the rows.
+
+    first, size: of each group's tree. value: per key and group. group, leaf: of each row. row: of
+    each leaf. width: length of a tree.
+    """
 
     def __init__(self, nodes: NodeTable, keys: tuple[str, ...]) -> None:
         n_nodes, order = nodes.n_nodes, nodes.order
@@ -35,7 +38,7 @@ class Layout:
         self.value = np.full((at.KEYS_MAX, self.n_groups), -1, dtype=np.int32)
         self.value[: len(keys)] = distinct[: len(keys)]
         self.group = groups.astype(np.int32)
-        # Within a group the leaves stand in the snapshot's order.
+        # Within a group, leaves are in the snapshot's order.
         ranked = order[np.argsort(groups[order], kind="stable")]
         starts = np.cumsum(n_rows) - n_rows
         within = np.arange(n_nodes) - np.repeat(starts, n_rows)
@@ -50,7 +53,7 @@ Stacked = tuple[at.Ints, at.Codes, at.Codes, at.Codes]
 
 
 def stacked(layouts: list[Layout], n_nodes: int) -> Stacked:
-    """The layouts as the kernels read them: groups, values, places, rows_of."""
+    """The layouts stacked for the kernels: groups, values, places, rows_of."""
     n_groups = max((one.n_groups for one in layouts), default=1)
     width = max((one.width for one in layouts), default=2)
     groups = np.zeros((len(layouts), 2, n_groups), dtype=np.int64)
@@ -67,6 +70,6 @@ def stacked(layouts: list[Layout], n_nodes: int) -> Stacked:
 
 
 def is_host_like(codes: NDArray[np.int32], n_values: int) -> bool:
-    """True when no value of a label is on two rows: then its domains are the rows."""
+    """True if every label value is on at most one row, so that domains are rows."""
     present = codes[codes >= 0]
     return present.size == 0 or int(np.bincount(present, minlength=n_values).max()) <= 1

@@ -1,4 +1,4 @@
-"""Plans: what a class of pods is to the kernels, from the parts that its plugins give."""
+"""Plans: a pod class in kernel form, built from the kernel terms of its plugins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from stowplan.objects.node import HOSTNAME_LABEL
 
 P = TypeVar("P")
 
-KINDS = {
+TERM_KINDS = {
     TopologyTermKind.APART: at.APART,
     TopologyTermKind.NEAR: at.NEAR,
     TopologyTermKind.EVEN_HARD: at.EVEN_HARD,
@@ -42,7 +42,7 @@ KINDS = {
     TopologyTermKind.WEIGHTED_AFFINITY: at.WEIGHTED_AFFINITY,
 }
 POINTS_MAX = 2**31 - 1
-"""What a leaf of a tree can hold."""
+"""Maximum value of a tree leaf."""
 
 STRATEGIES = {
     ScoringStrategyType.LEAST: at.LEAST,
@@ -52,11 +52,11 @@ STRATEGIES = {
 
 
 class NoPlan(Exception):
-    """What a class's rules come to cannot be said to the kernels; the walk decides its pods."""
+    """Raised if a class cannot be expressed in kernel terms; the walk decides its pods."""
 
 
 class PluginPoints:
-    """A plugin of a profile with the points at which decisions ask it."""
+    """A plugin of a profile, with the extension points at which decisions call it."""
 
     def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
         self.member = member
@@ -69,7 +69,7 @@ class PluginPoints:
         calls = member.calls
         self.concerns, self.parts = calls["concerns"], calls["parts"]
         self.signature = calls["signature"]
-        # A plugin whose preparation is switched off at one point fails at the next.
+        # A plugin whose preparation is disabled at one extension point fails at the next.
         self.is_whole = not (
             (self.filters and calls["pre_filter"] and not self.prepares_filter)
             or (self.scores and calls["pre_score"] and not self.prepares_score)
@@ -78,13 +78,13 @@ class PluginPoints:
 
 
 def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
-    """The plugins that decisions ask; None where the profile is one that no plan can be made for:
-    it looks at a share of the nodes only, its Bind may fail at once and give room back before the
-    next pod, its scores add up to more than trees can hold, or some are divided first."""
+    """The plugins that decisions call; None if no plan can be made for the profile: it samples
+    nodes, its Bind may fail at once and release resources before the next pod, its total scores
+    overflow a tree leaf, or it divides some scores before adding them."""
     percentage = framework.profile.percentage_of_nodes_to_score
     if (percentage and percentage < 100) or not framework.unconditional_binder:
         return None
-    # Trees hold points in 32 bits.
+    # Trees hold 32-bit scores.
     if SCORE_MAX * sum(member.weight for member in framework.at("score")) > POINTS_MAX:
         return None
     if framework.profile.divisors:
@@ -98,12 +98,13 @@ def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
 
 
 class ClassTerms:
-    """The parts of a class, sorted out. Raises NoPlan for more of a sort than the kernels take."""
+    """Kernel terms of a class, by type. Raises NoPlan if there are more of a type than the kernels
+    support."""
 
     def __init__(self, parts: Sequence[tuple[PluginPoints, KernelTerm]]) -> None:
-        self.room: ResourceFit | None = None
-        self.use: ResourceScore | None = None
-        self.even: BalancedAllocation | None = None
+        self.fit: ResourceFit | None = None
+        self.resource_score: ResourceScore | None = None
+        self.balanced: BalancedAllocation | None = None
         self.use_weight = self.even_weight = self.spread_weight = self.affinity_weight = 0
         self.requires_all = False
         self.terms: list[TopologyTerm] = []
@@ -116,18 +117,24 @@ class ClassTerms:
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
             if uses.filters:
-                self.room = _single_part(self.room, part, len(part.wanted))
+                self.fit = _single_part(self.fit, part, len(part.wanted))
         elif not uses.scores:
             return
         elif isinstance(part, ResourceScore):
-            self.use, self.use_weight = _single_part(self.use, part, len(part.resources)), weight
+            self.resource_score, self.use_weight = (
+                _single_part(self.resource_score, part, len(part.resources)),
+                weight,
+            )
         else:
-            self.even, self.even_weight = _single_part(self.even, part, len(part.resources)), weight
+            self.balanced, self.even_weight = (
+                _single_part(self.balanced, part, len(part.resources)),
+                weight,
+            )
 
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
         kinds = {term.kind for term in taken}
-        # What is normalised, or met as a whole, is so per plugin.
+        # Normalisation, and terms that must all match, apply per plugin.
         if (
             kinds
             & {t.kind for t in self.terms}
@@ -146,7 +153,7 @@ class ClassTerms:
 
 
 class Planner:
-    """Makes plans on the sheets of one table of nodes."""
+    """Makes plans in the class arrays of one node table."""
 
     def __init__(
         self, class_arrays: ClassArrays, snapshot: Snapshot, peers: PeerAffinityTerms
@@ -155,17 +162,17 @@ class Planner:
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
-        # A resource keeps its place for as long as its table's shape does.
+        # A resource keeps its index as long as the table's shape is the same.
         self._items: dict[str, int] = {}
-        # By number: the term itself, and the class that it is of.
+        # By number: the term and its class.
         self._terms: list[TopologyTerm] = []
         self._planned: list[EnginePodClass] = []
-        # Which terms may count pods of a class, and the other way round.
+        # Which terms may count pods of a class, and which classes a term may count.
         self._by_anchor: LabelIndex[int] = LabelIndex()
         self._by_label: LabelIndex[EnginePodClass] = LabelIndex()
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
-        """Give a class its number and its place on the sheets. Raises NoPlan."""
+        """Assign a class its number and write its arrays. Raises NoPlan."""
         parts: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         one.state = CycleState()
@@ -199,8 +206,8 @@ class Planner:
         self._write_terms(params, one, class_terms, placed)
 
     def _parts(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
-        """A plugin's parts; None for a rule that is about nodes only. Raises NoPlan for any
-        other."""
+        """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
+        neither."""
         if not use.is_whole or not (use.parts or use.member.node_only):
             raise NoPlan
         if use.parts is None:
@@ -214,28 +221,28 @@ class Planner:
 
     def _write_amounts(self, params: at.Ints, one: EnginePodClass, class_terms: ClassTerms) -> None:
         item, footprint = self._item, one.footprint
-        # Written number by number: a view of Python's own costs half as much as the array.
+        # A memoryview: writing single numbers through it costs half as much as through the array.
         cells = memoryview(params.data)
-        if class_terms.room is not None:
+        if class_terms.fit is not None:
             cells[at.HAS_ROOM], cells[at.PODS] = 1, item("pods")
             wanted = [
-                number
-                for name, amount in class_terms.room.wanted
-                for number in (item(name), amount)
+                number for name, amount in class_terms.fit.wanted for number in (item(name), amount)
             ]
             cells[at.N_WANTED] = _write_groups(cells, at.WANTED, 2, wanted)
-        if class_terms.use is not None:
+        if class_terms.resource_score is not None:
             used: list[int] = []
-            for u in class_terms.use.resources:
+            for u in class_terms.resource_score.resources:
                 used += (item(u.resource), u.weight, _source(u), u.request)
             cells[at.N_USED] = _write_groups(cells, at.USED, 4, used)
-            cells[at.USE_KIND] = STRATEGIES[class_terms.use.strategy]
+            cells[at.USE_KIND] = STRATEGIES[class_terms.resource_score.strategy]
             cells[at.USE_WEIGHT] = class_terms.use_weight
-            if class_terms.use.line:
-                params[at.LINE : at.LINE + len(class_terms.use.line)] = class_terms.use.line
-        if class_terms.even is not None:
+            if class_terms.resource_score.line:
+                params[at.LINE : at.LINE + len(class_terms.resource_score.line)] = (
+                    class_terms.resource_score.line
+                )
+        if class_terms.balanced is not None:
             even = [
-                n for name, request in class_terms.even.resources for n in (item(name), request)
+                n for name, request in class_terms.balanced.resources for n in (item(name), request)
             ]
             cells[at.N_EVEN] = _write_groups(cells, at.EVEN, 2, even)
             cells[at.EVEN_WEIGHT] = class_terms.even_weight
@@ -249,10 +256,10 @@ class Planner:
             place = self._items[resource] = self._snapshot.nodes.item(resource)
         return place
 
-    # Rules about nodes.
+    # Node-only rules.
 
     def _static(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> StaticResult:
-        """What rules about nodes say of a class; classes that they treat alike share it."""
+        """Result of node-only rules for a class; classes with equal results share it."""
         pod = one.pod
         signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
         key = id(one.framework), *signatures
@@ -293,8 +300,8 @@ class Planner:
     def _prepared(
         self, use: PluginPoints, one: EnginePodClass, state: CycleState, passes: NDArray[np.bool_]
     ) -> bool:
-        """Ask PreFilter, and clear the rows that it leaves out; False when it skips. Raises NoPlan
-        when it refuses the pod."""
+        """Run PreFilter and clear the rows that it excludes; False if it skips. Raises NoPlan if it
+        refuses the pod."""
         member = use.member
         answer = member.call("pre_filter", one.pod, self._snapshot, state)
         if isinstance(answer, RestrictTo):
@@ -304,7 +311,7 @@ class Planner:
         return _is_asked(answer, member, state.skip_filter)
 
     def _scored(self, use: PluginPoints, one: EnginePodClass, state: CycleState) -> bool:
-        """Ask PreScore; False when it skips. Raises NoPlan when it fails."""
+        """Run PreScore; False if it skips. Raises NoPlan if it fails."""
         member = use.member
         # Which rows pass is not known here.
         if takes_parameter(member.plugin, "pre_score", "rows"):
@@ -316,8 +323,7 @@ class Planner:
     # Terms.
 
     def _placed(self, class_terms: ClassTerms) -> tuple[int, list[tuple[TopologyTerm, bool]]]:
-        """The layout for the keys of the terms, and the terms, those first that look at a row's
-        host only."""
+        """The layout for the terms' topology keys, and the terms, hostname terms first."""
         class_arrays, nodes = self._class_arrays, self._snapshot.nodes
         by_host, by_domain = [], []
         for term in class_terms.terms:
@@ -328,7 +334,7 @@ class Planner:
                 by_host.append(term)
                 continue
             if term.kind is TopologyTermKind.EVEN_SOFT:
-                # Nodes without a label count as one with an empty one; and of host names the
+                # Nodes without the label count as nodes with an empty value; for host names the
                 # walk counts nodes, not values.
                 if column.vocabulary.find("") >= 0:
                     raise NoPlan
@@ -377,7 +383,7 @@ class Planner:
         self._add_effects(one, sorted(set(self._by_anchor.found_by(labels))))
 
     def _add_effects(self, one: EnginePodClass, terms: Iterable[int]) -> None:
-        """What placing a pod of a class adds to these terms."""
+        """Record what placing a pod of a class adds to these terms."""
         for t in terms:
             count = self._terms[t].adds(one.pod)
             if count:
@@ -389,7 +395,7 @@ class Planner:
         n_values = len(nodes.labels.column(term.key).vocabulary)
         number = class_arrays.add_term(n_values)
         params = class_arrays.terms[number]
-        params[at.KIND], params[at.KEY], params[at.SLOT] = KINDS[term.kind], key, slot
+        params[at.KIND], params[at.KEY], params[at.SLOT] = TERM_KINDS[term.kind], key, slot
         params[at.SKEW_MAX], params[at.DOMAINS_MIN] = term.skew_max, term.domains_min
         params[at.MATCHES], params[at.TOTAL] = term.matches, 0
         included = term.included
@@ -405,7 +411,7 @@ class Planner:
         self._terms.append(term)
 
     def recount(self, one: EnginePodClass) -> None:
-        """Count the pods of each of a class's terms anew."""
+        """Recount the pods of each term of a class."""
         class_arrays, n_nodes = self._class_arrays, self._snapshot.nodes.n_nodes
         for t in one.terms:
             term, params = self._terms[t], class_arrays.terms[t]
@@ -419,8 +425,11 @@ class Planner:
 
 
 class StaticResult(msgspec.Struct, frozen=True):
-    """What rules about nodes say. number: on the sheets. normalised: (is reversed, weight) of each
-    raw score. skips: the plugins whose PreFilter skips."""
+    """Result of node-only rules.
+
+    number: in the class arrays. normalised: (is reversed, weight) of each raw score. skips: plugins
+    whose PreFilter skips.
+    """
 
     number: int
     normalised: tuple[tuple[bool, int], ...]
@@ -428,8 +437,8 @@ class StaticResult(msgspec.Struct, frozen=True):
 
 
 def _as_points(member: RegisteredPlugin, scores: at.Ints) -> at.Ints | int | None:
-    """A plugin's scores of all rows as they are after normalising, where that is the same
-    whichever rows pass; None where it is not. Raises NoPlan."""
+    """A plugin's normalised scores of all rows, if they do not depend on which rows pass; otherwise
+    None. Raises NoPlan."""
     lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
     if member.calls["normalize_score"] is None:
         if lowest < 0 or highest > SCORE_MAX:
@@ -443,7 +452,7 @@ def _as_points(member: RegisteredPlugin, scores: at.Ints) -> at.Ints | int | Non
 
 
 def _all_refusals(verdicts: PluginVerdicts) -> bool:
-    """False where one answer is an error, which ends an attempt whatever other nodes there are."""
+    """False if a verdict is an error, which ends an attempt regardless of other nodes."""
     if verdicts.certain:
         return True
     codes = np.unique(verdicts.codes[verdicts.codes != 0]).tolist()
@@ -451,7 +460,8 @@ def _all_refusals(verdicts: PluginVerdicts) -> bool:
 
 
 def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool:
-    """False, and noted, for a plugin that skips. Raises NoPlan for one that does not succeed."""
+    """False for a plugin that skips, which is recorded in `skips`. Raises NoPlan for one that
+    fails."""
     if answer.is_skip:
         skips.add(member.name)
         return False
@@ -461,14 +471,15 @@ def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool
 
 
 def _single_part(before: P | None, part: P, n_amounts: int) -> P:
-    """A part of which there is one only, with no more amounts than the kernels take."""
+    """Check that there is only one term of a type, with no more amounts than the kernels
+    support."""
     if before is not None or n_amounts > at.AMOUNTS_MAX:
         raise NoPlan
     return part
 
 
 def _write_groups(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:
-    """Write groups of `width` numbers one after the other; how many groups there are."""
+    """Write groups of `width` numbers consecutively; returns the number of groups."""
     for place, number in enumerate(numbers, first):
         cells[place] = number
     return len(numbers) // width

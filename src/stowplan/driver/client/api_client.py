@@ -1,7 +1,7 @@
 """API client: sends requests to an API server and reads its responses. Network errors are not
 raised: a response without a status describes them.
 
-The write guard (leadership) is asked as late as possible: when a connection is ready, directly
+The write check (leadership) is asked as late as possible: when a connection is ready, directly
 before the bytes are sent. So a process that was paused and resumes after another scheduler has
 become leader writes nothing.
 
@@ -36,7 +36,7 @@ from stowplan.driver.client.connection_pool import (
     LEASE_EXPIRED_TEXT,
     ConnectionPool,
     LeaseExpired,
-    RequestGuard,
+    WriteCheck,
     enable_keepalive,
     exception_text,
     shut_down_socket,
@@ -50,22 +50,22 @@ CLOSING_ROUNDS = 5
 
 
 class _GuardedClientRequest(ClientRequest):
-    """A request that asks the write guard before it is sent. transports: of all connections."""
+    """A request that asks the write check before it is sent. transports: of all connections."""
 
-    guard: RequestGuard = staticmethod(lambda: True)
+    write_check: WriteCheck = staticmethod(lambda: True)
     transports: WeakSet[asyncio.Transport] = WeakSet()
 
     async def send(self, conn: Wire) -> Any:
         if conn.transport is not None:
             self.transports.add(conn.transport)
-        if self.method != "GET" and not self.guard():
+        if self.method != "GET" and not self.write_check():
             raise LeaseExpired(LEASE_EXPIRED_TEXT)
         return await super().send(conn)
 
     async def write_bytes(
         self, writer: AbstractStreamWriter, conn: Wire, content_length: int | None = None
     ) -> None:
-        if self.method != "GET" and not self.guard():
+        if self.method != "GET" and not self.write_check():
             # aiohttp sends the headers with the body, so nothing has been sent yet.
             if conn.protocol is not None:
                 conn.protocol.set_exception(LeaseExpired(LEASE_EXPIRED_TEXT))
@@ -74,20 +74,22 @@ class _GuardedClientRequest(ClientRequest):
         await super().write_bytes(writer, conn, content_length)
 
 
-def _guarded(guard: RequestGuard, transports: WeakSet[asyncio.Transport]) -> type[ClientRequest]:
-    found = {"guard": staticmethod(guard), "transports": transports}
+def _guarded(
+    write_check: WriteCheck, transports: WeakSet[asyncio.Transport]
+) -> type[ClientRequest]:
+    found = {"write_check": staticmethod(write_check), "transports": transports}
     return type("GuardedRequest", (_GuardedClientRequest,), found)
 
 
 class ApiClient:
     """Client of one server for one event loop. n_sent: number of requests by method and status."""
 
-    def __init__(self, client_config: ClientConfig, guard: RequestGuard = lambda: True) -> None:
-        """guard: returns whether writing is allowed, called directly before each write is sent."""
+    def __init__(self, client_config: ClientConfig, write_check: WriteCheck = lambda: True) -> None:
+        """write_check: whether writing is allowed; called directly before each write is sent."""
         self.client_config = client_config
         self.credentials = Credentials(client_config)
         self.n_sent: dict[tuple[str, int], int] = {}
-        self._guard = guard
+        self._write_check = write_check
         self._session: aiohttp.ClientSession | None = None
         self._pool: ConnectionPool | None = None
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
@@ -123,7 +125,7 @@ class ApiClient:
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            request_class=_guarded(self._guard, self._transports),
+            request_class=_guarded(self._write_check, self._transports),
             headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
             auto_decompress=True,
             read_bufsize=STREAM_CHUNK_BYTES,
@@ -194,7 +196,7 @@ class ApiClient:
         try:
             if request.is_write and (lines := await self._send_pooled()) is not None:
                 headers = await self.credentials.headers()
-                return await lines.send(request, headers, self._guard)
+                return await lines.send(request, headers, self._write_check)
             async with await self._request_kwargs(request) as response:
                 try:
                     body = await response.read()

@@ -1,7 +1,7 @@
 """Short path for the many small writes: requests over kept connections.
 
 A request is sent in one piece and its response parsed on arrival, without the streams, hooks and
-timers of a general client: a third of the CPU time. The write guard is asked directly before the
+timers of a general client: a third of the CPU time. The write check is asked directly before the
 bytes are sent, with nothing in between.
 """
 
@@ -32,7 +32,7 @@ HAPPY_EYEBALLS_DELAY_S = 0.25
 LEASE_EXPIRED_TEXT = "lease expired"
 SERVER_CLOSED_TEXT = "server closed the connection"
 
-RequestGuard = Callable[[], bool]
+WriteCheck = Callable[[], bool]
 
 
 class LeaseExpired(Exception):
@@ -155,16 +155,16 @@ class ConnectionPool:
         self._is_closed = False
 
     async def send(
-        self, request: ApiRequest, headers: list[tuple[str, str]], guard: RequestGuard
+        self, request: ApiRequest, headers: list[tuple[str, str]], write_check: WriteCheck
     ) -> ApiResponse:
-        """Send a request. headers: credentials. guard: the write guard, asked last. Raises
-        LeaseExpired, OSError, TimeoutError."""
+        """Send a request. headers: credentials. write_check: called last, directly before the bytes
+        are sent. Raises LeaseExpired, OSError, TimeoutError."""
         data = self._encode_request(request, headers)
         async with self._free:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
             until = asyncio.get_running_loop().time() + timeout_s
             connection = self._take_idle() or await self._connect(min(CONNECT_S, timeout_s))
-            if not guard():
+            if not write_check():
                 self._release(connection)
                 raise LeaseExpired(LEASE_EXPIRED_TEXT)
             waiting = connection.ask(data, until)

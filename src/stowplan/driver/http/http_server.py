@@ -496,8 +496,8 @@ def _wire_request(
             value = headers[name] + between + value
         headers[name] = value
     asked = tuple(parse_qsl(query, keep_blank_values=True)) if query else ()
-    shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
-    return HttpRequest(method, path, asked, headers, body, shown)
+    peer_text = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+    return HttpRequest(method, path, asked, headers, body, peer_text)
 
 
 def _header_value(value: str) -> str:

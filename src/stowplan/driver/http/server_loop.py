@@ -44,7 +44,7 @@ CONSECUTIVE_FAILURES_MAX = 20
 """Failed ticks in a row after which the cluster is stopped."""
 LOGGED_FAULTS_MAX = 100
 """Number of different bugs that are logged; each is logged once."""
-_FRAMES_SHOWN = 3
+_FRAMES_MAX = 3
 _TEXT_MAX = 500
 
 log = logging.getLogger("stowplan.cluster")
@@ -341,7 +341,7 @@ def _shortened(text: str) -> str:
 
 def _fault_location(fault: Exception) -> str:
     """`work.py:12 (take) < life.py:180 (step)`: the innermost frames first."""
-    frames = traceback.extract_tb(fault.__traceback__)[-_FRAMES_SHOWN:]
+    frames = traceback.extract_tb(fault.__traceback__)[-_FRAMES_MAX:]
     return " < ".join(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in reversed(frames))
 
 

@@ -30,7 +30,7 @@ PENDING_EVENTS_MAX = 50_000
 THROTTLED_MESSAGE = "API server throttled the client (429); retrying"
 
 OutcomeHandler = Callable[[Event], None]
-WriteGuard = Callable[[Effect], bool]
+EffectCheck = Callable[[Effect], bool]
 
 
 class ApiDispatcher:
@@ -43,7 +43,7 @@ class ApiDispatcher:
         api: ApiClient,
         api_calls: ApiCalls,
         on_outcome: OutcomeHandler,
-        may_write: WriteGuard,
+        may_write: EffectCheck,
         limiter: RateLimiter | None = None,
     ) -> None:
         self.n_dropped = 0

@@ -189,14 +189,14 @@ class DecisionComparer:
 
     def seen(self, events: Iterable[Event], now: int) -> None:
         """Handle watch events. now: as the scheduler counts it."""
-        shown = [event for event in events if isinstance(event, _WATCH_EVENTS)]
-        for event in shown:
+        watched = [event for event in events if isinstance(event, _WATCH_EVENTS)]
+        for event in watched:
             if isinstance(event, happened.PodAdded | happened.PodUpdated):
                 self._add_pending(event.pod)
-        if shown:
+        if watched:
             self._first = self._first if self._kept else now
             self._last = now
-            self._kept += shown
+            self._kept += watched
         self.serve_due(now)
 
     def _add_pending(self, pod: Pod) -> None:
@@ -263,15 +263,15 @@ class DecisionComparer:
 
     def _compare_pod(self, pod: Pod) -> None:
         expected = self._decisions.get(pod.uid)
-        judged = self._reference.can_evaluate(pod)
-        if judged:
+        is_reproducible = self._reference.can_evaluate(pod)
+        if is_reproducible:
             expected = self._reference.expected(pod)
         if pod.node_name:
             del self._waiting[pod.uid]
             self._decisions.pop(pod.uid, None)
-        elif judged:
+        elif is_reproducible:
             self._waiting[pod.uid].was_compared = True
-        if expected is not None and (judged or pod.node_name):
+        if expected is not None and (is_reproducible or pod.node_name):
             self._compare(pod, expected)
 
     def _compare(self, pod: Pod, expected: ComparedDecision) -> None:

@@ -216,11 +216,11 @@ class DecisionLog:
     def _group_status(self, effect: to_do.PatchGroup, now: int) -> None:
         status = effect.status
         reason = _reason_of(status)
-        shown = status.phase, status.running, status.succeeded, status.failed, reason
+        logged = status.phase, status.running, status.succeeded, status.failed, reason
         group = self._logged_groups.setdefault(effect.uid, LoggedPodGroup())
-        if group.status == shown:
+        if group.status == logged:
             return
-        group.status = shown
+        group.status = logged
         counts = {
             "running": status.running,
             "succeeded": status.succeeded,
@@ -245,8 +245,8 @@ class DecisionLog:
         if bucket is None:
             bucket = self._buckets[message] = LogRateLimiter()
         if bucket.try_take(now):
-            shown = {key: value for key, value in keys.items() if value not in (None, "")}
-            log_keys(log, level, message, **shown)
+            logged = {key: value for key, value in keys.items() if value not in (None, "")}
+            log_keys(log, level, message, **logged)
 
 
 def _reason_of(status: PodGroupStatus) -> str:

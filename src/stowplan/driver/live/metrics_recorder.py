@@ -195,11 +195,13 @@ class MetricsRecorder:
         self._count_attempt("scheduled", one.profile, one.took_s + max(0, now - one.begun) / SECOND)
         if one.since is None:
             return
-        shown = str(one.attempts) if one.attempts < ATTEMPTS_LABEL_MAX else f"{ATTEMPTS_LABEL_MAX}+"
-        spread = self._sli.get(shown)
+        attempts_text = (
+            str(one.attempts) if one.attempts < ATTEMPTS_LABEL_MAX else f"{ATTEMPTS_LABEL_MAX}+"
+        )
+        spread = self._sli.get(attempts_text)
         if spread is None:
-            labels = (("attempts", shown),)
-            spread = self._sli[shown] = self.counted.histogram(SLI_SECONDS, labels, _SLI_S)
+            labels = (("attempts", attempts_text),)
+            spread = self._sli[attempts_text] = self.counted.histogram(SLI_SECONDS, labels, _SLI_S)
         spread.add((now - one.since) / SECOND)
         self._one[POD_ATTEMPTS].add(one.attempts)
         if one.was_flushed:

@@ -213,7 +213,7 @@ class SchedulerServer:
         """Schedule until stopped; returns the exit code. Raises CredentialError."""
         self._loop = asyncio.get_running_loop()
         gc.disable()
-        api = ApiClient(self.options.client_config, guard=self.leadership.may_write)
+        api = ApiClient(self.options.client_config, write_check=self.leadership.may_write)
         try:
             async with api:
                 return await self._run(api)

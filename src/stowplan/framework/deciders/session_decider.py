@@ -71,13 +71,13 @@ class PodReport(msgspec.Struct, frozen=True, gc=False):
 class SessionResult(msgspec.Struct, frozen=True):
     """Decisions of a session.
 
-    promises: pods that wait for resources being freed, with their nodes. fault: error that ended
+    nominations: pods that wait for resources being freed, with their nodes. fault: error that ended
     it; then there are no decisions.
     """
 
     binds: Sequence[NodeAssignment] = ()
     victims: Sequence[SessionVictim] = ()
-    promises: Sequence[NodeAssignment] = ()
+    nominations: Sequence[NodeAssignment] = ()
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
     fault: str = ""
@@ -138,7 +138,7 @@ class SessionDecider(Protocol):
 
     # Sessions.
 
-    def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
         """Run a session.
 
         name: unique name of the session. nominated: other deciders' pods nominated to nodes.
@@ -162,10 +162,10 @@ class SessionDecider(Protocol):
     def failures(self, uid: str) -> int:
         """Number of consecutive failed bindings of a pod."""
 
-    def unwritten(self, namespace: str, name: str) -> None:
+    def group_status_not_written(self, namespace: str, name: str) -> None:
         """Writing a group's status failed; it must be retried."""
 
-    def staying(self, uid: str) -> None:
+    def pod_not_evicted(self, uid: str) -> None:
         """A pod to be evicted still exists and is not terminating."""
 
     def reload(self, text: str, source: str) -> str:

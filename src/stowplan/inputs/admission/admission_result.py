@@ -1,4 +1,4 @@
-"""Admitted: the pods that the API server would create, and those that it would refuse."""
+"""Admission result: pods that the API server would create, and those that it would reject."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stowplan.objects.pod import Pod
 
 
 class AdmissionResult(msgspec.Struct):
-    """Pods after admission. refused: pod -> the API server's text."""
+    """Pods after admission. refused: pod -> the API server's message."""
 
     pods: list[Pod]
     refused: dict[str, str] = {}

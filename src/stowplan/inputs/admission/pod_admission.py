@@ -1,11 +1,11 @@
 """Admission of pods that no API server has stored: LimitRange, then ResourceQuota.
 
-Pods of the input that have a uid were admitted already; they count in the quotas. Pods that are
-refused are not created.
+Pods of the input that have a uid were admitted earlier; they count in the quotas. Rejected pods are
+not created.
 
-Differs: of several LimitRanges or quotas of a namespace the original takes whichever its cache
-names first; here they go by name. Quotas are charged with the pods of the input, not with
-`status.used`. PersistentVolumeClaims and other objects are admitted without a look.
+Differs: several LimitRanges or quotas of a namespace are applied by name, in the original in cache
+order. Quotas are charged with the pods of the input, not with `status.used`. PersistentVolumeClaims
+and other objects are not checked.
 
 Source: Kubernetes v1.36, plugin/pkg/admission/limitranger and plugin/pkg/admission/resourcequota.
 """
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from stowplan.apis.schema.defaults import limit_range_item
 from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.admission.resource_amounts import (
+    Amounts,
     amount_above,
     format_quantity,
     limits_of,
@@ -34,13 +35,10 @@ from stowplan.inputs.orphaned_pods import count_of
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.limits import LimitRange, LimitRangeItem, ResourceQuota
 from stowplan.objects.pod import Container, Pod, PodSpec
-from stowplan.objects.quantity import Quantity
-
-Amounts = dict[str, Quantity]
 
 
 def admit(pods: list[Pod], inventory: ManifestInventory) -> AdmissionResult:
-    """The pods that are created, with the defaults of their namespaces' LimitRanges."""
+    """Admit pods, with the defaults of their namespaces' LimitRanges."""
     ranges = _by_namespace(map(_complete, inventory.all(LimitRange)))
     of_namespace = _by_namespace(inventory.all(ResourceQuota))
     quotas = {namespace: NamespaceQuotas(found) for namespace, found in of_namespace.items()}
@@ -59,8 +57,8 @@ def admit(pods: list[Pod], inventory: ManifestInventory) -> AdmissionResult:
         invalid = "" if pod is given else _invalid(pod)
         why = invalid or _refusal(pod, ranges.get(pod.namespace, ()), quotas.get(pod.namespace))
         if why:
-            says = f'Pod "{pod.name}" is invalid' if invalid else f'pods "{pod.name}" is forbidden'
-            found.refused[pod.key] = f"{says}: {why}"
+            error = f'Pod "{pod.name}" is invalid' if invalid else f'pods "{pod.name}" is forbidden'
+            found.refused[pod.key] = f"{error}: {why}"
         else:
             n_defaulted += pod is not given
             found.pods.append(pod)
@@ -91,9 +89,9 @@ def _by_namespace(found: Iterable[T]) -> dict[str, list[T]]:
 
 
 def _refusal(pod: Pod, ranges: Iterable[LimitRange], quotas: NamespaceQuotas | None) -> str:
-    """Why a pod is not created, "" where it is; then it is charged to the quotas."""
+    """Why a pod is rejected; "" when admitted, and then charged to the quotas."""
     for one in ranges:
-        # The same text of two containers is said once, as the original's aggregate does.
+        # Equal errors of two containers appear once, as in the original's aggregate.
         texts = list(dict.fromkeys(_violations(pod, one)))
         if texts:
             return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -104,7 +102,7 @@ def _refusal(pod: Pod, ranges: Iterable[LimitRange], quotas: NamespaceQuotas | N
 
 
 def _complete(found: LimitRange) -> LimitRange:
-    """The LimitRange with the defaults of its version, as an API server stores it."""
+    """The LimitRange with API defaults, as stored."""
     trees = [{"type": item.type, **msgspec.to_builtins(item)} for item in found.spec.limits]
     for tree in trees:
         limit_range_item(tree)
@@ -115,7 +113,7 @@ def _complete(found: LimitRange) -> LimitRange:
 def _defaulted(
     pod: Pod, ranges: Iterable[LimitRange], specs: dict[tuple[str, int], PodSpec]
 ) -> Pod:
-    """The pod with the defaults of its namespace; pods that shared a spec share it still."""
+    """The pod with the defaults of its namespace; shared specs stay shared."""
     if not ranges:
         return pod
     key = pod.namespace, id(pod.spec)
@@ -148,7 +146,7 @@ def _with_defaults(spec: PodSpec, limit_range: LimitRange) -> PodSpec:
 
 
 def _invalid(pod: Pod) -> str:
-    """Why validation refuses a pod after it got its defaults: requests above limits."""
+    """Why a pod with defaults is invalid: requests above limits."""
     for field, containers in _containers(pod.spec).items():
         name = {"containers": "containers", "init_containers": "initContainers"}[field]
         for index, one in enumerate(containers):
@@ -193,28 +191,28 @@ def _violations(pod: Pod, limit_range: LimitRange) -> Iterator[str]:
 
 def _bounds(item: LimitRangeItem, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, least in sorted(item.min.items()):
-        said = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
+        text = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
         if name not in requests:
-            yield f"{said}.  No request is specified"
+            yield f"{text}.  No request is specified"
         elif amount_above(least, requests[name]):
-            yield f"{said}, but request is {format_quantity(requests[name])}"
+            yield f"{text}, but request is {format_quantity(requests[name])}"
         elif name in limits and amount_above(least, limits[name]):
-            yield f"{said}, but limit is {format_quantity(limits[name])}"
+            yield f"{text}, but limit is {format_quantity(limits[name])}"
     for name, most in sorted(item.max.items()):
-        said = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
+        text = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
         if name not in limits:
-            yield f"{said}.  No limit is specified"
+            yield f"{text}.  No limit is specified"
         elif amount_above(limits[name], most):
-            yield f"{said}, but limit is {format_quantity(limits[name])}"
+            yield f"{text}, but limit is {format_quantity(limits[name])}"
         elif name in requests and amount_above(requests[name], most):
-            yield f"{said}, but request is {format_quantity(requests[name])}"
+            yield f"{text}, but request is {format_quantity(requests[name])}"
     for name, most in sorted(item.max_limit_request_ratio.items()):
-        said = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
+        text = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
         if name not in requests or not amount_above(requests[name], 0):
-            yield f"{said} no request is specified or request is 0"
+            yield f"{text} no request is specified or request is 0"
         elif name not in limits or not amount_above(limits[name], 0):
-            yield f"{said} no limit is specified or limit is 0"
+            yield f"{text} no limit is specified or limit is 0"
         else:
             ratio = ratio_above(limits[name], requests[name], most)
             if ratio:
-                yield f"{said} provided ratio is {ratio}"
+                yield f"{text} provided ratio is {ratio}"

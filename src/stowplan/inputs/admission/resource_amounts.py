@@ -1,4 +1,4 @@
-"""Amounts of pods as admission compares and prints them."""
+"""Resource amounts as admission compares and prints them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Amounts = dict[str, Quantity]
 
 
 def requests_of(pod: Pod) -> Amounts:
-    """What a pod asks for, containers and overhead together."""
+    """Requests of a pod: containers and overhead."""
     counted = pod_requests(pod, use_status=False)
     return {name: quantity_of(name, amount) for name, amount in counted.items()}
 
 
 def limits_of(pod: Pod) -> Amounts:
-    """What a pod may use at most, added up as requests are; overhead counts where limits are."""
+    """Limits of a pod, summed like requests; overhead counts for limited resources."""
     spec = pod.spec
     containers = (*spec.containers, *spec.init_containers)
     named = {name for one in containers for name in one.resources.limits}
@@ -59,7 +59,7 @@ def format_quantity(amount: Quantity) -> str:
 
 
 def to_billionths(q: Quantity) -> int:
-    """A quantity in billionths of a unit, whatever its size; what is smaller is rounded up."""
+    """A quantity in billionths of a unit, of any size; rounded up."""
     held = exact(q)
     shift = held.exponent + 9
     scale: int = 10 ** abs(shift)
@@ -77,11 +77,11 @@ def format_billionths(amount: int, like: Quantity) -> str:
 
 
 def amount_above(one: Quantity, other: Quantity) -> bool:
-    """True where one amount is more than the other."""
+    """True when the first amount is greater."""
     return to_billionths(one) > to_billionths(other)
 
 
 def ratio_above(limit: Quantity, request: Quantity, most: Quantity) -> str:
-    """The ratio of limit to request to six places where it is above `most`, else ""."""
+    """Ratio of limit to request with six decimals when above `most`, else ""."""
     ratio = Fraction(to_billionths(limit), to_billionths(request))
     return f"{float(ratio):.6f}" if ratio > Fraction(to_billionths(most), 10**9) else ""

@@ -1,4 +1,4 @@
-"""ResourceQuotas of a namespace: what its pods use of them, and whether one more may come.
+"""ResourceQuotas of a namespace: usage of its pods, and admission of further pods.
 
 Source: Kubernetes v1.36, pkg/quota/v1/evaluator/core/pods.go and
 apiserver/pkg/admission/plugin/resourcequota/controller.go.
@@ -22,7 +22,7 @@ from stowplan.objects.requests import is_extended
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _CHECKED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
-"""What every container must name under a quota that bounds it."""
+"""Resources that every container must specify under a quota for them."""
 _KNOWN_SCOPES = (
     "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass",
     "CrossNamespacePodAffinity",
@@ -30,21 +30,21 @@ _KNOWN_SCOPES = (
 
 
 class NamespaceQuotas:
-    """The quotas of one namespace and their use, in billionths of a unit."""
+    """Quotas of a namespace and their usage, in billionths of a unit."""
 
     def __init__(self, quotas: Sequence[ResourceQuota]) -> None:
         self.quotas = quotas
         self._used: list[dict[str, int]] = [dict.fromkeys(one.spec.hard, 0) for one in quotas]
 
     def charge(self, pod: Pod) -> None:
-        """Count a pod that is there; finished ones use nothing but their own count."""
+        """Charge an existing pod; finished pods use only `count/pods`."""
         usage = usage_of(pod)
         for place, quota in enumerate(self.quotas):
             if covers(quota, pod):
                 self._add(place, usage)
 
     def admit(self, pod: Pod) -> str:
-        """Why a pod may not come, "" where it may; then it is counted."""
+        """Why a pod is rejected; "" when admitted, and then charged."""
         usage = usage_of(pod)
         covering = [place for place, quota in enumerate(self.quotas) if covers(quota, pod)]
         for place in covering:
@@ -85,7 +85,7 @@ def _printed(amounts: Mapping[str, str]) -> str:
 
 
 def usage_of(pod: Pod) -> Amounts:
-    """What a pod counts in quotas, by the quotas' names."""
+    """Usage of a pod, by resource names of quotas."""
     found: Amounts = {"count/pods": 1}
     if pod.is_finished:
         return found
@@ -106,7 +106,7 @@ def _named(requests: Amounts, limits: Amounts) -> Amounts:
 
 
 def _missing(pod: Pod, quota: ResourceQuota) -> str:
-    """What containers do not name though the quota bounds it, "" for nothing."""
+    """The error for containers that do not specify a limited resource, "" for none."""
     required = [name for name in _CHECKED if name in quota.spec.hard]
     lacking: dict[str, set[str]] = {}
     for one in (*pod.spec.containers, *pod.spec.init_containers):
@@ -126,7 +126,7 @@ def _missing(pod: Pod, quota: ResourceQuota) -> str:
 
 
 def covers(quota: ResourceQuota, pod: Pod) -> bool:
-    """True where a quota counts a pod, by its scopes."""
+    """True when the scopes of a quota match a pod."""
     selector = quota.spec.scope_selector
     terms = [ScopeRequirement(scope_name=scope, operator="Exists") for scope in quota.spec.scopes]
     terms += selector.match_expressions if selector is not None else ()
@@ -136,7 +136,7 @@ def covers(quota: ResourceQuota, pod: Pod) -> bool:
 def _matches(term: ScopeRequirement, pod: Pod) -> bool:
     match term.scope_name:
         case "NotTerminating":
-            # Differs: activeDeadlineSeconds is not read, so every pod counts as one without.
+            # Differs: activeDeadlineSeconds is not read, so every pod counts as NotTerminating.
             return True
         case "BestEffort":
             return _is_best_effort(pod)
@@ -192,7 +192,7 @@ def _crosses(pod: Pod) -> Iterator[bool]:
 
 
 def unenforced_limits(quotas: NamespaceQuotas) -> Iterator[str]:
-    """What quotas bound that no pod uses here: other objects, and scopes that are not known."""
+    """Limits of quotas that are not enforced: other objects, and unknown scopes."""
     for quota in quotas.quotas:
         for name in quota.spec.hard:
             resource = name.removeprefix("requests.").removeprefix("limits.")

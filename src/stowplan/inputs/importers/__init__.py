@@ -1,7 +1,7 @@
-"""Importers: jobs of other controllers, as the pods and gangs that they come to.
+"""Importers: jobs of other controllers, expanded to pods and gangs.
 
-They are expanded when everything has been read, as they refer to each other (a TrainJob to its
-runtime, a labelled Job to its LocalQueue), and stand where they stood in their files.
+Jobs are expanded after all files are read, since they refer to other objects (a TrainJob to its
+runtime, a labelled Job to its LocalQueue). Their pods take the position of the job in its file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.inputs.importers.imported_objects import QUEUE_LABEL, ImportLookup, list_names, used
+from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import ManifestInventory, full_kind, group_of, untyped_title
 from stowplan.inputs.validation.object_validation import ObjectValidator, ValidationResult
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -25,21 +26,21 @@ IMPORTERS: Mapping[tuple[str, str], str] = {
     ("trainer.kubeflow.org", "TrainJob"): "train_job",
     ("kubeflow.org", "PyTorchJob"): "pytorch_job",
 }
-"""(group, kind) -> the module that expands it."""
+"""(group, kind) -> module that expands it."""
 LABELLED = {("batch", "Job"): "kueue"}
-"""The same, of kinds that are imported where they have Kueue's label."""
+"""The same for kinds that are imported only with Kueue's queue label."""
 LOOKED_UP = {
     ("trainer.kubeflow.org", "TrainingRuntime"),
     ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
     ("kueue.x-k8s.io", "LocalQueue"),
     ("kueue.x-k8s.io", "ClusterQueue"),
 }
-"""Kinds that importers read and that make nothing themselves."""
+"""Kinds that importers look up and that are not expanded."""
 _GLOBAL = {"ClusterTrainingRuntime", "ClusterQueue"}
 
 
 class ImportSource(NamedTuple):
-    """An object to be expanded. position: of what it makes among the inventory's entries."""
+    """An object to expand. position: index of its pods in the inventory."""
 
     tree: Tree
     place: str
@@ -48,7 +49,7 @@ class ImportSource(NamedTuple):
 
 
 class ImportedJobs:
-    """The objects that are imported."""
+    """Objects to import, and notes about them."""
 
     def __init__(self, validation: ObjectValidator) -> None:
         self.validation = validation
@@ -60,22 +61,22 @@ class ImportedJobs:
         self._seen: set[bytes] = set()
 
     def takes(self, tree: Tree, path: str) -> bool:
-        """True for an object that is imported, or read while importing."""
+        """True for an object that is imported or looked up."""
         key = group_of(tree, path), tree["kind"]
         return key in IMPORTERS or key in LOOKED_UP or (key in LABELLED and _is_labelled(tree))
 
     def add(self, tree: Tree, path: str, place: str, position: int) -> None:
-        """Keep an object until everything is read; raises DecodeError when it is there already."""
+        """Add an object, to be expanded later; raises DecodeError for a duplicate."""
         kind = str(tree["kind"])
         title = untyped_title(tree, path)
         meta = tree.get("metadata")
         name = meta.get("name") if isinstance(meta, dict) else None
         if not isinstance(meta, dict) or not isinstance(name, str) or not name:
-            raise DecodeError("got nothing, wanted a name", f"{title}: metadata.name")
+            raise DecodeError(mismatch("", "a name"), f"{title}: metadata.name")
         key = name if kind in _GLOBAL else f"{meta.get('namespace') or 'default'}/{name}"
         slot = full_kind(tree, path), key
         if slot in self._trees:
-            raise DecodeError("got it again, wanted it once", title)
+            raise DecodeError("Duplicate value", title)
         self._trees[slot] = tree
         group_kind = group_of(tree, path), kind
         importer = IMPORTERS.get(group_kind) or LABELLED.get(group_kind, "")
@@ -83,7 +84,7 @@ class ImportedJobs:
             self._sources.append(ImportSource(tree, place, position, importer))
 
     def expand(self, inventory: ManifestInventory) -> None:
-        """Put what the controllers would make into the inventory."""
+        """Expand all jobs and add their objects to the inventory."""
         if not self._sources:
             return
         known = ImportLookup(inventory, self._trees)
@@ -114,11 +115,11 @@ class ImportedJobs:
         self._unmodelled.setdefault(kind, {}).update(paths)
 
     def _validate(self, made: Tree, source: ImportSource) -> None:
-        """Validate what was made, once for each spec."""
+        """Validate a created object, once per spec."""
         key = msgspec.msgpack.encode(made.get("spec"))
         if key not in self._seen:
             self._seen.add(key)
-            # Owners that nobody has stored have no uid yet.
+            # Owners that are not stored have no uid.
             meta = {k: v for k, v in made["metadata"].items() if k != "ownerReferences"}
             found = self.validation.of({**made, "metadata": meta})
             if found is not None:
@@ -128,7 +129,7 @@ class ImportedJobs:
                 )
 
     def notes(self) -> list[str]:
-        """What was imported and what of it is not modelled."""
+        """Notes: what was imported, and which of its fields are not modelled."""
         found = []
         for kind, titles in self._titles.items():
             unmodelled = ", ".join(self._unmodelled[kind])
@@ -144,7 +145,7 @@ def _is_labelled(tree: Tree) -> bool:
 
 
 def _move(inventory: ManifestInventory, made: list[tuple[int, int]]) -> None:
-    """Move what was made from the end of the entries to where its sources stood."""
+    """Move created entries from the end to the positions of their sources."""
     n_read = len(inventory.entries) - sum(count for _, count in made)
     read, rest = inventory.entries[:n_read], iter(inventory.entries[n_read:])
     entries = []

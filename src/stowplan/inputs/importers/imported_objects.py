@@ -1,4 +1,4 @@
-"""What importers share: what they look up, the objects that they make, and what they leave out."""
+"""Shared parts of importers: lookups, created objects, and unmodelled fields."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stowplan.config.strict_decoder import format_value
+from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import ManifestInventory, decode_object
 from stowplan.inputs.orphaned_pods import NAMED_MAX
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -22,7 +23,7 @@ REPLICAS_MAX = 100_000
 
 
 class Imported(NamespacedObject, frozen=True):
-    """An object that is imported, as far as all importers read it."""
+    """An imported object: the fields that all importers read."""
 
 
 class Condition(Value, frozen=True):
@@ -33,9 +34,9 @@ class Condition(Value, frozen=True):
 
 
 class ImportLookup:
-    """The objects of the input as importers look them up, and what they say of theirs.
+    """Lookups of importers in the input, and their remarks.
 
-    sources: (`KIND.GROUP`, key) -> tree of what is imported or looked up while importing.
+    sources: (`KIND.GROUP`, key) -> tree of an imported or looked-up object.
     """
 
     def __init__(
@@ -52,15 +53,15 @@ class ImportLookup:
         self._queues = {queue.name for queue in inventory.all(Queue)}
 
     def has_group(self, key: str) -> bool:
-        """True where a PodGroup is in the input."""
+        """True when a PodGroup is in the input."""
         return self.has(PodGroup, key)
 
     def is_queued(self, tree: Tree) -> bool:
-        """True for a workload that is labelled for Kueue, which suspends those that wait."""
+        """True for a workload with Kueue's label; Kueue suspends workloads until admission."""
         return bool(mapping(tree["metadata"], "labels").get(QUEUE_LABEL))
 
     def has(self, kind: type[Object], key: str) -> bool:
-        """True where an object is in the input."""
+        """True when an object is in the input."""
         return self.inventory.find(kind, key) is not None
 
     def group_of(self, kind: str, key: str) -> str:
@@ -68,16 +69,16 @@ class ImportLookup:
         return self._owned.get((kind, key), "")
 
     def remark(self, text: str) -> None:
-        """Say something of what is imported, once."""
+        """Add a remark, once."""
         self.remarks[text] = None
 
     def queue(self, meta: Tree, namespace: str) -> tuple[str, list[Tree]]:
-        """(queue of a workload that is labelled for Kueue, the Queue to be made); "": none."""
+        """(queue of a workload by Kueue's label or "", Queue objects to create)."""
         name = mapping(meta, "labels").get(QUEUE_LABEL, "")
         if not name:
             return "", []
         self.remark(
-            "Kueue: workloads with a queue-name count as admitted (suspend is not looked at);"
+            "Kueue: workloads with a queue-name count as admitted (suspend is ignored);"
             " flavors, borrowing, preemption and topologies of ClusterQueues are not modelled"
         )
         local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
@@ -119,20 +120,20 @@ class ClusterQueueSpec(Value, frozen=True):
 
 
 class ClusterQueue(Object, frozen=True):
-    """A ClusterQueue, as far as it is read."""
+    """The fields of a ClusterQueue that are read."""
 
     spec: ClusterQueueSpec = ClusterQueueSpec()
 
 
 def _queue(name: str, tree: Tree) -> Tree:
-    """The Queue for a ClusterQueue: outside of cohorts its quotas are what it may have at most."""
+    """The Queue for a ClusterQueue; outside of cohorts its quotas are the capability."""
     found = decode_object(tree, ClusterQueue, "").spec if tree else ClusterQueueSpec()
     quotas: dict[str, list[Quantity]] = {}
     for group in found.resource_groups:
         for flavor in group.flavors:
             for resource in flavor.resources:
                 quotas.setdefault(resource.name, []).append(resource.nominal_quota)
-    # Sums over flavors would be no quantities any more, and which flavor a pod gets is not known.
+    # Quotas of several flavors cannot be summed, since the flavor of a pod is not known.
     only = {resource: amounts[0] for resource, amounts in quotas.items() if len(amounts) == 1}
     spec: Tree = {"weight": 1}
     if only and not found.cohort and not found.cohort_name:
@@ -142,15 +143,15 @@ def _queue(name: str, tree: Tree) -> Tree:
 
 
 def mapping(tree: Tree, name: str) -> Tree:
-    """A field that holds a mapping, empty where it is absent; raises DecodeError."""
+    """A field with a mapping, empty when absent; raises DecodeError."""
     value = tree.get(name)
     if value is not None and not isinstance(value, dict):
-        raise DecodeError(f"got {format_value(value)}, wanted a mapping", name)
+        raise DecodeError(mismatch(format_value(value), "a mapping"), name)
     return value or {}
 
 
 def owner_of(tree: Tree) -> list[Tree]:
-    """The owner references of what the controller of an object makes."""
+    """Owner references of objects that a controller creates."""
     meta = tree["metadata"]
     return [
         {
@@ -178,7 +179,7 @@ def pod_group(
 
 
 def in_group(given: Tree, group: str) -> Tree:
-    """The metadata of a template with the annotation that names its pods' group."""
+    """Metadata of a template with the annotation for the PodGroup."""
     annotations = {**mapping(given, "annotations"), GROUP_ANNOTATIONS[0]: group}
     return {**given, "annotations": annotations}
 
@@ -209,12 +210,12 @@ def key_of(tree: Tree) -> str:
 
 
 def is_over(conditions: Iterable[Condition], *types: str) -> bool:
-    """True where one of these conditions is true."""
+    """True when one of these conditions has status True."""
     return any(one.type in types and one.status == "True" for one in conditions)
 
 
 def used(tree: Any, paths: Iterable[str]) -> list[str]:
-    """Those of some paths (`spec.tasks[].policies`) at which an object has something."""
+    """The paths, such as `spec.tasks[].policies`, that are set in an object."""
     return [path for path in paths if _has(tree, path.split("."))]
 
 
@@ -229,7 +230,7 @@ def _has(tree: Any, steps: list[str]) -> bool:
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Names for a note, the first few of many."""
+    """Names for a note, abbreviated after `NAMED_MAX`."""
     found = list(names)
     more = len(found) - NAMED_MAX
     return ", ".join(found[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,7 +1,7 @@
 """JobSets: their Jobs, as one gang.
 
-A JobSet has no gang of its own; those who run one with a batch scheduler want all of its pods or
-none, so its PodGroup needs them all. Where no session decides, PodGroups change nothing.
+A JobSet defines no gang; with a batch scheduler users want all of its pods or none, so minMember of
+its PodGroup is the number of all pods. Profiles ignore PodGroups.
 
 Source: sigs.k8s.io/jobset v0.10, pkg/controllers/jobset_controller.go and its webhooks.
 """
@@ -65,13 +65,13 @@ class JobSet(Imported, frozen=True):
 
 
 class JobPodCounts(Value, frozen=True):
-    """What of a Job's spec says how many pods run at once."""
+    """The fields of a Job's spec that determine how many pods run at once."""
 
     parallelism: int | None = None
     completions: int | None = None
 
     def pods(self, tree: Tree, path: str) -> int:
-        """How many run at once; raises DecodeError."""
+        """Pods that run at once; raises DecodeError."""
         parallelism = checked(self.parallelism, tree, f"{path}.parallelism")
         completions = checked(self.completions, tree, f"{path}.completions", parallelism)
         return min(parallelism, completions)

@@ -1,4 +1,4 @@
-"""Jobs labelled for Kueue: gangs in the queue that their LocalQueue leads to.
+"""Jobs with Kueue's label: gangs in the queue of their LocalQueue.
 
 Kueue admits a Job as a whole once its ClusterQueue has quota; here it counts as admitted.
 

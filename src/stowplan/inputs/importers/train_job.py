@@ -1,4 +1,4 @@
-"""TrainJobs: the JobSet that their runtime's template comes to.
+"""TrainJobs, expanded through the JobSet of their runtime's template.
 
 Source: kubeflow trainer v2.1, pkg/runtime/framework/plugins (jobset, plainml, torch).
 """
@@ -23,6 +23,7 @@ from stowplan.inputs.importers.imported_objects import (
     used,
 )
 from stowplan.inputs.importers.replica_counts import checked
+from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import decode_object
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.meta import Value
@@ -34,7 +35,7 @@ UNMODELLED = (
 _OF_RUNTIME = ("spec.mlPolicy.mpi", "spec.mlPolicy.flux", "spec.mlPolicy.torch.elasticPolicy")
 STEP_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
 NODE = "node"
-"""The name of the trainer's job and container in runtimes."""
+"""Name of the trainer's job and container in runtimes."""
 
 
 class TrainingRuntimeRef(Value, frozen=True):
@@ -107,7 +108,7 @@ def expand(tree: Tree, known: ImportLookup) -> Iterator[Tree]:
         return
     if job.spec.suspend and not known.is_queued(tree):
         return
-    # The JobSet is there already, and imported itself.
+    # An existing JobSet is imported itself.
     if ("JobSet.jobset.x-k8s.io", key_of(tree)) not in known.sources:
         yield from jobset.expand(_job_set(tree, job, _runtime(tree, job, known)), known)
 
@@ -119,8 +120,8 @@ def _runtime(tree: Tree, job: TrainJob, known: ImportLookup) -> TrainingRuntime:
     found = known.sources.get((f"{reference.kind}.trainer.kubeflow.org", key))
     if found is None:
         known.remark(
-            f"{reference.kind} {key} is not in the input: TrainJobs of it have numNodes pods that"
-            " ask for trainer.resourcesPerNode"
+            f"{reference.kind} {key} is not in the input: its TrainJobs have numNodes pods that"
+            " request trainer.resourcesPerNode"
         )
         return TrainingRuntime()
     unmodelled = used(found, _OF_RUNTIME)
@@ -155,7 +156,7 @@ def _is_trainer(one: Tree) -> bool:
 
 
 def _trained(one: Tree, nodes: int | None, job: TrainJob) -> Tree:
-    """The trainer's replicated job with the nodes and resources that the TrainJob asks for."""
+    """The trainer's replicated job with the nodes and resources of the TrainJob."""
     template = mapping(one, "template")
     spec = dict(mapping(template, "spec"))
     if nodes is not None:
@@ -173,8 +174,8 @@ def _trained(one: Tree, nodes: int | None, job: TrainJob) -> Tree:
 
 
 def _mappings(tree: Tree, name: str) -> list[Tree]:
-    """A field that holds a list of mappings; raises DecodeError."""
+    """A field with a list of mappings; raises DecodeError."""
     found = tree.get(name) or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise DecodeError(f"got {format_value(found)}, wanted a list of mappings", name)
+        raise DecodeError(mismatch(format_value(found), "a list of mappings"), name)
     return found

@@ -1,4 +1,4 @@
-"""The embedded API server's rules for objects to be created, applied to single objects."""
+"""The embedded API server's creation rules, applied to single objects."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FieldMistake = tuple[str, str]
 """Path, text; a path of "" where the text names it."""
 
 _DEPTH = 3
-"""How deep a misplaced field is looked for."""
+"""Search depth for misplaced fields."""
 _PREFIX = 'unknown field "'
 
 
 class ApiServerRules:
-    """What the API server says of objects."""
+    """Validates objects by the API server's rules."""
 
     def __init__(self) -> None:
         self._resources = built_in_registry()
@@ -39,7 +39,7 @@ class ApiServerRules:
         self._empty = _EmptyServer()
 
     def mistakes(self, tree: Tree) -> Iterator[FieldMistake]:
-        """What is wrong with an object; nothing for kinds and versions that are not known."""
+        """Mistakes of an object; none for unknown kinds and versions."""
         version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
         group, _, name = version.rpartition("/")
         resource = self._resources.by_kind(group, name, kind)
@@ -53,8 +53,8 @@ class ApiServerRules:
         struct = resource.schema.shape
         if not isinstance(struct, StructType):
             return
-        made, said = _decoded(struct, tree)
-        yield from said
+        made, mistakes = _decoded(struct, tree)
+        yield from mistakes
         if made is not None:
             for cause in self._causes(resource, made):
                 yield cause.field, cause.message
@@ -85,9 +85,9 @@ _NO_USER = User("")
 
 @dataclass
 class _EmptyServer:
-    """As much of a server as the rules ask for: one that stores nothing."""
+    """The part of a server that the rules need: it stores nothing."""
 
-    # For addresses and ports that are given out.
+    # For allocated addresses and ports.
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def list(self, resource: Resource) -> list[Tree]:
@@ -96,7 +96,7 @@ class _EmptyServer:
 
 
 def _decoded(struct: StructType, tree: Tree) -> tuple[Tree | None, list[FieldMistake]]:
-    """The object as the server decodes it, None where it cannot, and what there is to say."""
+    """The object as decoded by the server (None on failure), and the mistakes."""
     sink = _Fields(struct)
     try:
         made: Tree = struct.decode(tree, None, sink)
@@ -108,7 +108,7 @@ def _decoded(struct: StructType, tree: Tree) -> tuple[Tree | None, list[FieldMis
 
 
 class _Fields(UnknownFields):
-    """Collects unknown fields with a guess of what was meant."""
+    """Collects unknown fields with suggestions."""
 
     __slots__ = ("struct",)
 
@@ -117,13 +117,13 @@ class _Fields(UnknownFields):
         self.struct = struct
 
     def unknown(self, at: FieldLocation) -> None:
-        """Note a field that its type does not have."""
+        """Record an unknown field."""
         text = f'{_PREFIX}{format_path(at)}"'
         hint = self._hint(at)
         self.texts[f'{text} (did you mean "{hint}"?)' if hint else text] = None
 
     def _hint(self, at: FieldLocation) -> str:
-        """A field of that name's like beside it, or the path of one above or below."""
+        """A similar field at this level, or the path of the field above or below."""
         steps: list[Any] = []
         while at is not None:
             outer, step, _ = at
@@ -152,7 +152,7 @@ def _near(name: str, struct: StructType) -> str:
 
 
 def _types_along(struct: StructType, steps: list[Any]) -> list[StructType | None]:
-    """The types from the object down to where the steps lead; None where there is no struct."""
+    """Types along a path, from the object down; None where there is no struct."""
     types: list[StructType | None] = [struct]
     for step in steps:
         here = types[-1]
@@ -165,7 +165,7 @@ def _types_along(struct: StructType, steps: list[Any]) -> list[StructType | None
 
 
 def _below(struct: StructType, name: str, depth: int) -> list[str]:
-    """The names down to a field, through structs only; the shallowest."""
+    """Path to the shallowest field of a name, through structs only."""
     level: list[tuple[list[str], StructType]] = [([], struct)]
     for _ in range(depth):
         following: list[tuple[list[str], StructType]] = []

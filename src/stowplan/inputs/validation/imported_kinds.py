@@ -1,6 +1,6 @@
-"""The fields of the kinds that are imported, in the notation of the embedded server's tables.
+"""Fields of imported kinds, in the notation of the embedded server's type tables.
 
-What is not read is `JSON` or `Object`: only its name is known.
+Fields of type `JSON` or `Object` are not checked inside.
 
 Source: volcano.sh/apis batch/v1alpha1 and scheduling/v1beta1; kube-batch v0.5 apis/scheduling;
 sigs.k8s.io/jobset v1alpha2; kubeflow trainer v1alpha1 and training-operator v1.
@@ -245,7 +245,7 @@ _KINDS = {
 
 
 def structs() -> Mapping[tuple[str, str], StructType]:
-    """(apiVersion, kind) -> type, of the custom kinds that are read."""
+    """(apiVersion, kind) -> type of imported kinds."""
     made = type_tables.extended()
     for package, text in _PACKAGES.items():
         made.read(package, text)

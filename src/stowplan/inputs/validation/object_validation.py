@@ -1,10 +1,10 @@
-"""Validation of objects that people write, as the API server does it when they are created.
+"""Validation of manifests by the API server's rules for creation.
 
 Types, unknown fields and the rules of each kind are those of the embedded API server. Objects that
 an API server has stored (with `metadata.uid` or `metadata.resourceVersion`) were validated there.
 
-Differs: without `strict`, what is merely left out and no scheduler reads (the image of a container,
-the selector of a workload) is no mistake: a pod that asks "would this fit" needs no image.
+Differs: without `strict`, missing required fields that no scheduler reads (image of a container,
+selector of a workload) are accepted, since a pod for a simulation needs no image.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Tree = dict[str, Any]
 
 MODES = ("auto", "strict", "warn", "ignore")
 PROBLEMS_MAX = 100
-"""How many mistakes are told of one object, and how many of all."""
+"""Mistakes reported per object and in total."""
 NOTES_MAX = 20
 REMEMBERED_MAX = 10_000
 _OMISSIBLE = re.compile(
@@ -35,14 +35,14 @@ _OMISSIBLE = re.compile(
     r"|spec\.selector|spec\.template\.metadata\.labels|(.*\.)?restartPolicy"
     r"|metadata\.ownerReferences\.(uid|apiVersion)"
 )
-"""Fields that may be left out where `strict` was not asked for."""
+"""Required fields that may be missing without `strict`."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 _encoded = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 class ValidationResult(NamedTuple):
-    """The mistakes of an object, such as `unknown field "spec.nope"`. title: `Pod default/web`."""
+    """Mistakes of an object, such as `unknown field "spec.nope"`. title: `Pod default/web`."""
 
     title: str
     mistakes: tuple[str, ...]
@@ -50,9 +50,9 @@ class ValidationResult(NamedTuple):
 
 
 class ObjectValidator:
-    """Validates objects and collects what is wrong with them. mode: one of `MODES`.
+    """Validates objects and collects their mistakes. mode: one of `MODES`.
 
-    notes: what was found with `warn`.
+    notes: mistakes found with `warn`.
     """
 
     def __init__(self, mode: str) -> None:
@@ -65,11 +65,11 @@ class ObjectValidator:
         self._good: set[bytes] = set()
 
     def applies(self, tree: Tree) -> bool:
-        """True for an object that is to be validated."""
+        """True for an object that must be validated."""
         return self.mode != "ignore" and not (self.mode == "auto" and is_stored(tree))
 
     def of(self, tree: Tree, path: str = "") -> ValidationResult | None:
-        """What is wrong with an object, None for nothing; path: where it stands in a list."""
+        """Mistakes of an object, None for none; path: its position in a list."""
         if not self.applies(tree):
             return None
         rules = _rules()
@@ -89,7 +89,7 @@ class ObjectValidator:
                 yield f"{path}: {text}" if path else text
 
     def report(self, place: str, found: ValidationResult | None) -> None:
-        """Note what was found with an object; place: file and document."""
+        """Record the mistakes of an object; place: file and document."""
         if found is not None:
             for mistake in found.mistakes:
                 self._add(f"{place}: {found.title}: {mistake}", found.is_fatal)
@@ -97,7 +97,7 @@ class ObjectValidator:
     def report_unreadable(
         self, place: str, problem: DecodeError, found: ValidationResult | None
     ) -> None:
-        """Note that an object cannot be read, and which of its fields are unknown."""
+        """Record that an object cannot be decoded, and its unknown fields."""
         unknown = [m for m in found.mistakes if m.startswith("unknown field")] if found else []
         if found is not None and unknown:
             self.report(place, found._replace(mistakes=tuple(unknown)))
@@ -115,13 +115,13 @@ class ObjectValidator:
     @property
     def notes(self) -> list[str]:
         """The warnings, bounded."""
-        more = [f"and {self._n_warned:,} mistakes more"] if self._n_warned else []
+        more = [f"and {self._n_warned:,} more errors"] if self._n_warned else []
         return self._warnings + more
 
     def finish(self) -> None:
-        """Raise InputError with all mistakes, if there are any."""
+        """Raise InputError with all mistakes, if any."""
         if self._mistakes:
-            more = [f"and {self._n_more:,} mistakes more"] if self._n_more else []
+            more = [f"and {self._n_more:,} more errors"] if self._n_more else []
             raise InputError.of([*self._mistakes, *more])
 
 
@@ -132,7 +132,7 @@ def is_stored(tree: Tree) -> bool:
 
 
 def _is_omitted(tree: Tree, path: str) -> bool:
-    """True for a field that is not there and need not be."""
+    """True for a missing field that is not required without `strict`."""
     if not _OMISSIBLE.fullmatch(path):
         return False
     if path == "spec.template.metadata.labels":
@@ -141,7 +141,7 @@ def _is_omitted(tree: Tree, path: str) -> bool:
     value: Any = tree
     for name, index in _STEP.findall(path):
         if name and isinstance(value, list):
-            # Of owner references the path says no index.
+            # Paths into ownerReferences have no index.
             value = next((None for one in value if not one.get(name)), name)
         elif name:
             value = value.get(name) if isinstance(value, dict) else None
@@ -151,7 +151,7 @@ def _is_omitted(tree: Tree, path: str) -> bool:
 
 
 def _key(tree: Tree) -> bytes:
-    """Equal for objects that differ in a plain name only; b"" where there is none."""
+    """Equal for objects that differ only in a simple name; b"" for an object without one."""
     meta = tree.get("metadata")
     name = meta.get("name") if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -165,7 +165,7 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
 
 @cache
 def _rules() -> ApiServerRules:
-    """The rules of the API server, loaded when the first object needs them."""
+    """The API server's rules, loaded on first use."""
     from stowplan.inputs.validation.api_rules import ApiServerRules
 
     return ApiServerRules()

@@ -22,7 +22,7 @@ UNUSED_SLOTS_FACTOR = 2
 
 PRIORITY_MAX = 2**31
 
-OVERFLOW_GUARD = 2**50
+OVERFLOW_MARGIN = 2**50
 """Amounts of this size, in base units, may overflow when they are summed."""
 
 _NOT_STARTED = float("inf")
@@ -127,7 +127,7 @@ class RankedPods:
         return self._amounts[resource]
 
     def may_overflow(self, resource: str) -> bool:
-        """True when some pod requests a negative amount of a resource, or HUGE or more."""
+        """True when a pod requests less than 0 of a resource, or OVERFLOW_MARGIN or more."""
         self.amounts(resource)
         return resource in self._huge
 
@@ -223,7 +223,7 @@ class RankedPods:
 
     def _fill_amounts(self, resource: str, slots: Ints, pods: list[PodInfo]) -> None:
         requests = [info.footprint.requested.get(resource, 0) for info in pods]
-        if requests and (min(requests) < 0 or max(requests) >= OVERFLOW_GUARD):
+        if requests and (min(requests) < 0 or max(requests) >= OVERFLOW_MARGIN):
             self._huge.add(resource)
             requests = [wrapped(amount) for amount in requests]
         self._amounts[resource][slots] = requests

@@ -18,13 +18,14 @@ class RemainingResources:
     __slots__ = ("_left", "_slots")
 
     def __init__(
-        self, wanted: RequestedResources, node: NodeInfo, crowd: Sequence[PodInfo]
+        self, wanted: RequestedResources, node: NodeInfo, nominated: Sequence[PodInfo]
     ) -> None:
-        """wanted: requests of the pod. crowd: the nominated pods that count as placed. With both of
-        them the node is not over-committed."""
-        self._slots = node.pod_limit - len(node.pods) - len(crowd) - 1
+        """wanted: requests of the pod. nominated: the nominated pods that count as placed. With
+        both of them the node is not over-committed."""
+        self._slots = node.pod_limit - len(node.pods) - len(nominated) - 1
         self._left = {
-            name: node.free(name) - amount - _requested_sum(crowd, name) for name, amount in wanted
+            name: node.free(name) - amount - _requested_sum(nominated, name)
+            for name, amount in wanted
         }
 
     def takes(self, info: PodInfo) -> bool:

@@ -114,7 +114,7 @@ class VectorDryRun:
         self._fit = trial.fit
         self._wanted: RequestedResources = self._fit.plugin.wanted(trial.pod)
         self._places = {name: place for place, (name, _) in enumerate(self._wanted)}
-        self._crowds = NominatedPodsByRow.of(trial.snapshot, trial.pod.priority)
+        self._nominated = NominatedPodsByRow.of(trial.snapshot, trial.pod.priority)
 
     def is_applicable(self, rows: Ints, ranked: RankedPods) -> bool:
         """True where all sums stay within 64 bits and all priorities within 32; the original has no
@@ -122,8 +122,8 @@ class VectorDryRun:
         if ranked.has_out_of_range_priority or int(ranked.length[rows].max(initial=0)) > PODS_MAX:
             return False
         for name, amount in self._wanted:
-            crowd = self._crowds.requested(name)[rows]
-            low, high = int(crowd.min(initial=0)), int(crowd.max(initial=0))
+            nominated = self._nominated.requested(name)[rows]
+            low, high = int(nominated.min(initial=0)), int(nominated.max(initial=0))
             if ranked.may_overflow(name) or low < 0 or max(amount, high) > SUM_MAX:
                 return False
         return True
@@ -229,12 +229,12 @@ class VectorDryRun:
     def _room(self, rows: Ints, n_gone: Ints, gone: Ints) -> DryRunNodeResources:
         """Resources of rows without this many pods, and with the nominated pods. A pod that fits
         with these fits without them."""
-        nodes, crowds = self._snapshot.nodes, self._crowds
+        nodes, nominated = self._snapshot.nodes, self._nominated
         held = self._table(
-            lambda name: nodes.requested(name)[rows] + crowds.requested(name)[rows], rows
+            lambda name: nodes.requested(name)[rows] + nominated.requested(name)[rows], rows
         )
         return DryRunNodeResources(
-            nodes.pod_count[rows] + crowds.pod_count[rows] - n_gone,
+            nodes.pod_count[rows] + nominated.pod_count[rows] - n_gone,
             nodes.pod_limit[rows],
             held - gone,
             self._table(lambda name: nodes.allocatable(name)[rows], rows),

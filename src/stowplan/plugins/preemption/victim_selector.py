@@ -121,14 +121,16 @@ class VictimSelector:
             return NO_VICTIMS
         staying = [i for i in info.pods if i.pod.priority >= pod.priority]
         node = NodeInfo(info.node, staying, info.used_ports, info.images)
-        crowd = snapshot.nominations.counted(node.name, pod)
+        nominated = snapshot.nominations.counted(node.name, pod)
         wanted = self.fit.plugin.wanted(pod)
-        if not sums_fit_int64(wanted, node, (*evictable, *crowd)):
+        if not sums_fit_int64(wanted, node, (*evictable, *nominated)):
             return self.at(row)
         status = self._framework.filter_with_nominated(pod, node, snapshot, self.state)
         if not status.is_success:
             return status
-        return self._reprieve_pods(node, evictable, RemainingResources(wanted, node, crowd).takes)
+        return self._reprieve_pods(
+            node, evictable, RemainingResources(wanted, node, nominated).takes
+        )
 
     def _reprieve_pods(
         self, node: NodeInfo, evictable: list[PodInfo], reprieve_pod: Reprieve

@@ -134,10 +134,10 @@ def _gce_region(zones: Iterable[str]) -> str:
             )
         regions.add("-".join(parts[:2]))
     if len(regions) != 1:
-        shown = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        labels = " ".join(f"{region}:{{}}" for region in sorted(regions))
         raise TranslationError(
             "failed to get region from zones: "
-            f"multiple or no regions gotten from zones, got: map[{shown}]"
+            f"multiple or no regions gotten from zones, got: map[{labels}]"
         )
     return regions.pop()
 

@@ -171,10 +171,8 @@ class VolumeZone:
             have = node.labels.get(key)
             if have not in topology.values:
                 needs = " or ".join(sorted(topology.values))
-                shown = "no such label" if have is None else have
-                texts.append(
-                    f"volume {topology.volume_name}: needs {key} {needs}, node has {shown}"
-                )
+                text = "no such label" if have is None else have
+                texts.append(f"volume {topology.volume_name}: needs {key} {needs}, node has {text}")
         return texts
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:

@@ -1,18 +1,19 @@
-"""Journey: a pod between the choice of its node and the watch's word that it is there.
+"""BindingCycle: a pod between the choice of its node and the confirmed binding.
 
-It is in one of these stages, each with what ends it:
+Stages, and the events that end them:
 
-    waiting      at Permit, for plugins to allow it    all allow; one rejects; a wait is over
-    preparing    plugins work outside before Bind,     PrepareDone, PrepareFailed; time is up
-                 or have objects changed               WriteDone, WriteFailed; the watch; time is up
-    binding      somebody has been asked to bind it    BindDone, BindFailed, PrepareDone; the watch
-    doubtful     nobody knows what became of it, or    PodRead; the watch
-                 it was refused and is one of a gang
-    bound        the API said yes                      the watch
+    waiting         at Permit                            all allow; one rejects; timeout
+    prebind         plugin I/O or object changes         PrepareDone, PrepareFailed, WriteDone,
+                                                         WriteFailed; the watch; timeout
+    binding         bind sent                            BindDone, BindFailed, PrepareDone;
+                                                         the watch
+    bind unknown    outcome unknown, or bind of a gang   PodRead; the watch
+                    member refused
+    bound           accepted by the API server           the watch
 
-The room on the node is held from the choice on. Whatever fails ends the same way: Unreserve in
-reverse order, the room given back, the pods that it kept out tried again, the pod back to the
-queue.
+The pod is assumed on the node from the choice on. Every failure ends the same way: Unreserve in
+reverse order, the assumed pod forgotten, other pods notified of the released resources, the pod
+requeued.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from stowplan.queue import QueueEntry
 
 
 class BindingStage(Enum):
-    """Where a pod with a node is."""
+    """Stage of a pod between the choice of its node and the confirmed binding."""
 
     WAITING = "waiting"
-    PREBIND = "preparing"
+    PREBIND = "prebind"
     BINDING = "binding"
-    BIND_UNKNOWN = "doubtful"
+    BIND_UNKNOWN = "bind unknown"
     BOUND = "bound"
 
 
 class BindingCycle(msgspec.Struct, gc=False):
-    """A pod on its way to a node.
+    """State of one pod's binding cycle.
 
-    awaits: the numbers of the effects whose outcomes it waits for; when doubtful, of the first
-    read. waits: those plugins that wait for what they have had changed (see `preparing`).
-    announced: the node is in the pod's nomination, or soon will be. step: how many PreBind plugins
-    have been asked. binder: the plugin that took the pod. doubt: what went wrong with the binding,
-    should it turn out not to have taken place. score: of the node, see `Decision`.
+    awaits: effect numbers whose outcomes are pending; in BIND_UNKNOWN, the number of the first
+    read. waits: plugins that wait for objects they changed (see `prebind`). announced: the node is,
+    or is about to be, in the pod's nominatedNodeName. step: number of PreBind plugins started so
+    far. binder: plugin that handles the pod's Bind. unknown_reason: the failure to report if the
+    binding turns out not to have happened. score: of the node, see `Decision`.
     """
 
     entry: QueueEntry
@@ -66,12 +67,13 @@ class BindingCycle(msgspec.Struct, gc=False):
 
     @property
     def is_busy(self) -> bool:
-        """True while it waits for anything but Permit and the watch's last word."""
+        """True while an outcome or a PreBind wait is pending; Permit and the final confirmation do
+        not count."""
         return bool(self.awaits or self.waits)
 
     @property
     def placed(self) -> Pod:
-        """The pod as if it were bound: what gives back room when it leaves."""
+        """The pod with its node name set, for events about the resources it releases."""
         pod = self.entry.pod
         spec = msgspec.structs.replace(pod.spec, node_name=self.node)
         return msgspec.structs.replace(pod, spec=spec)

@@ -1,15 +1,15 @@
-"""Preparing: the stage between Permit and Bind, in which PreBind plugins get things ready.
+"""PreBind: the stage between Permit and Bind, in which plugins prepare what the pod needs.
 
-A plugin may work outside (`perform`), or have objects of the cluster changed and wait for what
-comes of that (PreBindWait). The changes of a plugin are written one after the other; when the API
-has taken all of them and the watch has shown them, the plugin is asked how far things are, and
-again whenever a node or an object has changed, until it says that all is done, or its time is up.
-Where very many wait, they are asked less often: there is always something that changes.
+A plugin may do I/O (`perform`), or change objects of the cluster and wait for the result
+(PreBindWait). A plugin's changes are written one after the other. Once the API server has accepted
+all of them and the watch has shown them, the plugin is polled, and again whenever a node or an
+object changes, until it reports that it is done or times out. With very many waits, polls are
+spaced out, since something changes all the time.
 
-Differs: the original asks once a second, first a second after the last write.
+Differs: the original polls once a second, starting one second after the last write.
 
-Source: kube-scheduler v1.36, framework/runtime RunPreBindPlugins; of the waiting
-plugins/volumebinding BindPodVolumes.
+Source: kube-scheduler v1.36, framework/runtime RunPreBindPlugins; for waiting plugins volumebinding
+BindPodVolumes.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from stowplan.scheduler.deadlines import Deadlines
 
 UNPACED_WAITS_MAX = 100
 POLL_PACE_NS = 100_000
-"""Whole nanoseconds for each wait beyond WAITS_FREE: how long all are left alone once asked."""
+"""Nanoseconds added to the poll interval for each wait beyond UNPACED_WAITS_MAX."""
 
 
 class AppliedChange(msgspec.Struct, frozen=True):
-    """A change that the API has taken.
+    """A change that the API server has accepted.
 
-    before: the object as the watch had last shown it when the change was sent. version: what the
-    object has had since, "" where nobody said.
+    before: the object in the version that the watch had shown when the change was sent. version:
+    resourceVersion after the change, "" if unknown.
     """
 
     change: ObjectChange
@@ -46,7 +46,7 @@ class AppliedChange(msgspec.Struct, frozen=True):
     version: str = ""
 
     def is_observed(self, object_store: ObjectStore) -> bool:
-        """True when the watch has shown the object with this change, or that it is gone."""
+        """True if the watch has shown the object with this change, or its deletion."""
         value = self.change.value
         now: Object | None = object_store.observed(type(value), key_of(value))
         if now is None:
@@ -58,31 +58,32 @@ class AppliedChange(msgspec.Struct, frozen=True):
 
 
 class PreBindInProgress(msgspec.Struct):
-    """A plugin that waits for a pod's sake. effect: the number of the write under way, 0 for none.
+    """One plugin's wait on behalf of one pod.
 
-    sent: the object of that write as the watch had last shown it.
+    effect: number of the write in progress, 0 for none. sent: the object of that write in the
+    version that the watch had shown.
     """
 
     uid: str
     binding_cycle: BindingCycle
     member: RegisteredPlugin
     asked: PreBindWait
-    written: list[AppliedChange] = []
+    applied: list[AppliedChange] = []
     effect: int = 0
     sent: Object | None = None
 
     @property
     def key(self) -> str:
-        """Plugin and pod."""
+        """Key: plugin name and pod uid."""
         return f"{self.member.name} {self.uid}"
 
     def failed(self, reason: str) -> Status:
-        """The plugin's failure, in the words of the original."""
+        """Status of the plugin's failure, in the original's wording."""
         return error(f'running PreBind plugin "{self.member.name}": {reason}')
 
 
 class PreBindRunner:
-    """The PreBind plugins that are at work, or wait."""
+    """Runs PreBind plugins and keeps those that do I/O or wait."""
 
     def __init__(
         self,
@@ -90,33 +91,33 @@ class PreBindRunner:
         plugin_io: PendingPluginIO,
         ready: Callable[[str, BindingCycle], None],
         failed: Callable[[str, BindingCycle, Status], None],
-        broke: Callable[[str, BindingCycle, ContractError], None],
+        contract_broken: Callable[[str, BindingCycle, ContractError], None],
     ) -> None:
-        """ready: called with uid and journey when all plugins are done. failed, broke: when the
-        journey has to end, as a plugin says so or breaks its contract."""
+        """ready: called with uid and binding cycle when all plugins are done. failed: called when a
+        plugin fails. contract_broken: called when a plugin breaks its contract."""
         self._context = context
         self._plugin_io = plugin_io
         self._ready = ready
         self._failed = failed
-        self._broke = broke
+        self._contract_broken = contract_broken
         self._waits: dict[str, PreBindInProgress] = {}
         self._by_write: dict[int, PreBindInProgress] = {}
         self._deadlines: Deadlines[str] = Deadlines()
         self._polled_version = context.cache.version
-        # All are to be asked again, but not before that time.
+        # Earliest time of the next poll, while polls are spaced out.
         self._poll_at = 0
-        self._is_held_back = False
+        self._is_paced = False
 
     def __len__(self) -> int:
-        """How many plugins wait."""
+        """Number of waiting plugins."""
         return len(self._waits)
 
-    # The way forward.
+    # Stages.
 
     def advance(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """Ask the PreBind plugins that are left, until one has something to wait for; then go on.
+        """Run the remaining PreBind plugins until one has to wait; call `ready` after the last.
 
-        Neighbours that both allow it wait, or work, side by side. May raise ContractError.
+        Consecutive plugins that allow it wait, or do I/O, in parallel. May raise ContractError.
         """
         framework, state = binding_cycle.framework, binding_cycle.state
         members = framework.at("preBind")
@@ -148,13 +149,13 @@ class PreBindRunner:
             self._polled_version = self._context.cache.version
         self._waits[wait.key] = wait
         wait.binding_cycle.waits += (wait.key,)
-        return self._go_on(wait)
+        return self._write_next(wait)
 
-    def _go_on(self, wait: PreBindInProgress) -> Status:
-        """Send the next change; after the last one, ask how far things are."""
+    def _write_next(self, wait: PreBindInProgress) -> Status:
+        """Send the next change; after the last one, poll the plugin."""
         context, changes = self._context, wait.asked.changes
-        if len(wait.written) < len(changes):
-            change = changes[len(wait.written)]
+        if len(wait.applied) < len(changes):
+            change = changes[len(wait.applied)]
             wait.sent = context.cache.object_store.observed(
                 type(change.value), key_of(change.value)
             )
@@ -163,12 +164,12 @@ class PreBindRunner:
             return OK
         wait.effect = 0
         self._deadlines.set(wait.key, context.now + seconds_to_ns(wait.asked.timeout_s))
-        return self._ask(wait)
+        return self._poll_plugin(wait)
 
-    def _ask(self, wait: PreBindInProgress) -> Status:
-        """How far things are: OK as long as nothing has failed. When all is done the wait ends."""
+    def _poll_plugin(self, wait: PreBindInProgress) -> Status:
+        """Poll the plugin; the wait ends when it is done. Returns OK unless it failed."""
         cache, binding_cycle = self._context.cache, wait.binding_cycle
-        if not all(written.is_observed(cache.object_store) for written in wait.written):
+        if not all(written.is_observed(cache.object_store) for written in wait.applied):
             return OK
         status = binding_cycle.framework.run_pre_bind_progress(
             wait.member,
@@ -186,53 +187,54 @@ class PreBindRunner:
     # Outcomes, the watch, time.
 
     def write_done(self, event: WriteDone) -> None:
-        """The API took a change."""
+        """The API server accepted a change."""
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
-            change = wait.asked.changes[len(wait.written)]
-            wait.written.append(AppliedChange(change, wait.sent, event.version))
-            self._continue(wait, self._go_on)
+            change = wait.asked.changes[len(wait.applied)]
+            wait.applied.append(AppliedChange(change, wait.sent, event.version))
+            self._continue(wait, self._write_next)
 
     def write_failed(self, event: WriteFailed) -> None:
-        """It did not: nothing more is written, and what others were told to expect is reverted."""
+        """A change was refused: write no more of them and revert the assumed objects."""
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
-            reason = event.reason or f"the API answered {event.code}"
+            reason = event.reason or f"the API server returned {event.code}"
             self._failed(wait.uid, wait.binding_cycle, wait.failed(reason))
 
     def poll(self) -> None:
-        """Ask all that wait for the cluster to change, if it has."""
+        """Poll all waiting plugins if the cluster has changed since the last poll."""
         version, now = self._context.cache.version, self._context.now
         if not self._waits or version == self._polled_version:
             return
-        self._is_held_back = now < self._poll_at
-        if self._is_held_back:
+        self._is_paced = now < self._poll_at
+        if self._is_paced:
             return
         self._polled_version = version
         self._poll_at = now + max(0, len(self._waits) - UNPACED_WAITS_MAX) * POLL_PACE_NS
         for key, wait in tuple(self._waits.items()):
-            # The end of one wait may have ended others.
+            # Ending one wait may have ended others.
             if not wait.effect and key in self._waits:
-                self._continue(wait, self._ask)
+                self._continue(wait, self._poll_plugin)
 
     def serve_due(self) -> None:
-        """End the waits whose time is up."""
+        """End the waits that timed out."""
         for key in self._deadlines.due(self._context.now):
             wait = self._waits.get(key)
             if wait is not None:
                 self._failed(wait.uid, wait.binding_cycle, wait.failed(wait.asked.late))
 
     def next_deadline(self) -> int | None:
-        """When the next plugin's time is up, or all are to be asked."""
+        """The next time at which a wait times out or all are polled; None if there is none."""
         deadline = self._deadlines.next()
-        if self._is_held_back and self._waits:
+        if self._is_paced and self._waits:
             return self._poll_at if deadline is None else min(self._poll_at, deadline)
         return deadline
 
     def _continue(
         self, wait: PreBindInProgress, step: Callable[[PreBindInProgress], Status]
     ) -> None:
-        """Take a step, and see what it means for the journey. A plugin's fault fails it."""
+        """Run a step and apply its result to the binding cycle; a contract error fails the
+        cycle."""
         uid, binding_cycle = wait.uid, wait.binding_cycle
         try:
             status = step(wait)
@@ -241,12 +243,12 @@ class PreBindRunner:
             elif wait.key not in self._waits:
                 self.advance(uid, binding_cycle)
         except ContractError as fault:
-            self._broke(uid, binding_cycle, fault)
+            self._contract_broken(uid, binding_cycle, fault)
 
     # Ends.
 
     def pending_plugin(self, binding_cycle: BindingCycle) -> str:
-        """The plugin that a journey in this stage waits for, the first if there are several."""
+        """Name of the first plugin that the binding cycle waits for."""
         if binding_cycle.waits:
             return self._waits[binding_cycle.waits[0]].member.name
         plugin_io = self._plugin_io.get(binding_cycle.awaits[0])
@@ -254,7 +256,7 @@ class PreBindRunner:
         return plugin_io.name
 
     def stop(self, binding_cycle: BindingCycle) -> None:
-        """The journey is over: nobody waits any more. What is written is not undone."""
+        """End all waits of a binding cycle. Changes that were written stay."""
         for key in binding_cycle.waits:
             self._end(self._waits[key])
 

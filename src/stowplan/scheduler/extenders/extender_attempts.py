@@ -1,11 +1,11 @@
-"""Attempts that wait for extenders: named `awaiting extender`, between pop and decision.
+"""Scheduling attempts that wait for extender calls (`awaiting extender`), between pop and decision.
 
-Such a pod is in flight: what happens meanwhile is kept for it, and no room is held. The attempt
-ends with the last answer, at the latest when the time of the calls is over; when the pod goes, is
-being deleted or is bound by others; and when another scheduler leads.
+Such a pod is in flight: events are recorded for it, and it holds no resources. The attempt ends
+with the last response or when the calls time out; it is cancelled when the pod is deleted, is being
+deleted or is bound by another client, and when leadership is lost.
 
-While as many attempts wait as may (`extender_waits_max`), no other pod is tried. One keeps the
-original's order: there the next attempt begins when the last has ended.
+While `extender_waits_max` attempts wait, no other pod is attempted. A limit of one keeps the
+original's order, in which an attempt begins after the previous one has ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AWAITING = "awaiting extender"
 
 
 class ExtenderAttempt(msgspec.Struct):
-    """An attempt that waits. calls: the numbers of those that have no answer yet."""
+    """A waiting attempt. calls: numbers of the calls without a response."""
 
     entry: QueueEntry
     consultation: Consultation
@@ -34,7 +34,7 @@ class ExtenderAttempt(msgspec.Struct):
 
 
 class ExtenderAttempts:
-    """The attempts that wait, by uid."""
+    """Waiting attempts, by pod uid."""
 
     def __init__(
         self, context: SchedulerContext, calls: PendingExtenderCalls, failures: FailureHandler
@@ -51,35 +51,35 @@ class ExtenderAttempts:
         return uid in self._waiting
 
     def __iter__(self) -> Iterator[tuple[str, ExtenderAttempt]]:
-        """Every uid with its attempt, in the order in which they began to wait."""
+        """Iterate over (uid, attempt) in the order in which they began to wait."""
         return iter(self._waiting.items())
 
     @property
     def is_full(self) -> bool:
-        """True while no other attempt may begin."""
+        """True while no further attempt may begin."""
         return len(self._waiting) >= self._context.options.extender_waits_max
 
     def wait(self, entry: QueueEntry, consultation: Consultation) -> None:
-        """Ask what an attempt has to know, and let it wait."""
+        """Start the extender calls that the attempt needs and wait for them."""
         uid = entry.uid
         waiting = self._waiting[uid] = ExtenderAttempt(entry, consultation, [])
         for question in tuple(consultation.pending_requests):
-            waiting.calls.append(self._extender_calls.ask(uid, question, self._answered))
+            waiting.calls.append(self._extender_calls.ask(uid, question, self._replied))
 
-    def _answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
+    def _replied(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
         waiting = self._waiting[call.uid]
         waiting.calls.remove(call.effect)
         waiting.consultation.answer(call.question, reply)
 
     def pop_ready(self) -> list[ExtenderAttempt]:
-        """The attempts that wait for nothing any more, taken out."""
+        """Remove and return the attempts whose calls have all ended."""
         ready = [(uid, waiting) for uid, waiting in self._waiting.items() if not waiting.calls]
         for uid, _ in ready:
             del self._waiting[uid]
         return [waiting for _, waiting in ready]
 
     def stop(self, uid: str) -> bool:
-        """The attempt of a pod is over without a decision; False where it does not wait."""
+        """Cancel the pod's attempt; False if it has none."""
         waiting = self._waiting.pop(uid, None)
         if waiting is None:
             return False
@@ -88,7 +88,7 @@ class ExtenderAttempts:
         return True
 
     def step_down(self) -> None:
-        """Another leads from now on: nothing is decided here any more."""
+        """Leadership lost: fail all waiting attempts."""
         attempts = tuple(self._waiting.values())
         self._waiting.clear()
         for waiting in attempts:

@@ -1,4 +1,4 @@
-"""Extenders: those of a machine, and which of them have a say about a pod."""
+"""Configured extenders, and which of them are interested in a pod."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ExtenderTuple = tuple[HTTPExtender, ...]
 
 
 class InterestedExtenders:
-    """Every extender, in the order in which they are asked."""
+    """All extenders, in configuration order."""
 
     def __init__(self, extenders: Iterable[HTTPExtender] = ()) -> None:
         self.all: ExtenderTuple = in_call_order(tuple(extenders))
@@ -23,20 +23,20 @@ class InterestedExtenders:
         return len(self.all)
 
     def any_for(self, pod: Pod) -> bool:
-        """True when some extender has to be asked about a pod before it is bound."""
+        """True if some extender is interested in the pod."""
         asked, binder = self._about(pod)
         return bool(asked) or binder is not None
 
     def for_attempt(self, pod: Pod) -> ExtenderTuple:
-        """Those that are asked in an attempt of the pod."""
+        """Extenders called during the pod's scheduling cycle."""
         return self._about(pod)[0]
 
     def binder_of(self, pod: Pod) -> HTTPExtender | None:
-        """Who binds the pod in place of the plugins."""
+        """The extender that binds the pod in place of Bind plugins, or None."""
         return self._about(pod)[1] if self.all else None
 
     def _about(self, pod: Pod) -> tuple[ExtenderTuple, HTTPExtender | None]:
-        # Pods of one template share their spec, so what it means is kept there.
+        # Pods of one template share their spec, so the answer is cached on the spec.
         kept = pod.spec.__dict__.get(_KEY)
         if kept is not None and kept[0] is self:
             found: tuple[ExtenderTuple, HTTPExtender | None] = kept[1]

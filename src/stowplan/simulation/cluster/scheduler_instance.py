@@ -1,4 +1,4 @@
-"""Instance: a scheduler that runs in a world: a machine, what it is shown, and its desk."""
+"""Scheduler instance: a scheduler with its watch streams and API dispatcher in a simulation."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
 from stowplan.simulation.cluster.watch_stream import WatchStream
 
 IDLE = to_do.Wake | to_do.RecordEvent | to_do.Report | to_do.PatchStatus
-"""Effects that change nothing which another attempt depends on."""
+"""Effects on which no further attempt depends."""
 
 IDLE_MIN, IDLE_PER_POD = 3, 3
-"""After more idle calls than these at one moment time passes: a pause, twice as long each time."""
+"""Idle calls at one time, above which calls are delayed, twice as long each time."""
 
 PAUSE_MIN, PAUSE_MAX = SECOND // 1000, SECOND
 
 Observer = Callable[["SchedulerInstance", list[Event], list[Effect]], None]
-"""Told of every call of the machine: what went in, and what came out."""
+"""Called after every `handle` call with its events and effects."""
 
 
 class SchedulerInstance:
-    """name: of the process. streams: what it watches. observer: told of every call.
+    """A scheduler process. streams: its watches. observer: called after every `handle` call.
 
-    The machine is called when something has arrived for it, and when it has asked for that.
-    frozen: the process is there and does nothing; what arrives for it waits.
+    The scheduler is called when events have arrived and at its next Wake. frozen: the process does
+    nothing; events queue up.
     """
 
     def __init__(
         self,
         name: str,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         scheduler: Scheduler,
         streams: Sequence[WatchStream],
         observer: Observer | None = None,
     ) -> None:
         self.name = name
-        self.world = world
+        self.cluster = cluster
         self.scheduler = scheduler
         self.streams = streams
-        self.dispatcher = SimulatedDispatcher(world, self.deliver, scheduler.plugin_io)
+        self.dispatcher = SimulatedDispatcher(cluster, self.deliver, scheduler.plugin_io)
         self.heads_max: int | None = None
         self.runs = True
         self.frozen = False
@@ -60,24 +60,24 @@ class SchedulerInstance:
 
     @property
     def is_due(self) -> bool:
-        """True when it is about to be called."""
+        """True when a call is scheduled."""
         return self._is_due
 
     def follow(self) -> None:
-        """Show every change to the machine as it happens."""
-        self.world.on_change.append(self.schedule_call)
+        """Deliver every change of the cluster as it happens."""
+        self.cluster.on_change.append(self.schedule_call)
         self.schedule_call()
 
     def deliver(self, event: Event) -> None:
-        """Something has arrived for the machine."""
+        """Deliver an event."""
         self._inbox.append(event)
         self.schedule_call()
 
     def schedule_call(self) -> None:
-        """Call the machine when everything else of this moment has happened."""
+        """Schedule a call after all other actions of this time."""
         if not self._is_due:
             self._is_due = True
-            self.world.event_queue.after(self._pause, self._due)
+            self.cluster.event_queue.after(self._pause, self._due)
 
     def _due(self) -> None:
         self._is_due = False
@@ -87,17 +87,17 @@ class SchedulerInstance:
         for stream in self.streams:
             events += stream.take()
         if self.streams and not self._is_synced:
-            # Their first take is a list of all there is.
+            # The first take is the initial list.
             self._is_synced = True
             events.append(happened.Synced())
         self.call(events)
 
-    def call(self, shown: list[Event]) -> None:
-        """Call the machine with what the watch shows now, and all else that has arrived."""
+    def call(self, watched: list[Event]) -> None:
+        """Call `handle` with watch events and all other delivered events."""
         if not self.runs:
             return
-        events, self._inbox = shown + self._inbox, []
-        now = self.world.event_queue.now
+        events, self._inbox = watched + self._inbox, []
+        now = self.cluster.event_queue.now
         if not events and (self._alarm is None or self._alarm > now):
             return
         if self._alarm is not None and self._alarm <= now:
@@ -110,13 +110,13 @@ class SchedulerInstance:
         for effect in effects:
             if isinstance(effect, to_do.Wake):
                 self._alarm = effect.at
-                self.world.event_queue.at(effect.at, self._on_alarm, effect.at)
+                self.cluster.event_queue.at(effect.at, self._on_alarm, effect.at)
             elif not isinstance(effect, to_do.RecordEvent | to_do.Report):
                 take(effect)
 
     def _throttle_idle_calls(self, now: int, effects: list[Effect]) -> None:
-        """Plugins may have pods tried again at once, without end: in a process that takes time, and
-        so it has to here, or nothing else would ever happen."""
+        """Delay idle calls: plugins may requeue pods at once without end, which takes time in a
+        real process, but would stop virtual time here."""
         does = any(not isinstance(effect, IDLE) for effect in effects)
         if does or (now > self._called_at and not self._pause):
             self._n_idle = self._pause = 0
@@ -126,13 +126,13 @@ class SchedulerInstance:
             self._pause = min(max(2 * self._pause, PAUSE_MIN), PAUSE_MAX)
 
     def _on_alarm(self, at: int) -> None:
-        # A later Wake may have taken the place of this one.
+        # A later Wake may have replaced this one.
         if self._alarm == at:
             self.schedule_call()
 
     def stop(self) -> None:
-        """The process ends: it is not called any more, sends nothing and hears nothing."""
+        """End the process: no calls, no requests, no events any more."""
         self.runs = False
         self.dispatcher.close()
-        if self.schedule_call in self.world.on_change:
-            self.world.on_change.remove(self.schedule_call)
+        if self.schedule_call in self.cluster.on_change:
+            self.cluster.on_change.remove(self.schedule_call)

@@ -1,10 +1,10 @@
-"""World: a Kubernetes cluster in memory, as its API server would have it, and its kubelets.
+"""Simulated cluster: API objects in memory with a change log, and simulated kubelets.
 
-The verbs answer with the HTTP status that the API would give. Every change gets a version and
-stands in the log, from which watches read; what has been compacted away is 410 to them.
+Verbs return the HTTP status of the API. Every change gets a resource version and is appended to the
+log, from which watches read; a read before the compacted part gets 410.
 
-Pods that are bound start after a while, run for as long as they are said to, and end as Succeeded;
-those that are deleted go after their grace. Nobody here knows a scheduler.
+Bound pods start after a delay, run for their run time and end as Succeeded; deleted pods end after
+their grace period.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ DISRUPTED = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """How long things take in a cluster, in seconds.
+    """Latencies of a cluster, in seconds.
 
-    bind_s: from the request to the binding. start_s: from the binding to the pod's start.
+    bind_s: from the Bind request to the binding. start_s: from the binding to the pod's start.
     grace_s: from the deletion of a bound pod to its end.
     """
 
@@ -51,12 +51,11 @@ NO_LATENCY = Pace(0.0, 0.0, 0.0)
 
 
 class SimulatedCluster:
-    """The state of a cluster, by key, and all that changed it.
+    """API objects by key, and the log of changes.
 
-    run_of: how long a pod runs, in nanoseconds; None for one that never ends. on_change: called
-    after every change. on_bound, on_started, on_ended: called with a pod when that happens to it;
-    on_ended also says why, "" where it ran to its end. on_written: called with an object that
-    somebody has changed for a pod's sake.
+    run_of: run time of a pod in nanoseconds; None: it never ends. on_change: called after every
+    change. on_bound, on_started, on_ended: called with the pod; on_ended also with the reason, ""
+    when it succeeded. on_written: called with an object that a scheduler has written.
     """
 
     def __init__(self, event_queue: EventQueue, pace: Pace | None = None) -> None:
@@ -78,18 +77,18 @@ class SimulatedCluster:
     # The log.
 
     def since(self, version: int) -> list[Event]:
-        """What has happened after a version, in order; raises Expired when that is forgotten."""
+        """Events after a version, in order; raises ResourceVersionExpired."""
         if version < self._compacted:
             raise ResourceVersionExpired(version, self._compacted)
         return self._log[version - self._compacted :]
 
     @property
     def latest(self) -> Event:
-        """What has happened last."""
+        """The last event."""
         return self._log[-1]
 
     def compact(self, version: int) -> None:
-        """Forget what happened up to a version."""
+        """Drop events up to a version from the log."""
         if version > self._compacted:
             del self._log[: version - self._compacted]
             self._compacted = version
@@ -97,8 +96,8 @@ class SimulatedCluster:
     def _changed(self, event: Event) -> None:
         self.version += 1
         self._log.append(event)
-        for tell in self.on_change:
-            tell()
+        for callback in self.on_change:
+            callback()
 
     def _next_version(self) -> str:
         return str(self.version + 1)
@@ -106,23 +105,23 @@ class SimulatedCluster:
     # Nodes and other objects.
 
     def put_node(self, node: Node) -> None:
-        """A node is there, or has changed."""
+        """Create or replace a node."""
         node = replace(node, metadata=replace(node.metadata, resource_version=self._next_version()))
         known = node.name in self.nodes
         self.nodes[node.name] = node
         self._changed(happened.NodeUpdated(node) if known else happened.NodeAdded(node))
 
     def drop_node(self, name: str) -> None:
-        """A node leaves; its pods stay until `clear_node`."""
+        """Delete a node; its pods stay until `clear_node`."""
         self._changed(happened.NodeDeleted(self.nodes.pop(name)))
 
     def clear_node(self, name: str, why: str) -> None:
-        """The pods of a node are no more, at once."""
+        """Delete the pods of a node at once."""
         for pod in [pod for pod in self.pods.values() if pod.node_name == name]:
             self.drop_pod(pod.key, why)
 
     def put_object(self, value: Object) -> Object:
-        """Something else that rules read is there, or has changed; returns it as it is stored."""
+        """Create or replace an object of another kind; returns it as stored."""
         key = (type(value), key_of(value))
         known = key in self.objects
         meta = replace(value.metadata, resource_version=self._next_version())
@@ -132,11 +131,11 @@ class SimulatedCluster:
         return value
 
     def drop_object(self, kind: type[Object], key: str) -> None:
-        """Something else that rules read is no more."""
+        """Delete an object of another kind."""
         self._changed(happened.ObjectDeleted(self.objects.pop((kind, key))))
 
     def write(self, value: Object) -> tuple[int, str]:
-        """Change an object that still has the version of `value`: the status, and its version."""
+        """Update an object with optimistic concurrency; returns (status, new version)."""
         stored = self.objects.get((type(value), key_of(value)))
         if stored is None:
             return NOT_FOUND, ""
@@ -149,7 +148,7 @@ class SimulatedCluster:
     # Pods.
 
     def put_pod(self, pod: Pod) -> Pod:
-        """A pod is there, or has changed; returns it as it is stored."""
+        """Create or replace a pod; returns it as stored."""
         known = pod.key in self.pods
         uid, version = pod.metadata.uid or pod.key, self._next_version()
         pod = replace(pod, metadata=replace(pod.metadata, uid=uid, resource_version=version))
@@ -158,13 +157,13 @@ class SimulatedCluster:
         return pod
 
     def drop_pod(self, key: str, why: str) -> None:
-        """A pod is no more."""
+        """Delete a pod at once."""
         pod = self.pods.pop(key)
         self._changed(happened.PodDeleted(pod))
         self.on_ended(pod, why)
 
     def delete_pod(self, key: str, why: str) -> None:
-        """Delete gracefully: a bound pod takes its time, another is gone at once."""
+        """Delete gracefully: a bound pod after its grace period, another at once."""
         pod = self.pods[key]
         if not pod.node_name or pod.is_finished:
             self.drop_pod(key, why)
@@ -186,10 +185,10 @@ class SimulatedCluster:
     def _moment(self) -> datetime.datetime:
         return EPOCH + datetime.timedelta(microseconds=self.event_queue.now // 1000)
 
-    # What a scheduler asks for.
+    # Requests of schedulers.
 
     def bind(self, key: str, uid: str, node: str) -> int:
-        """Bind a pod, on condition that it still has this uid."""
+        """Bind a pod that has this uid."""
         pod = self.pods.get(key)
         if pod is None:
             return NOT_FOUND
@@ -204,36 +203,36 @@ class SimulatedCluster:
         self.event_queue.after(round(self.pace.start_s * SECOND), self._start, key, uid)
         return CREATED
 
-    def patch_status(self, asked: PatchStatus) -> int:
+    def patch_status(self, patch: PatchStatus) -> int:
         """Set the condition and the nomination of a pod."""
-        pod = self.pods.get(f"{asked.namespace}/{asked.name}")
-        if pod is None or pod.uid != asked.uid:
+        pod = self.pods.get(f"{patch.namespace}/{patch.name}")
+        if pod is None or pod.uid != patch.uid:
             return NOT_FOUND
         status = pod.status
-        if asked.reason:
-            status = _with_unschedulable(status, asked.reason, asked.message)
-        if asked.nominated_node is not None and not pod.node_name:
-            status = replace(status, nominated_node_name=asked.nominated_node)
+        if patch.reason:
+            status = _with_unschedulable(status, patch.reason, patch.message)
+        if patch.nominated_node is not None and not pod.node_name:
+            status = replace(status, nominated_node_name=patch.nominated_node)
         if status != pod.status:
             self.put_pod(replace(pod, status=status))
         return OK
 
     def set_unschedulable(self, key: str, reason: str, message: str) -> None:
-        """Set the condition of a pod, of which nobody is told."""
+        """Set the PodScheduled condition of a pod without an event."""
         pod = self.pods[key]
         self.pods[key] = replace(pod, status=_with_unschedulable(pod.status, reason, message))
 
-    def patch_group(self, asked: PatchGroup) -> int:
+    def patch_group(self, patch: PatchGroup) -> int:
         """Set the status of a pod group."""
-        group = self.objects.get((PodGroup, f"{asked.namespace}/{asked.name}"))
-        if not isinstance(group, PodGroup) or group.metadata.uid != asked.uid:
+        group = self.objects.get((PodGroup, f"{patch.namespace}/{patch.name}"))
+        if not isinstance(group, PodGroup) or group.metadata.uid != patch.uid:
             return NOT_FOUND
-        if group.status != asked.status:
-            self.put_object(replace(group, status=asked.status))
+        if group.status != patch.status:
+            self.put_object(replace(group, status=patch.status))
         return OK
 
     def evict(self, key: str, uid: str) -> int:
-        """Announce to a victim that it must go, and delete it."""
+        """Set the DisruptionTarget condition of a victim, and delete it gracefully."""
         pod = self.pods.get(key)
         if pod is None or pod.uid != uid:
             return NOT_FOUND
@@ -246,7 +245,7 @@ class SimulatedCluster:
     # Kubelets.
 
     def _start(self, key: str, uid: str) -> None:
-        """A bound pod begins to run, unless something has come between."""
+        """Start a bound pod, unless it is deleted."""
         pod = self.pods.get(key)
         if pod is None or pod.uid != uid or pod.metadata.deletion_timestamp is not None:
             return
@@ -256,11 +255,11 @@ class SimulatedCluster:
             self.event_queue.after(runs, self._finish, key, uid)
 
     def run(self, pod: Pod) -> None:
-        """Let a pod run that was bound before the beginning."""
+        """Start a pod that was bound before the start."""
         self._start(pod.key, pod.uid)
 
     def _finish(self, key: str, uid: str) -> None:
-        """A pod has done its work; that it is there still, as Succeeded, matters to nobody."""
+        """End a pod as Succeeded; it is removed at once, since nothing reads finished pods."""
         if self._is_there(key, uid):
             pod = self.pods[key]
             pod = self.put_pod(replace(pod, status=replace(pod.status, phase="Succeeded")))
@@ -269,40 +268,40 @@ class SimulatedCluster:
 
 
 class ResourceVersionExpired(Exception):
-    """The log does not reach back to this version: HTTP status 410."""
+    """The log begins after the requested version: HTTP status 410."""
 
     def __init__(self, version: int, compacted: int) -> None:
-        super().__init__(f"version {version} was asked for, the log begins after {compacted}")
+        super().__init__(f"too old resource version: {version} ({compacted})")
 
 
 def run_of(pod: Pod) -> int | None:
-    """How long a pod says that it runs, in nanoseconds; None for ever. Raises InputError."""
-    said = pod.metadata.annotations.get(RUN_ANNOTATION)
-    if said is None:
+    """Run time by the pod's annotation, in nanoseconds; None: no end. Raises InputError."""
+    text = pod.metadata.annotations.get(RUN_ANNOTATION)
+    if text is None:
         return None
     try:
-        seconds = float(said)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= RUN_MAX:
         place = f"metadata.annotations[{RUN_ANNOTATION}]"
-        raise InputError(f"pod {pod.key}", place, repr(said), f"seconds from 0 to {RUN_MAX}")
+        raise InputError(f"pod {pod.key}", place, repr(text), f"seconds from 0 to {RUN_MAX}")
     return round(seconds * SECOND)
 
 
 def _with_unschedulable(status: PodStatus, reason: str, message: str) -> PodStatus:
-    said = PodCondition("PodScheduled", "False", reason, message)
+    condition = PodCondition("PodScheduled", "False", reason, message)
     others = tuple(c for c in status.conditions if c.type != "PodScheduled")
-    return replace(status, conditions=(*others, said))
+    return replace(status, conditions=(*others, condition))
 
 
 def _nothing(pod: Pod) -> None:
-    """What happens to a pod concerns nobody."""
+    """Default callback: does nothing."""
 
 
 def _nothing_why(pod: Pod, why: str) -> None:
-    """Nor why it ended."""
+    """Default of `on_ended`: does nothing."""
 
 
 def _nothing_written(value: Object) -> None:
-    """Nor what is written."""
+    """Default of `on_written`: does nothing."""

@@ -1,7 +1,7 @@
-"""Desk: carries out what one scheduler has decided, and tells it what became of that.
+"""Simulated API dispatcher: applies the effects of one scheduler and returns their outcomes.
 
-Effects about one pod are taken in the order of their numbers, those that write only while the
-scheduler leads. Where dice are given, everything takes a while, and faults may strike.
+Effects of one pod are applied in the order of their numbers, writes only while the scheduler leads.
+With `delay` requests and replies have latency; with `inject` faults are injected.
 """
 
 from __future__ import annotations
@@ -12,28 +12,32 @@ from typing import Any, NamedTuple
 from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import Effect, is_write
 from stowplan.messages.events import Event
-from stowplan.messages.extender_api import ExtenderResponse, ExtenderVerb, timeout_response
+from stowplan.messages.extender_api import (
+    BOUND_BODY,
+    ExtenderResponse,
+    ExtenderVerb,
+    timeout_response,
+)
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.plugin_io import PluginIO
 from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
-from stowplan.testing.auditor import EXTENDER_BOUND, is_write
 
 PERFORM_S = 1.0
-"""How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
+"""Duration of a plugin's I/O, unless it declares `simulated_s`."""
 
 
 FaultInjector = Callable[[Effect], "InjectedFault | None"]
-"""Asked before a request is sent: what goes wrong with it, if anything."""
+"""Called before a request is sent; returns the fault to inject, or None."""
 
 
 class InjectedFault:
-    """What goes wrong with a request.
+    """Fault of one request.
 
-    code: what the caller is told, 0 for nothing in time; None: it is never answered. done: whether
-    the API carries it out all the same. late: how long afterwards it does. body: what an extender
-    says in place of its answer.
+    code: status that the caller gets, 0 for a timeout; None: no reply ever. done: the API executes
+    the request nevertheless. late: it executes the request after this many nanoseconds. body: body
+    of an extender's reply.
     """
 
     __slots__ = ("body", "code", "done", "late")
@@ -48,10 +52,10 @@ class InjectedFault:
 
 
 class SimulatedReply(NamedTuple):
-    """What an extender makes of a call.
+    """Reply of a simulated extender.
 
-    reply: gives the answer, and does what it says. after: how long it takes, in nanoseconds; None
-    for ever.
+    reply: executes the call and returns the response. after: latency in nanoseconds; None: no reply
+    ever.
     """
 
     reply: Callable[[], ExtenderResponse] | None
@@ -59,21 +63,22 @@ class SimulatedReply(NamedTuple):
 
 
 class SimulatedDispatcher:
-    """answer: takes what became of an effect. work: what a Prepare's plugin is told, None when
-    nobody waits for it. may_write: whether the scheduler leads in the term of an effect. delay: how
-    long an effect waits to be sent, and an answer to arrive. extender: speaks in place of all
-    extenders. strike: what goes wrong with a request. on_sent: told of every write that is sent;
-    on_taken: of every binding and eviction with the status that the API gave it, be it an extender
-    that binds.
+    """Dispatcher of one scheduler.
+
+    answer: receives outcomes. plugin_io: the plugin I/O behind a Prepare, None when it was
+    cancelled. may_write: whether the scheduler leads in the term of an effect. delay: latency of
+    requests and replies. extender: answers in place of all extenders. inject: the fault of a
+    request. on_sent: called with every write that is sent. on_result: called with every binding and
+    eviction and its status, including bindings by extenders.
     """
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         answer: Callable[[Event], None],
         plugin_io: Callable[[int], PluginIO | None],
     ) -> None:
-        self.world = world
+        self.cluster = cluster
         self.answer = answer
         self.plugin_io = plugin_io
         self.delay: Callable[[], int] | None = None
@@ -83,7 +88,7 @@ class SimulatedDispatcher:
         self.on_sent: Callable[[Effect], None] = _nothing
         self.on_result: Callable[[Effect, int], None] = _ignore_result
         self.is_open = True
-        self._bind_delay = round(world.pace.bind_s * SECOND)
+        self._bind_delay = round(cluster.pace.bind_s * SECOND)
         self._busy_until: dict[str, int] = {}
         self._cancelled: set[int] = set()
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -98,15 +103,15 @@ class SimulatedDispatcher:
         }
 
     def close(self) -> None:
-        """Nothing more is sent, and nobody listens to answers."""
+        """Send no more requests, deliver no more outcomes."""
         self.is_open = False
 
     def take(self, effect: Effect) -> None:
-        """An effect to be carried out; Wake is not one for this desk, nor is RecordEvent."""
+        """Apply an effect; Wake and RecordEvent are handled elsewhere."""
         if isinstance(effect, to_do.Cancel):
             self._cancelled.add(effect.prepare)
             return
-        event_queue = self.world.event_queue
+        event_queue = self.cluster.event_queue
         uid = effect.uid  # type: ignore[union-attr]
         at = event_queue.now
         if self.delay is not None:
@@ -118,8 +123,8 @@ class SimulatedDispatcher:
 
     def _send(self, effect: Effect) -> None:
         uid = effect.uid  # type: ignore[union-attr]
-        if self._busy_until.get(uid) == self.world.event_queue.now:
-            # What comes later finds it free, be it noted or not.
+        if self._busy_until.get(uid) == self.cluster.event_queue.now:
+            # Keeps the table small: later requests do not need the entry.
             del self._busy_until[uid]
         if not self.is_open or effect.effect in self._cancelled:
             return
@@ -129,22 +134,22 @@ class SimulatedDispatcher:
             self.on_sent(effect)
         self._handlers[type(effect)](effect)
 
-    # Each kind. A blow is either a refusal, or the loss of the answer.
+    # Effects by kind.
 
     def _send_request(self, effect: Any, request: Callable[[], int]) -> int | None:
-        """The status that the caller sees; None for none at all."""
+        """The status that the caller gets; None for no reply."""
         injected_fault = None if self.inject is None else self.inject(effect)
         if injected_fault is None:
             return request()
         if injected_fault.late:
-            self.world.event_queue.after(injected_fault.late, _late, request)
+            self.cluster.event_queue.after(injected_fault.late, _late, request)
         elif injected_fault.done:
             request()
         return injected_fault.code
 
     def _bind(self, effect: to_do.Bind) -> None:
         def request() -> int:
-            code = self.world.bind(key, effect.uid, effect.node)
+            code = self.cluster.bind(key, effect.uid, effect.node)
             self.on_result(effect, code)
             return code
 
@@ -157,24 +162,24 @@ class SimulatedDispatcher:
 
     def _read(self, effect: to_do.ReadPod) -> None:
         code = self._send_request(effect, lambda: OK)
-        # A read that gets no answer needs no outcome.
+        # A read without a reply needs no outcome.
         if code == OK:
-            pod = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+            pod = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
     def _patch(self, effect: to_do.PatchStatus) -> None:
-        code = self._send_request(effect, lambda: self.world.patch_status(effect))
+        code = self._send_request(effect, lambda: self.cluster.patch_status(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
     def _patch_group(self, effect: to_do.PatchGroup) -> None:
-        code = self._send_request(effect, lambda: self.world.patch_group(effect))
+        code = self._send_request(effect, lambda: self.cluster.patch_group(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
     def _evict(self, effect: to_do.Evict) -> None:
         def request() -> int:
-            code = self.world.evict(key, effect.uid)
+            code = self.cluster.evict(key, effect.uid)
             self.on_result(effect, code)
             return code
 
@@ -190,7 +195,7 @@ class SimulatedDispatcher:
 
         def request() -> int:
             nonlocal version
-            code, version = self.world.write(effect.value)
+            code, version = self.cluster.write(effect.value)
             return code
 
         code = self._send_request(effect, request)
@@ -201,62 +206,64 @@ class SimulatedDispatcher:
 
     def _call_extender(self, effect: to_do.CallExtender) -> None:
         injected_fault = None if self.inject is None else self.inject(effect)
-        said = self.extender(effect)
+        simulated = self.extender(effect)
 
         def reply() -> ExtenderResponse:
-            found = _no_answer() if said.reply is None else said.reply()
+            found = _no_answer() if simulated.reply is None else simulated.reply()
             if effect.question.verb is ExtenderVerb.BIND and (found.code, found.body) == (
                 OK,
-                EXTENDER_BOUND,
+                BOUND_BODY,
             ):
                 self.on_result(effect, CREATED)
             return found
 
         if injected_fault is not None:
-            self._struck(effect, injected_fault, reply)
+            self._inject_fault(effect, injected_fault, reply)
             return
-        after, timeout = said.after, round(effect.timeout_s * SECOND)
+        after, timeout = simulated.after, round(effect.timeout_s * SECOND)
         if after is not None:
             if after <= timeout:
                 self._when(after, self._deliver_reply, effect, reply)
                 return
-            # It does all the same what nobody hears of any more.
-            self.world.event_queue.after(after, _discard_reply, reply)
+            # The extender executes the call after the caller has given up.
+            self.cluster.event_queue.after(after, _discard_reply, reply)
         late = timeout_response(effect.question)
         self._when(timeout, self._deliver_reply, effect, lambda: late)
 
-    def _struck(
+    def _inject_fault(
         self,
         effect: to_do.CallExtender,
         injected_fault: InjectedFault,
         reply: Callable[[], ExtenderResponse],
     ) -> None:
         if injected_fault.late:
-            self.world.event_queue.after(injected_fault.late, _discard_reply, reply)
+            self.cluster.event_queue.after(injected_fault.late, _discard_reply, reply)
         elif injected_fault.done:
             reply()
         if injected_fault.code is not None:
-            told = ExtenderResponse(
+            response = ExtenderResponse(
                 injected_fault.code, injected_fault.body, "" if injected_fault.code else "EOF"
             )
-            self._deliver_reply(effect, lambda: told)
+            self._deliver_reply(effect, lambda: response)
 
     def _when(self, after: int, act: Callable[..., None], *given: Any) -> None:
         if after:
-            self.world.event_queue.after(after, act, *given)
+            self.cluster.event_queue.after(after, act, *given)
         else:
             act(*given)
 
     def _deliver_reply(
         self, effect: to_do.CallExtender, reply: Callable[[], ExtenderResponse]
     ) -> None:
-        said = reply()
+        response = reply()
         if effect.effect in self._cancelled:
             return
-        if said.code:
-            event: Event = happened.ExtenderReplied(effect.effect, effect.uid, said.code, said.body)
+        if response.code:
+            event: Event = happened.ExtenderReplied(
+                effect.effect, effect.uid, response.code, response.body
+            )
         else:
-            event = happened.ExtenderFailed(effect.effect, effect.uid, said.reason)
+            event = happened.ExtenderFailed(effect.effect, effect.uid, response.reason)
         self._answer(event)
 
     def _prepare(self, effect: to_do.Prepare) -> None:
@@ -268,26 +275,26 @@ class SimulatedDispatcher:
             return
         declared_s = declaration_of(plugin_io.plugin).simulated_s
         takes = round((PERFORM_S if declared_s is None else declared_s) * SECOND)
-        self.world.event_queue.after(takes, self._prepared, effect, code)
+        self.cluster.event_queue.after(takes, self._prepared, effect, code)
 
     def _prepared(self, effect: to_do.Prepare, code: int) -> None:
         plugin_io = self.plugin_io(effect.effect)
         if effect.effect in self._cancelled or plugin_io is None:
             return
         if code != OK:
-            failure = f"{effect.plugin}: the other side answered {code}"
+            failure = f"{effect.plugin}: the request failed with status {code}"
             self._answer(happened.PrepareFailed(effect.effect, effect.uid, failure))
             return
         if effect.point == "bind":
-            # Who performs Bind binds by itself, by the same API.
-            self.world.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
+            # A plugin that performs Bind calls the API itself.
+            self.cluster.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
         self._answer(happened.PrepareDone(effect.effect, effect.uid))
 
     def _answer(self, event: Event) -> None:
         if self.delay is None:
             self.answer(event)
         else:
-            self.world.event_queue.after(self.delay(), self._arrive, event)
+            self.cluster.event_queue.after(self.delay(), self._arrive, event)
 
     def _arrive(self, event: Event) -> None:
         if self.is_open:
@@ -311,8 +318,8 @@ def _no_extender(effect: to_do.CallExtender) -> SimulatedReply:
 
 
 def _nothing(effect: Effect) -> None:
-    """What is sent concerns nobody."""
+    """Default of `on_sent`: does nothing."""
 
 
 def _ignore_result(effect: Effect, code: int) -> None:
-    """Nor what the API makes of it."""
+    """Default of `on_result`: does nothing."""

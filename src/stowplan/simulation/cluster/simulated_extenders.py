@@ -1,23 +1,23 @@
-"""Extenders of a simulated cluster: classes of users answer in their place, or nobody objects.
+"""Simulated extenders: Python classes answer in place of extenders; without one, all is accepted.
 
-A class has methods named like the verbs, and each is asked about one node at a time:
+A class has methods named after the verbs, each called for one node at a time:
 
     class Cards:
-        url = "http://cards:9998"      # whom it speaks for; without: for whoever has no other
-        simulated_s = 0.02             # how long each of its answers takes
+        url = "http://cards:9998"      # the extender that it replaces; default: any without a class
+        simulated_s = 0.02             # latency of each call, in seconds
 
-        def filter(self, pod, node): ...             # True, False, or a text: why not
-        def prioritize(self, pod, node): ...         # a whole number, 0 to 10 as agreed
-        def preempt(self, pod, node, victims): ...   # True, False, or the pods that are to go
-        def bind(self, pod, node): ...               # None, or a text: why not
+        def filter(self, pod, node): ...             # True, False, or a reason for rejection
+        def prioritize(self, pod, node): ...         # a score, 0 to 10
+        def preempt(self, pod, node, victims): ...   # True, False, or the victims
+        def bind(self, pod, node): ...               # None, or an error text
 
-Parameters are told by their names, `pods` has those on the node. What it does not have, and an
-extender without a class, agrees. TimeoutError is for one that does not answer, ConnectionError for
-one that cannot be reached; any other exception fails the call as an error of the server would, and
-is a warning of the simulation.
+Parameters are passed by name; `pods` has the pods on the node. A missing method, and an extender
+without a class, accept everything. Raise TimeoutError for an extender that does not reply and
+ConnectionError for one that cannot be reached; any other exception fails the call as a server error
+would, and is a warning of the simulation.
 
-The answers go through the protocol, as bodies that a real extender would have sent. Nodes are
-returned by name only: that is all that anybody reads of them.
+Answers pass through the extender protocol as encoded bodies. Nodes are returned by name only, since
+the scheduler reads nothing else.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.extender_api import (
+    BOUND_BODY,
     OK_CODE,
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -54,11 +55,10 @@ from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import CREATED, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.event_queue import EventQueue
-from stowplan.testing.auditor import EXTENDER_BOUND
 
-NOTE = "nobody answers in place of {}, so it agrees with everything: see --extender"
+NOTE = "extender {} is not simulated and accepts every node (see --extender)"
 ExtenderSource = type[Any] | str | Path
-"""A class that answers in place of an extender, or a file with such."""
+"""A class that answers in place of an extender, or a file that defines one."""
 
 METHOD_PARAMETERS = {
     ExtenderVerb.FILTER: ("pod", "node", "pods"),
@@ -68,16 +68,16 @@ METHOD_PARAMETERS = {
 }
 _VERBS = {verb.value: verb for verb in ExtenderVerb}
 _WANTED = {
-    ExtenderVerb.FILTER: "True, False, or a text that says why not",
+    ExtenderVerb.FILTER: "True, False, or a reason for rejection",
     ExtenderVerb.PRIORITIZE: "a whole number",
-    ExtenderVerb.PREEMPT: "True, False, or a list of pods that are to go",
-    ExtenderVerb.BIND: "None, or a text that says why not",
+    ExtenderVerb.PREEMPT: "True, False, or a list of victims",
+    ExtenderVerb.BIND: "None, or an error text",
 }
 
 
 class ExtenderStandIn(msgspec.Struct):
-    """What stands in for one extender. name: of the class, "" where nobody objects. n_calls: by
-    verb; n_failed: calls that came to no answer."""
+    """Stand-in for one extender. name: of its class, "" for none. takes_s: latency in seconds.
+    n_calls: calls by verb. n_failed: calls without a reply in time."""
 
     extender: HTTPExtender
     name: str = ""
@@ -88,21 +88,21 @@ class ExtenderStandIn(msgspec.Struct):
 
     @property
     def url(self) -> str:
-        """Its address, for everybody to read."""
+        """Its URL without the password."""
         return redact_password(self.extender.url_prefix)
 
 
 class SimulatedExtenders:
-    """Answers in place of the extenders of a configuration."""
+    """The simulated extenders of a configuration."""
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         extenders: Sequence[HTTPExtender],
         classes: Sequence[type[Any]] = (),
     ) -> None:
-        """Raises ContractError and InputError for classes that could not speak for any of them."""
-        self._world = world
+        """Raises ContractError and InputError for classes that match no extender."""
+        self._cluster = cluster
         self.stand_ins = {one.place: ExtenderStandIn(one) for one in extenders}
         self.warnings: list[str] = []
         taken: dict[int, type[Any]] = {}
@@ -120,21 +120,21 @@ class SimulatedExtenders:
         ]
         if not places:
             known = [stand_in.url for stand_in in self.stand_ins.values()]
-            got = "nobody left to speak for" if url is None else f"the url {url!r}"
+            got = "no extender without a class" if url is None else repr(url)
             hint = did_you_mean(str(url), known)
-            wanted = f"one of the configuration: {', '.join(known) or 'it has no extenders'}"
+            wanted = f"an extender of the configuration: {', '.join(known) or '(it has none)'}"
             raise InputError(where, "", got, wanted + (f" ({hint})" if hint else ""))
         for verb in methods:
             if not any(verb in self.stand_ins[place].extender.verbs for place in places):
                 urls = ", ".join(self.stand_ins[place].url for place in places)
                 raise ContractError(
-                    f"{where}: {verb.value} would never be called: there is no {verb.value}Verb "
-                    f"of {urls} in the configuration"
+                    f"{where}: {verb.value} is never called: the configuration has no"
+                    f" {verb.value}Verb for {urls}"
                 )
         for place in places:
             if place in taken:
                 both = f"{taken[place].__name__} and {kind.__name__}"
-                raise InputError(where, "", f"{both} for {url!r}", "one of them")
+                raise InputError(where, "", f"two classes for {url!r}: {both}", "one class")
             taken[place] = kind
             stand_in = self.stand_ins[place]
             stand_in.name, stand_in.takes_s = kind.__name__, _seconds(kind, where)
@@ -142,11 +142,11 @@ class SimulatedExtenders:
 
     @property
     def unanswered_urls(self) -> list[str]:
-        """The addresses for which nobody speaks."""
+        """URLs of extenders without a class."""
         return [stand_in.url for stand_in in self.stand_ins.values() if not stand_in.name]
 
     def figures(self) -> list[dict[str, Any]]:
-        """What each was asked, for a summary."""
+        """Calls per extender, for the summary."""
         return [
             {
                 "url": stand_in.url,
@@ -160,7 +160,7 @@ class SimulatedExtenders:
         ]
 
     def answer(self, effect: CallExtender) -> SimulatedReply:
-        """What comes of a call, and when."""
+        """The reply to a call, with its latency."""
         question = effect.question
         stand_in = self.stand_ins[question.extender.place]
         stand_in.n_calls[question.verb.value] += 1
@@ -179,26 +179,28 @@ class SimulatedExtenders:
             stand_in.n_failed += 1
             text = str(fault)
             if not any(known.startswith(f"extender {stand_in.name}: ") for known in self.warnings):
-                # An extender may be ignorable, so that nothing else would say it.
+                # With an ignorable extender nothing else reports the error.
                 self.warnings.append(text)
             return SimulatedReply(lambda: ExtenderResponse(reason=text), takes)
         stand_in.n_failed += takes > effect.timeout_s * SECOND
-        if isinstance(question.body, ExtenderBindingArgs) and reply.body == EXTENDER_BOUND:
+        if isinstance(question.body, ExtenderBindingArgs) and reply.body == BOUND_BODY:
             body = question.body
             return SimulatedReply(lambda: self._bound(body), takes)
         return SimulatedReply(lambda: reply, takes)
 
     def _bound(self, body: ExtenderBindingArgs) -> ExtenderResponse:
-        """Bind, as one that agrees to does just before it says so."""
+        """Bind the pod, as an extender does before it replies."""
         key = f"{body.pod_namespace}/{body.pod_name}"
-        code = self._world.bind(key, body.pod_uid, body.node)
+        code = self._cluster.bind(key, body.pod_uid, body.node)
         if code == CREATED:
-            return ExtenderResponse(OK_CODE, EXTENDER_BOUND)
-        return ExtenderResponse(OK_CODE, msgspec.json.encode({"Error": f"the API answered {code}"}))
+            return ExtenderResponse(OK_CODE, BOUND_BODY)
+        return ExtenderResponse(
+            OK_CODE, msgspec.json.encode({"Error": f"binding failed with status {code}"})
+        )
 
     def _reply(self, stand_in: ExtenderStandIn, question: ExtenderRequest) -> ExtenderResponse:
         body, ask = question.body, stand_in.methods.get(question.verb)
-        asking = _SimulatedCall(self._world, stand_in, question.verb, ask)
+        asking = _SimulatedCall(self._cluster, stand_in, question.verb, ask)
         if isinstance(body, ExtenderBindingArgs):
             tree: Any = asking.bind(body)
         elif isinstance(body, ExtenderPreemptionArgs):
@@ -211,40 +213,40 @@ class SimulatedExtenders:
 
 
 class _SimulatedCall:
-    """One question, put to a class node by node. ask: its method, None for one that agrees."""
+    """One extender call. ask: the method of the class; None accepts everything."""
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         stand_in: ExtenderStandIn,
         verb: ExtenderVerb,
         ask: Callable[..., Any] | None,
     ) -> None:
-        self._world = world
+        self._cluster = cluster
         self._name = stand_in.name
         self._verb = verb
         self._ask = ask
         self._pods: dict[str, list[Pod]] | None = None
 
     def filter(self, body: ExtenderArgs) -> dict[str, Any]:
-        """Those that it keeps, and why it does not keep the others."""
+        """Response to Filter: nodes that pass, and reasons for the others."""
         kept: list[str] = []
         reasons: dict[str, str] = {}
         for name in _names(body):
-            said = True if self._ask is None else self._asked(body.pod, name)
-            if said is True:
+            answer = True if self._ask is None else self._asked(body.pod, name)
+            if answer is True:
                 kept.append(name)
-            elif isinstance(said, str):
-                reasons[name] = said
-            elif said is not False:
-                raise self._wrong(body.pod, name, said)
+            elif isinstance(answer, str):
+                reasons[name] = answer
+            elif answer is not False:
+                raise self._wrong(body.pod, name, answer)
         tree: dict[str, Any] = {"FailedNodes": reasons}
         if body.node_names is not None:
             return tree | {"NodeNames": kept}
         return tree | {"Nodes": {"items": [{"metadata": {"name": name}} for name in kept]}}
 
     def prioritize(self, body: ExtenderArgs) -> list[dict[str, Any]]:
-        """A score for each."""
+        """Response to Prioritize: a score per node."""
         found = []
         for name in _names(body):
             score = 0 if self._ask is None else self._asked(body.pod, name)
@@ -254,34 +256,35 @@ class _SimulatedCall:
         return found
 
     def preempt(self, body: ExtenderPreemptionArgs) -> dict[str, Any]:
-        """The candidates that it keeps, with those that are to go."""
+        """Response to ProcessPreemption: candidate nodes with their victims."""
         found = {}
         for name, victims in body.victims.items():
-            said: Any = True
+            answer: Any = True
             if self._ask is not None:
-                said = self._asked(body.pod, name, victims.pods)
-            pods = victims.pods if said is True else said
-            if said is False:
+                answer = self._asked(body.pod, name, victims.pods)
+            pods = victims.pods if answer is True else answer
+            if answer is False:
                 continue
             if not isinstance(pods, list | tuple) or not all(isinstance(p, Pod) for p in pods):
-                raise self._wrong(body.pod, name, said)
+                raise self._wrong(body.pod, name, answer)
             uids = [{"UID": pod.metadata.uid} for pod in pods]
             found[name] = {"Pods": uids, "NumPDBViolations": victims.num_pdb_violations}
         return {"NodeNameToMetaVictims": found}
 
     def bind(self, body: ExtenderBindingArgs) -> dict[str, Any]:
-        """Whether it binds."""
-        pod = self._world.pods.get(f"{body.pod_namespace}/{body.pod_name}")
+        """Response to Bind."""
+        pod = self._cluster.pods.get(f"{body.pod_namespace}/{body.pod_name}")
         if pod is None or pod.uid != body.pod_uid:
-            return {"Error": f"there is no pod {body.pod_namespace}/{body.pod_name} of this uid"}
-        said = None if self._ask is None else self._asked(pod, body.node)
-        if said is not None and not isinstance(said, str):
-            raise self._wrong(pod, body.node, said)
-        return {} if said is None else {"Error": said or "refused"}
+            name = f"{body.pod_namespace}/{body.pod_name}"
+            return {"Error": f"pod {name} with uid {body.pod_uid} not found"}
+        error = None if self._ask is None else self._asked(pod, body.node)
+        if error is not None and not isinstance(error, str):
+            raise self._wrong(pod, body.node, error)
+        return {} if error is None else {"Error": error or "refused"}
 
     def _asked(self, pod: Pod, name: str, victims: tuple[Pod, ...] = ()) -> Any:
         assert self._ask is not None
-        node = self._world.nodes.get(name)
+        node = self._cluster.nodes.get(name)
         if node is None:
             return False if self._verb is not ExtenderVerb.PRIORITIZE else 0
         return self._ask(pod, node, self._pods_on(name), list(victims))
@@ -289,26 +292,28 @@ class _SimulatedCall:
     def _pods_on(self, name: str) -> list[Pod]:
         if self._pods is None:
             self._pods = {}
-            for pod in self._world.pods.values():
+            for pod in self._cluster.pods.values():
                 if pod.node_name:
                     self._pods.setdefault(pod.node_name, []).append(pod)
         return list(self._pods.get(name, ()))
 
-    def _wrong(self, pod: Pod, node: str, said: object) -> ContractError:
-        about = f"{self._verb.value} of pod {pod.key!r} on node {node!r}"
-        wanted = _WANTED[self._verb]
-        return ContractError(f"extender {self._name}: {about} gave {said!r}, wanted {wanted}")
+    def _wrong(self, pod: Pod, node: str, answer: object) -> ContractError:
+        call = f"{self._verb.value}() for pod {pod.key!r} on node {node!r}"
+        expected = _WANTED[self._verb]
+        return ContractError(
+            f"extender {self._name}: {call} returned {answer!r}: expected {expected}"
+        )
 
 
 class SimulatedExtenderFactory:
-    """What answers in place of extenders, in one run or several. sources: as the user named them.
-    notes: for whom nobody answers.
+    """Builds the simulated extenders of one or more runs. sources: as the user named them. notes:
+    one per extender without a class.
     """
 
     def __init__(
         self, extenders: Sequence[HTTPExtender], sources: Iterable[ExtenderSource] | ExtenderSource
     ) -> None:
-        """Raises ContractError and InputError for classes that could never be asked."""
+        """Raises ContractError and InputError for classes that would never be called."""
         self.sources: list[ExtenderSource] = []
         if isinstance(sources, str | Path | type):
             self.sources.append(sources)
@@ -320,14 +325,14 @@ class SimulatedExtenderFactory:
         self.notes = [NOTE.format(url) for url in tried.unanswered_urls]
 
     def of(self, instance: SchedulerInstance) -> SimulatedExtenders:
-        """Those that a scheduler asks from now on."""
-        found = SimulatedExtenders(instance.world, self._extenders, self._classes)
+        """The simulated extenders of a scheduler instance, installed in its dispatcher."""
+        found = SimulatedExtenders(instance.cluster, self._extenders, self._classes)
         instance.dispatcher.extender = found.answer
         return found
 
 
 def extender_classes(sources: Iterable[ExtenderSource]) -> list[type[Any]]:
-    """The classes behind what a user names, in that order; raises ContractError."""
+    """The classes of sources, in their order; raises ContractError."""
     found: list[type[Any]] = []
     for source in sources:
         if isinstance(source, str | Path):
@@ -335,7 +340,7 @@ def extender_classes(sources: Iterable[ExtenderSource]) -> list[type[Any]]:
         elif isinstance(source, type):
             found.append(source)
         else:
-            raise ContractError(f"extenders: got {source!r}, wanted a class, or a file with one")
+            raise ContractError(f"extenders: Invalid value: {source!r}: expected a class or a file")
     return found
 
 
@@ -349,23 +354,23 @@ def _classes_of_file(path: str) -> Iterator[type[Any]]:
     speaking = [kind for kind in own if any(hasattr(kind, verb) for verb in _VERBS)]
     if not speaking:
         verbs = ", ".join(_VERBS)
-        raise ContractError(f"{path}: defines no extender; wanted a class with one of {verbs}")
+        raise ContractError(f"{path}: no extender found: expected a class with one of {verbs}")
     yield from speaking
 
 
 def _methods_of(kind: type[Any]) -> list[ExtenderVerb]:
-    """The verbs that a class has; raises ContractError for what looks like one and is none."""
+    """The verbs that a class implements; raises ContractError for misspelt ones."""
     where = f"extender {kind.__name__}"
     verbs = ", ".join(_VERBS)
     for name, value in vars(kind).items():
         hint = did_you_mean(name, _VERBS) if callable(value) and not name.startswith("_") else ""
         if hint and name not in _VERBS:
             raise ContractError(
-                f"{where}: {name} would never be called, an extender has {verbs} ({hint})"
+                f"{where}: {name} is never called: the methods of an extender are {verbs} ({hint})"
             )
     found = [verb for name, verb in _VERBS.items() if callable(getattr(kind, name, None))]
     if not found:
-        raise ContractError(f"{where}: has nothing to say, wanted one of {verbs}")
+        raise ContractError(f"{where}: no methods: expected at least one of {verbs}")
     return found
 
 
@@ -373,23 +378,25 @@ def _seconds(kind: type[Any], where: str) -> float:
     takes = getattr(kind, "simulated_s", 0.0)
     is_number = isinstance(takes, int | float) and not isinstance(takes, bool)
     if not is_number or not 0 <= takes < float("inf"):
-        raise ContractError(f"{where}: `simulated_s` is {takes!r}, wanted seconds, 0 or more")
+        raise ContractError(
+            f"{where}: simulated_s: Invalid value: {takes!r}: expected seconds >= 0"
+        )
     return float(takes)
 
 
 def _bound(
     kind: type[Any], verbs: Iterable[ExtenderVerb], where: str
 ) -> dict[ExtenderVerb, Callable[..., Any]]:
-    """The methods of an object of the class, each as a function of all that is on offer."""
+    """Methods of an instance, as functions of all parameters on offer; raises ContractError."""
     if parameters_of(kind):
         names = ", ".join(parameters_of(kind))
-        raise ContractError(f"{where}: its constructor asks for {names}; nothing is on offer")
+        raise ContractError(f"{where}: the constructor must not have parameters: {names}")
     try:
         made = kind()
-    # Whatever a stranger's class raises, the user reads whose it is.
+    # Out-of-tree code may raise anything; the message names its class.
     except Exception as failure:
         text = f"{type(failure).__name__}: {failure}{failure_location(failure)}"
-        raise ContractError(f"{where}: its constructor raised {text}") from failure
+        raise ContractError(f"{where}: the constructor raised {text}") from failure
     return {verb: _fitted(getattr(made, verb.value), verb, where) for verb in verbs}
 
 
@@ -401,8 +408,8 @@ def _fitted(method: Callable[..., Any], verb: ExtenderVerb, where: str) -> Calla
             hint = did_you_mean(name, offered)
             more = f" ({hint})" if hint else ""
             raise ContractError(
-                f"{where}: {verb.value}() asks for {name!r}; on offer are "
-                f"{', '.join(offered)}{more}"
+                f"{where}: {verb.value}(): unknown parameter {name!r}: expected"
+                f" {', '.join(offered)}{more}"
             )
     call = narrow_parameters(method, offered, wanted)
 
@@ -422,7 +429,7 @@ def _fitted(method: Callable[..., Any], verb: ExtenderVerb, where: str) -> Calla
 
 
 def _names(body: ExtenderArgs) -> tuple[str, ...]:
-    """The nodes that are offered, by name."""
+    """Names of the candidate nodes."""
     if body.node_names is not None:
         return body.node_names
     return tuple(

@@ -1,9 +1,9 @@
-"""VolumeController: what a cluster does for claims that a scheduler has decided on.
+"""Volume controller: binds and provisions volumes for claims that a scheduler has decided.
 
-A volume that names a claim is bound to it; a claim that names a node gets a volume made for that
-node. Both happen at once: how long drivers take is not simulated.
+A volume with a claimRef is bound to that claim; a claim with a selected node gets a new volume on
+that node. Both happen at once: the latency of drivers is not simulated.
 
-Source: Kubernetes v1.36, controller/volume/persistentvolume, as far as a scheduler sees of it.
+Source: Kubernetes v1.36, controller/volume/persistentvolume, as far as schedulers see it.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 
 
 class VolumeController:
-    """Serves the claims of a world."""
+    """Binds and provisions volumes of a simulated cluster."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
         self.has_served = False
-        world.on_written = self.serve
+        cluster.on_written = self.serve
 
     def serve(self, written: Object) -> None:
-        """A scheduler has changed a volume or a claim."""
+        """React to a volume or claim that a scheduler has written."""
         if isinstance(written, PersistentVolume) and written.spec.claim_ref is not None:
             self._bind(written, written.spec.claim_ref)
         elif isinstance(written, PersistentVolumeClaim) and not written.spec.volume_name:
             node = written.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
-            if node is not None and node in self._world.nodes:
+            if node is not None and node in self._cluster.nodes:
                 self._provision(written, node)
 
     def _provision(self, claim: PersistentVolumeClaim, node: str) -> None:
-        """Make a volume that only this node reaches."""
-        here = self._world.nodes[node].labels.get(HOSTNAME_LABEL, node)
+        """Create a volume with node affinity to this node."""
+        here = self._cluster.nodes[node].labels.get(HOSTNAME_LABEL, node)
         term = NodeSelectorTerm(
             match_expressions=(NodeSelectorRequirement(HOSTNAME_LABEL, "In", (here,)),)
         )
@@ -62,16 +62,16 @@ class VolumeController:
                 node_affinity=VolumeNodeAffinity(NodeSelector((term,))),
             ),
         )
-        self._world.put_object(volume)
+        self._cluster.put_object(volume)
         self._bind(volume, claim_reference(claim))
 
     def _bind(self, volume: PersistentVolume, named: ObjectReference) -> None:
         key = (PersistentVolumeClaim, f"{named.namespace}/{named.name}")
-        claim = self._world.objects.get(key)
+        claim = self._cluster.objects.get(key)
         if not isinstance(claim, PersistentVolumeClaim) or claim.spec.volume_name:
             return
         self.has_served = True
-        self._world.put_object(replace(volume, status=PhaseStatus("Bound")))
+        self._cluster.put_object(replace(volume, status=PhaseStatus("Bound")))
         annotations = claim.metadata.annotations | {BIND_COMPLETED_ANNOTATION: "yes"}
         bound = replace(
             claim,
@@ -79,11 +79,11 @@ class VolumeController:
             spec=replace(claim.spec, volume_name=volume.name),
             status=PhaseStatus("Bound"),
         )
-        self._world.put_object(bound)
+        self._cluster.put_object(bound)
 
 
 def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
-    """What a volume says of the claim that it is bound to."""
+    """The claimRef of a volume bound to the claim."""
     return ObjectReference(
         "v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.metadata.uid
     )

@@ -1,9 +1,8 @@
-"""Watch: what one scheduler is shown of the changes of a world, as its informers tell it.
+"""Watch stream: the changes of a simulated cluster as informers deliver them to one scheduler.
 
-Nodes and pods come in streams of their own, so one may lag behind the other; each keeps its order.
-A stream that breaks goes on from the version that it has seen; where the API has forgotten that
-version, or the scheduler has just started, all is listed anew and what has gone meanwhile is told
-as gone.
+Nodes and pods have separate streams, so one may lag behind the other; each keeps its order. A
+stream that breaks resumes at its version; when that version has expired, or the scheduler has just
+started, it relists, and objects deleted meanwhile get a deletion event.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Callable
 from stowplan.framework.object_store import key_of
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.messages.watch_events import added_event, deleted_event, updated_event
 from stowplan.objects.meta import Object
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
 
@@ -24,22 +23,22 @@ _DELETED = (happened.PodDeleted, happened.NodeDeleted, happened.ObjectDeleted)
 
 
 class WatchStream:
-    """The changes of some kinds. version: up to which they have been shown; -1 before the list.
-    n_lists: how often all was listed."""
+    """Changes of some kinds. version: last delivered resource version, -1 before the first list.
+    n_lists: number of lists."""
 
-    def __init__(self, world: SimulatedCluster, concerns: Callable[[Object], bool]) -> None:
+    def __init__(self, cluster: SimulatedCluster, concerns: Callable[[Object], bool]) -> None:
         self.version = -1
         self.n_lists = 0
-        self._world = world
+        self._cluster = cluster
         self._concerns = concerns
         self._known_objects: KnownObjects = {}
 
     def take(self, most: int | None = None) -> list[Event]:
-        """What has not been shown yet, at most so many events of it; a list comes whole."""
+        """The next events, `most` at most; a list is returned whole."""
         if self.version < 0:
             return self.relist()
         try:
-            changes = self._world.since(self.version)
+            changes = self._cluster.since(self.version)
         except ResourceVersionExpired:
             return self.relist()
         found: list[Event] = []
@@ -53,15 +52,15 @@ class WatchStream:
         return found
 
     def expire(self) -> None:
-        """Forget up to which version changes have been shown: all is listed anew."""
+        """Drop the version, so that the next take relists."""
         self.version = -1
 
     def relist(self) -> list[Event]:
-        """All there is, as a list that starts over shows it."""
-        world = self._world
+        """List all objects, as events against the known objects."""
+        cluster = self._cluster
         self.n_lists += 1
         there: KnownObjects = {}
-        for group in (world.nodes.values(), world.pods.values(), world.objects.values()):
+        for group in (cluster.nodes.values(), cluster.pods.values(), cluster.objects.values()):
             for value in group:
                 if self._concerns(value):
                     there[kind_and_key(value)] = value
@@ -70,11 +69,11 @@ class WatchStream:
         for key, value in there.items():
             found.append(updated_event(value) if key in self._known_objects else added_event(value))
         self._known_objects = there
-        self.version = world.version
+        self.version = cluster.version
         return found
 
     def repeat(self, place: int, count: int) -> list[Event]:
-        """Some of what has been shown already, once more, as resyncs do."""
+        """Update events of some known objects, as a resync delivers them."""
         values = list(self._known_objects.values())
         if not values:
             return []
@@ -90,22 +89,22 @@ class WatchStream:
 
 
 def any_kind(value: Object) -> bool:
-    """For a stream that shows all kinds."""
+    """True for every object."""
     return True
 
 
 def is_pod(value: Object) -> bool:
-    """For a stream of pods."""
+    """True for pods."""
     return isinstance(value, Pod)
 
 
 def is_not_pod(value: Object) -> bool:
-    """For a stream of all the rest."""
+    """True for all other kinds."""
     return not isinstance(value, Pod)
 
 
 def object_of(event: Event) -> Object:
-    """The object of an event of the watch."""
+    """The object of a watch event."""
     match event:
         case happened.PodAdded(pod) | happened.PodUpdated(pod) | happened.PodDeleted(pod):
             return pod
@@ -117,30 +116,9 @@ def object_of(event: Event) -> Object:
             | happened.ObjectDeleted(value)
         ):
             return value
-    raise TypeError(f"{event} is not of the watch")
+    raise TypeError(f"not a watch event: {event}")
 
 
 def kind_and_key(value: Object) -> tuple[type, str]:
-    """What tells objects apart."""
+    """Identity of an object."""
     return type(value), key_of(value)
-
-
-def added_event(value: Object) -> Event:
-    """The event that an object is there."""
-    if isinstance(value, Pod):
-        return happened.PodAdded(value)
-    return happened.NodeAdded(value) if isinstance(value, Node) else happened.ObjectAdded(value)
-
-
-def updated_event(value: Object) -> Event:
-    """The event that an object has changed."""
-    if isinstance(value, Pod):
-        return happened.PodUpdated(value)
-    return happened.NodeUpdated(value) if isinstance(value, Node) else happened.ObjectUpdated(value)
-
-
-def deleted_event(value: Object) -> Event:
-    """The event that an object is gone."""
-    if isinstance(value, Pod):
-        return happened.PodDeleted(value)
-    return happened.NodeDeleted(value) if isinstance(value, Node) else happened.ObjectDeleted(value)

@@ -1,4 +1,4 @@
-"""Stays: what a replay says of a pod when it is over."""
+"""Pod placements of a replay, with times."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from stowplan.simulation.replay import PodHistory, Replay
 
 
 class TimedPlacement(Placement, frozen=True):
-    """What became of a pod, in virtual seconds from the beginning; None for what did not happen.
+    """Placement with times in virtual seconds since the start; None for what did not happen.
 
-    wait_s: from its arrival until it was bound for the first time. refusals: attempts that failed.
-    restarts: how often it came again, evicted or because its node had left.
+    wait_s: from arrival to the first binding. refusals: failed attempts. restarts: how often the
+    pod was created again after an eviction or a node loss.
     """
 
     arrived_s: float = 0.0
@@ -25,10 +25,10 @@ class TimedPlacement(Placement, frozen=True):
 
 
 def placement_of(pod_history: PodHistory, run: Replay) -> TimedPlacement:
-    """The placement of a pod that came during a replay."""
+    """The placement of a pod that arrived during a replay."""
     place = Placement(pod_history.pod.key, pod_history.node)
     if not pod_history.node:
-        pod = run.world.pods.get(pod_history.pod.key, pod_history.pod)
+        pod = run.cluster.pods.get(pod_history.pod.key, pod_history.pod)
         try:
             place = refusal_of(pod, pod_history.note, run.scheduler)
         except ContractError as fault:

@@ -1,4 +1,4 @@
-"""Result files: written aside and renamed, so that none is ever half there."""
+"""Result files, written atomically: to temporary files that are renamed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from stowplan.inputs.input_error import InputError
 
 
 def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> None:
-    """Put files into a directory, made if need be; raises InputError when that cannot be done.
+    """Write files into a directory, which is created if needed; raises InputError.
 
-    A name may stand in a folder of its own. Either all of them are new afterwards or, as far as the
-    disk allows it, none, and nothing else is there that was not there before.
+    Names may have folders. Either all files are replaced or, as far as the disk allows it, none,
+    and no temporary file or folder remains.
     """
     folder = Path(directory)
     aside = {folder / name: _aside(folder / name) for name in contents}
@@ -43,7 +43,7 @@ def _aside(place: Path) -> Path:
 
 
 def _made(folder: Path) -> list[Path]:
-    """Make a folder and what it stands in; those that were not there, the outermost first."""
+    """Create a folder and its parents; returns the new ones, outermost first."""
     missing = [folder, *folder.parents]
     missing = [each for each in reversed(missing) if not each.exists()]
     for each in missing:
@@ -53,16 +53,16 @@ def _made(folder: Path) -> list[Path]:
 
 
 def _unmake(folders: list[Path]) -> None:
-    """Take folders away again that are empty."""
+    """Remove empty folders."""
     for folder in reversed(folders):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
 
 def check_directory(directory: str | Path) -> None:
-    """Raises InputError when nothing could be written into a directory, there or yet to be made.
+    """Raise InputError when a directory is not writable or cannot be created.
 
-    Nothing is left behind.
+    Leaves nothing behind.
     """
     made: list[Path] = []
     try:
@@ -78,6 +78,6 @@ def check_directory(directory: str | Path) -> None:
 
 def _refused(directory: str | Path, problem: OSError) -> InputError:
     if isinstance(problem, FileExistsError | NotADirectoryError):
-        return InputError(str(directory), "", "a file", "a directory to write into")
+        return InputError(str(directory), "", "not a directory", "a writable directory")
     got = (problem.strerror or str(problem)).lower()
-    return InputError(str(directory), "", got, "a directory to write into")
+    return InputError(str(directory), "", got, "a writable directory")

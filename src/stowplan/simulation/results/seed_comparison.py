@@ -1,4 +1,4 @@
-"""Several runs of one simulation that differ in their seed, put side by side."""
+"""Comparison of runs of one simulation with several seeds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Figures = dict[str, float]
 
 
 def figures_of(summary: Mapping[str, Any]) -> Figures:
-    """The figures of a run that are worth comparing, by name."""
+    """The compared figures of a run, by name."""
     found: Figures = {"placed": summary["placed"]}
     for name, use in summary["utilisation"].items():
         if use["requested"]:
@@ -27,7 +27,7 @@ def figures_of(summary: Mapping[str, Any]) -> Figures:
 
 
 def compare_seeds(runs: Mapping[int, Simulation]) -> dict[str, Any]:
-    """The runs by seed, and per figure mean, least and most."""
+    """Figures of the runs by seed, and mean, minimum and maximum per figure."""
     by_seed = {seed: figures_of(run.summary) for seed, run in runs.items()}
     names = dict.fromkeys(name for figures in by_seed.values() for name in figures)
     spread = {}
@@ -43,7 +43,7 @@ def compare_seeds(runs: Mapping[int, Simulation]) -> dict[str, Any]:
 
 
 def files_of(runs: Mapping[int, Simulation]) -> dict[str, bytes]:
-    """The result files by name: of several runs, each in a folder of its own."""
+    """Result files by name; of several runs, each in its own folder."""
     if len(runs) == 1:
         return next(iter(runs.values())).files()
     found = {SUMMARY: as_json(compare_seeds(runs))}

@@ -1,4 +1,4 @@
-"""The figures of a run."""
+"""Summary of a simulation: its figures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.results.time_series import TimeSeries
 
-ORDER_NOTE = "pods are tried once, in order of arrival; priority and preemption do not count"
-TIMES_NOTE = "pods say when they come and how long they run; --replay goes by that"
-VOLUMES_NOTE = "claims are bound and volumes made at once: how long drivers take is not simulated"
+ORDER_NOTE = "pods are tried once, in arrival order, without priority and preemption"
+TIMES_NOTE = "pods have arrival and run times, which only --replay uses"
+VOLUMES_NOTE = "claims are bound and volumes provisioned at once: driver latency is not simulated"
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -30,13 +30,12 @@ def run_summary(
     placements: list[Placement],
     table: NodeTable,
 ) -> dict[str, Any]:
-    """The figures of any run.
+    """Figures of any simulation.
 
-    failed: reason -> pods, the commonest first. bound: pods that had a node before. utilisation:
-    resource -> what is requested and offered after the run, base units (milli-CPU, bytes, counts),
-    and the share. ignored: kind -> objects of the files that were passed over. orphans: pod -> the
-    node that it was bound to and that is not there. not_created: pod -> why the API server would
-    refuse it. inputs: file -> SHA-256 of what was read.
+    failed: reason -> number of pods, most frequent first. bound: pods bound before the run.
+    utilisation: resource -> requested and allocatable after the run (milli-CPU, bytes, counts), and
+    their ratio. ignored: kind -> number of ignored objects. orphans: pod -> its missing
+    node. not_created: pod -> why the API server would reject it. inputs: file -> SHA-256.
     """
     failed = Counter(p.reason for p in placements if not p.node)
     return {
@@ -63,20 +62,20 @@ def run_summary(
 
 
 def extender_summary(extenders: SimulatedExtenders) -> dict[str, Any]:
-    """What a run says of the extenders that it asked; nothing where there are none.
+    """Figures of the extenders; empty without extenders.
 
-    calls: by verb. failed: those without an answer in time.
+    calls: by verb. failed: calls without a reply in time.
     """
     return {"extenders": extenders.figures()} if extenders.stand_ins else {}
 
 
 def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> dict[str, Any]:
-    """The figures that a replay has besides.
+    """Further figures of a replay.
 
-    waits_s: from arrival to binding, of the pods that were bound. makespan_s: from the first
-    arrival to the last end. refusals: attempts that failed. preemption: pods that were evicted, and
-    pods that they were evicted for. restarts: pods that came again, evicted or as their node left.
-    over_time: resource -> mean while pods arrived, and peak.
+    waits_s: time from arrival to binding of bound pods. makespan_s: from the first arrival to the
+    last end. refusals: failed attempts. preemption: number of victims and of preemptors. restarts:
+    pods created again after an eviction or the loss of their node. over_time: resource -> mean
+    while pods arrived, and peak.
     """
     pod_histories = run.pod_histories.values()
     came = [pod_history.arrived for pod_history in pod_histories if not pod_history.bound_at_start]
@@ -103,11 +102,11 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
 
 
 def percentiles(times: list[int]) -> dict[str, float]:
-    """Mean, percentiles and maximum of times in nanoseconds, in seconds; empty where none is."""
+    """Mean, percentiles and maximum, in seconds, of times in nanoseconds; empty for no times."""
     if not times:
         return {}
     values = np.array(sorted(times), dtype=np.int64)
-    # The smallest time that so many in a hundred do not exceed: a time that did occur.
+    # Nearest-rank percentiles: always a time that occurred.
     found = {f"p{p}": int(values[-(-p * len(values) // 100) - 1]) for p in PERCENTILES}
     mean = in_seconds(int(values.mean()))
     return {"mean": mean, **{k: in_seconds(v) for k, v in found.items()}} | {
@@ -116,12 +115,12 @@ def percentiles(times: list[int]) -> dict[str, float]:
 
 
 def sha256(data: bytes) -> str:
-    """The digest of a file's content."""
+    """SHA-256 of a file's content, as hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _utilisation(table: NodeTable) -> dict[str, dict[str, float]]:
-    """What the nodes offer and what is requested of it, by resource."""
+    """Requested and allocatable amounts and their ratio, by resource."""
     found = {}
     for name in table.resources.values:
         offered = int(table.allocatable(name).sum())

@@ -1,8 +1,8 @@
-"""Series: the state of a replay over time, a row per sample.
+"""Time series of a replay, one row per sample.
 
-Fragmentation of a resource is the share of its free amount that a pod of the workload, drawn from
-those that ask for it, cannot use because its node is short of that or of something else. Only
-amounts count: which nodes a pod may go to does not.
+Fragmentation of a resource is the share of its free amount that a random pod of the workload, among
+those that request it, cannot use because the node lacks that or another resource. Only amounts
+count, not node affinity or taints.
 
 Source: after the fragmentation measure of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
 """
@@ -27,15 +27,15 @@ from stowplan.simulation.event_queue import in_seconds
 SampleRow = dict[str, float | int]
 
 ROWS_MAX = 2000
-"""More samples than this are thinned out: every second one is dropped, and so on from there."""
+"""Rows kept; above this every second row is dropped and the interval doubled."""
 CLASSES_MAX = 64
-"""Fragmentation is measured with the commonest sizes of pods, this many at most."""
+"""Pod sizes used for fragmentation, the most frequent ones."""
 QUEUE_STATES = ("active", "backoff", "unschedulable", "gated", "binding")
 NOT_TRIED = "not tried yet"
 
 
 class PodSizes:
-    """The sizes in which the pods of a workload come, the commonest first."""
+    """Distinct resource requests of a workload's pods, most frequent first."""
 
     def __init__(self, pods: Iterable[Pod]) -> None:
         by_spec: dict[int, dict[str, int]] = {}
@@ -48,13 +48,13 @@ class PodSizes:
         found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:CLASSES_MAX]
         self.sizes = [(dict(asks), count) for asks, count in found]
         self._names = sorted({name for asks, _ in self.sizes for name in asks})
-        # int64 (n_sizes, n_names): what each asks for.
+        # int64 (n_sizes, n_names): requested amounts.
         self._asks = np.array(
             [[asks.get(name, 0) for name in self._names] for asks, _ in self.sizes], dtype=np.int64
         ).reshape(len(self.sizes), len(self._names))
 
     def fragmentation(self, nodes: NodeTable) -> dict[str, float]:
-        """Resource -> the share of what is free that pods who ask for it cannot use."""
+        """Resource -> share of the free amount that pods requesting it cannot use."""
         if not self._names:
             return {}
         names = [name for name in nodes.resources.values if name != "pods"]
@@ -62,13 +62,13 @@ class PodSizes:
         nowhere = np.zeros(nodes.n_nodes, dtype=np.int64)
         free = np.stack([left.get(name, nowhere) for name in self._names])
         slots = nodes.pod_limit > nodes.pod_count
-        # bool (n_sizes, n_nodes): the nodes that such a pod finds enough on.
+        # bool (n_sizes, n_nodes): nodes with enough of everything.
         fits = slots & (free >= self._asks[:, :, None]).all(axis=1)
         usable = (fits @ free.T).tolist()
         total = free.sum(axis=1).tolist()
         lost: Counter[str] = Counter()
         askers: Counter[str] = Counter()
-        # Added up by Python, since bytes times pods may leave 64 bits.
+        # Python integers, since bytes times pods may exceed 64 bits.
         for (asks, count), its in zip(self.sizes, usable, strict=True):
             for place, name in enumerate(self._names):
                 if name in asks and total[place]:
@@ -79,13 +79,13 @@ class PodSizes:
 
 
 def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
-    """int64 (n_nodes,): what is left; nothing where more is taken than there is."""
+    """int64 (n_nodes,): free amount, 0 where a node is overcommitted."""
     left: NDArray[np.int64] = np.maximum(nodes.allocatable(name) - nodes.requested(name), 0)
     return left
 
 
 class TimeSeries:
-    """Takes samples, and thins them out when they become too many."""
+    """Samples of a replay; thinned out above `ROWS_MAX`."""
 
     def __init__(self, sizes: PodSizes) -> None:
         self.rows: list[SampleRow] = []
@@ -94,7 +94,7 @@ class TimeSeries:
         self._taken = 0
 
     def take(self, now: int, scheduler: Scheduler) -> None:
-        """Write the state down, unless samples of this density are not wanted any more."""
+        """Take a sample, unless the interval is now longer."""
         self._taken += 1
         if (self._taken - 1) % self._skip:
             return
@@ -124,7 +124,7 @@ class TimeSeries:
             self._skip *= 2
 
     def csv(self) -> bytes:
-        """The rows as CSV; a column for whatever ever was there, 0 where it was not."""
+        """The rows as CSV, with every column that occurs; missing values are 0."""
         first = ("time_s", "queue", *QUEUE_STATES, "nodes")
         rest = sorted({name for row in self.rows for name in row} - set(first))
         text = io.StringIO()
@@ -134,8 +134,10 @@ class TimeSeries:
         return text.getvalue().encode()
 
     def means(self, kind: str, until_s: float) -> dict[str, dict[str, float]]:
-        """Resource -> of `utilisation` or `fragmentation`, the mean of the samples up to a time,
-        and the peak of all."""
+        """Resource -> mean of the samples up to a time and peak of all samples.
+
+        kind: `utilisation` or `fragmentation`.
+        """
         found: dict[str, list[tuple[float, float]]] = {}
         for row in self.rows:
             for name, value in row.items():
@@ -154,7 +156,7 @@ class TimeSeries:
 
 
 def pending(queue: SchedulingQueue) -> dict[str, int]:
-    """Who refused the pods that wait -> how many; several together where they refused together."""
+    """Plugins that rejected pending pods, joined by `+` -> number of pods."""
     counts: Counter[str] = Counter()
     for entry in queue:
         refusers = [entry.gated_by] if entry.gated_by else sorted(entry.refusers)
@@ -163,7 +165,7 @@ def pending(queue: SchedulingQueue) -> dict[str, int]:
 
 
 def utilisation(nodes: NodeTable) -> dict[str, float]:
-    """Resource -> the share of what nodes offer that is requested."""
+    """Resource -> requested share of the allocatable amount."""
     found = {}
     for name in nodes.resources.values:
         offered = int(nodes.allocatable(name).sum())

@@ -24,14 +24,14 @@ def generate_session_cluster(rng: RandomSource) -> Inventory:
     """A small cluster with waiting and running jobs that request more than there is."""
     inventory = Inventory(SCHEDULER)
     for name, value in CLASSES.items():
-        inventory.class_seen(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+        inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name=name), value=value))
     nodes = [_node(rng, index) for index in range(random_int(rng, 3, 5))]
     for node in nodes:
         inventory.node_updated(node)
     queues = [f"q{index}" for index in range(random_int(rng, 2, 3))]
     for name in queues:
         spec = QueueSpec(weight=random_int(rng, 1, 3))
-        inventory.queue_seen(Queue(metadata=ObjectMeta(name=name), spec=spec))
+        inventory.queue_updated(Queue(metadata=ObjectMeta(name=name), spec=spec))
     room = {node.name: int(str(node.status.allocatable["cpu"])) for node in nodes}
     for index in range(random_int(rng, 6, 9)):
         _gang(rng, inventory, index, queues, room)
@@ -60,7 +60,7 @@ def _gang(
         queue=pick(rng, queues),
         priority_class_name=pick(rng, ["", *CLASSES]),
     )
-    inventory.group_seen(PodGroup(metadata=meta, spec=spec))
+    inventory.group_updated(PodGroup(metadata=meta, spec=spec))
     runs = chance(rng, 2)
     for place in range(size):
         cpu = random_int(rng, 1, 2)

@@ -106,9 +106,9 @@ class CheckServiceAffinity:
 
     def remove_pod(self, info: PodInfo, state: CycleState) -> Status:
         """A pod was removed from a node."""
-        company = state.read(self._key, ServiceAffinityMetadata)
-        if company.peers is not None:
-            company.peers = [peer for peer in company.peers if peer[0] != info.uid]
+        metadata = state.read(self._key, ServiceAffinityMetadata)
+        if metadata.peers is not None:
+            metadata.peers = [peer for peer in metadata.peers if peer[0] != info.uid]
         return OK
 
     def filter(self, node: NodeInfo, state: CycleState) -> Status:

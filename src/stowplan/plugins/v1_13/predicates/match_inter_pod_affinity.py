@@ -100,22 +100,22 @@ class MatchInterPodAffinity:
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success where all required terms, the pod's and those of existing pods, hold."""
-        company = state.read(self.name, AffinityPredicateMetadata)
-        code = _code(pod, node, company)
+        metadata = state.read(self.name, AffinityPredicateMetadata)
+        code = _code(pod, node, metadata)
         return self.filter_status(code, state) if code else OK
 
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
-        company = state.read(self.name, AffinityPredicateMetadata)
-        counts = company.counts
+        metadata = state.read(self.name, AffinityPredicateMetadata)
+        counts = metadata.counts
         codes = np.full(
-            n_rows_of(rows), FAULT if company.fault else company.verdict, dtype=np.int64
+            n_rows_of(rows), FAULT if metadata.fault else metadata.verdict, dtype=np.int64
         )
-        if company.fault:
+        if metadata.fault:
             return codes
-        if not company.verdict:
+        if not metadata.verdict:
             for key, _ in counts.required.anti:
                 codes[counts.anti.counted(key, rows)] = ANTI_AFFINITY
             if counts.required.affinity and not is_first_pod_of_affinity(pod, counts):
@@ -134,16 +134,16 @@ class MatchInterPodAffinity:
         return self.NO_AFFINITY if code == AFFINITY else self.REJECTED_BY_POD
 
 
-def _code(pod: Pod, node: NodeInfo, company: AffinityPredicateMetadata) -> int:
-    if company.fault:
+def _code(pod: Pod, node: NodeInfo, metadata: AffinityPredicateMetadata) -> int:
+    if metadata.fault:
         return FAULT
-    counts, labels = company.counts, node.labels
+    counts, labels = metadata.counts, node.labels
     if not counts.existing_anti.is_empty and any(
         counts.existing_anti.of(key, value) > 0 for key, value in labels.items()
     ):
         return EXISTING
-    if company.verdict:
-        return company.verdict
+    if metadata.verdict:
+        return metadata.verdict
     keys = counts.required.affinity
     near = all(key in labels and counts.affinity.of(key, labels[key]) > 0 for key in keys)
     if not near and not is_first_pod_of_affinity(pod, counts):
@@ -170,7 +170,7 @@ def _change(
 
 
 def _apply_faulty_terms(
-    company: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
+    metadata: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
 ) -> AffinityPredicateMetadata:
     """Apply malformed terms: those of existing pods, then the pod's own.
 
@@ -180,15 +180,15 @@ def _apply_faulty_terms(
         fault = selector_error(anti_affinity_of(placed).required)
         if fault:
             text = f"Failed to get all terms that pod {pod.key} matches, err: {fault}"
-            return AffinityPredicateMetadata(company.counts, fault=text)
+            return AffinityPredicateMetadata(metadata.counts, fault=text)
     has_pods = bool(nodes.pod_count.any())
     fault = selector_error(affinity_of(pod).required)
     if fault and has_pods:
         return AffinityPredicateMetadata(
-            company.counts, fault=f"Cannot schedule pod {pod.key}: {fault}"
+            metadata.counts, fault=f"Cannot schedule pod {pod.key}: {fault}"
         )
     if fault:
-        return AffinityPredicateMetadata(company.counts, verdict=AFFINITY)
+        return AffinityPredicateMetadata(metadata.counts, verdict=AFFINITY)
     if has_pods and selector_error(anti_affinity_of(pod).required):
-        return AffinityPredicateMetadata(company.counts, verdict=ANTI_AFFINITY)
-    return company
+        return AffinityPredicateMetadata(metadata.counts, verdict=ANTI_AFFINITY)
+    return metadata

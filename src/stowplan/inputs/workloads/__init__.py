@@ -1,0 +1,1 @@
+"""Workloads: the pods, volume claims and priorities that controllers and admission create."""

@@ -1,0 +1,97 @@
+"""ResourceVector arithmetic: the tables of the original's unit tests, and with switches off."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.batch.state.resource_vector import (
+    ResourceArithmetic,
+    ResourceVector,
+    SessionPanic,
+    parse_resources,
+    share_of,
+    task_request_of,
+)
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
+
+MENDED, AS_EVER = ResourceArithmetic(Compat()), ResourceArithmetic(KUBE_BATCH_0_5)
+GIB = 1024.0**3
+
+
+def test_a_resource_list_is_parsed() -> None:
+    amount = parse_resources(
+        {"cpu": "4m", "memory": 2000, "example.com/a": 1, "hugepages-2Mi": 2, "x": 3}
+    )
+    assert (amount.cpu, amount.memory) == (4.0, 2000.0)
+    assert amount.scalars == {"example.com/a": 1000.0, "hugepages-2Mi": 2000.0}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "mended", "as_v0_5"),
+    [
+        (ResourceVector(), ResourceVector(), True, True),
+        (ResourceVector(4, 4000), ResourceVector(), False, True),
+        (ResourceVector(5, 0), ResourceVector(), False, True),
+        (ResourceVector(4, 4000, {"a": 1.0}), ResourceVector(4, 4000), False, False),
+        (ResourceVector(4, 4000, {"a": 0.0}), ResourceVector(4, 4000), True, False),
+        (ResourceVector(4, 4000), ResourceVector(8, 8000, {"a": 1.0}), True, True),
+        (ResourceVector(1000, GIB), ResourceVector(991, GIB), False, True),
+        (ResourceVector(1000, GIB), ResourceVector(990, GIB), False, False),
+    ],
+)
+def test_less_or_equal(a: ResourceVector, b: ResourceVector, mended: bool, as_v0_5: bool) -> None:
+    assert MENDED.less_equal(a, b) is mended
+    assert AS_EVER.less_equal(a, b) is as_v0_5
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "mended", "as_v0_5"),
+    [
+        (ResourceVector(), ResourceVector(), False, False),
+        (ResourceVector(1, 1), ResourceVector(2, 2), True, False),
+        (ResourceVector(1, 1), ResourceVector(2, 2, {"a": 1.0}), True, True),
+        (ResourceVector(1, 1, {"a": 1.0}), ResourceVector(2, 2, {"a": 2.0}), True, True),
+        (ResourceVector(1, 1, {"a": 3.0}), ResourceVector(2, 2, {"a": 2.0}), False, False),
+        (ResourceVector(1, 1, {"a": 0.0}), ResourceVector(2, 2), False, False),
+    ],
+)
+def test_less_is_never_true_in_the_original_without_scalars(
+    a: ResourceVector, b: ResourceVector, mended: bool, as_v0_5: bool
+) -> None:
+    assert MENDED.less(a, b) is mended
+    assert AS_EVER.less(a, b) is as_v0_5
+
+
+def test_amounts_below_epsilon_are_empty() -> None:
+    nearly = ResourceVector(9, 10 * 1024 * 1024 - 1, {"a": 9.0})
+    assert AS_EVER.is_empty(nearly)
+    assert not MENDED.is_empty(nearly)
+    assert MENDED.is_empty(ResourceVector(0, 0, {"a": 0.0}))
+
+
+def test_subtracting_too_much_panics_in_the_original() -> None:
+    with pytest.raises(SessionPanic, match="Resource is not sufficient to do operation"):
+        AS_EVER.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB))
+    assert MENDED.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB)).cpu == -1000
+
+
+def test_running_requests_are_of_containers_and_launch_requests_include_init_containers() -> None:
+    def asking(cpu: str, memory: str) -> Container:
+        return Container(resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory}))
+
+    spec = PodSpec(
+        containers=(asking("1", "1G"), asking("2", "1G")),
+        init_containers=(asking("2", "5G"), asking("2", "1G")),
+    )
+    pod = Pod(metadata=ObjectMeta(name="p"), spec=spec)
+    ask = task_request_of(pod, AS_EVER, containers_only=True)
+    assert (ask.running.cpu, ask.running.memory) == (3000, 2e9)
+    assert (ask.launching.cpu, ask.launching.memory) == (3000, 5e9)
+    today = task_request_of(pod, MENDED, containers_only=False)
+    assert (today.running.cpu, today.running.memory) == (3000, 5e9)
+
+
+def test_the_share_of_an_empty_whole_is_one() -> None:
+    assert (share_of(0, 0), share_of(1, 0), share_of(1, 4)) == (0.0, 1.0, 0.25)

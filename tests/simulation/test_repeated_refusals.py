@@ -1,0 +1,142 @@
+"""Refusals counted per class equal the attempts pod by pod."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.assembly import configuration_of
+from stowplan.assembly.build import scheduler_for
+from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.pod import Pod
+from stowplan.scheduler import SchedulerOptions
+from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
+from stowplan.simulation.cluster.node_churn import Churn
+from stowplan.simulation.replay import Replay, ReplayOptions
+from stowplan.simulation.results.pod_history import placement_of
+from stowplan.simulation.results.time_series import PodSizes, TimeSeries
+from stowplan.testing import builders
+from tests.soak import examples
+
+DAWN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+SIZES = (("1", "1Gi"), ("3", "2Gi"), ("2", "7Gi"), ("7", "1Gi"), ("9", "1Gi"))
+
+
+def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Cluster:
+    """Pods of a few templates in an overloaded cluster; the last template fits nowhere."""
+    rng = np.random.default_rng(seed)
+    templates = [
+        builders.pod("t", cpu=cpu, memory=memory, priority=priority).spec
+        for cpu, memory in SIZES
+        for priority in range(priorities)
+    ]
+    pods: list[Pod] = []
+    for index in range(n_pods):
+        at = DAWN + datetime.timedelta(seconds=int(rng.integers(0, 4 * n_pods)))
+        pod = builders.pod(f"p{index:03d}")
+        meta = replace(
+            pod.metadata,
+            creation_timestamp=at,
+            annotations={RUN_ANNOTATION: str(int(rng.integers(5, 900)))},
+        )
+        spec = templates[int(rng.integers(len(templates)))]
+        pods.append(replace(pod, metadata=meta, spec=spec))
+    nodes = [builders.node(f"n{i}", cpu="8", memory="16Gi") for i in range(n_nodes)]
+    return Cluster(nodes, pods)
+
+
+def replayed(
+    cluster: Cluster, seed: int, *, counts: bool, options: ReplayOptions | None = None
+) -> tuple[Replay, tuple[Any, ...]]:
+    """The run and all its results."""
+    scheduler = scheduler_for(
+        *configuration_of(None, "test"),
+        rng=np.random.default_rng(seed),
+        options=SchedulerOptions(counts_repeats=counts),
+        engine="compiled",
+    )
+    run = Replay(cluster, scheduler, options or ReplayOptions(), seed)
+    series = TimeSeries(PodSizes(cluster.pending()))
+
+    def sample(now: int) -> None:
+        series.take(now, scheduler)
+        scheduler.validate()
+
+    run.run(sample, 40 * SECOND)
+    placements = [placement_of(pod_history, run) for pod_history in run.pod_histories.values()]
+    return run, (
+        placements,
+        series.csv(),
+        run.refusals,
+        run.binds,
+        run.evicted,
+        run.event_queue.now,
+    )
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    st.integers(1, 4),
+    st.integers(2, 70),
+    st.integers(0, 10**6),
+    st.sampled_from([1, 1, 2]),
+    st.sampled_from([None, None, Churn(2000, 300)]),
+)
+def test_counted_refusals_are_those_of_attempts(
+    n_nodes: int, n_pods: int, seed: int, priorities: int, churn: Churn | None
+) -> None:
+    cluster = overloaded(n_nodes, n_pods, seed, priorities)
+    options = ReplayOptions(churn=churn)
+    _, counted = replayed(cluster, seed, counts=True, options=options)
+    _, attempted = replayed(cluster, seed, counts=False, options=options)
+    assert counted == attempted
+
+
+def in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        UnschedulableClasses, "_order", lambda self, slots: np.arange(slots.shape[0])
+    )
+
+
+def room_is_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: the first class counts as unschedulable."""
+    may_fit = UnschedulableClasses._may_fit
+
+    def wrong(self: UnschedulableClasses, snapshot: Any) -> Any:
+        found = may_fit(self, snapshot)
+        found[0] = False
+        return found
+
+    monkeypatch.setattr(UnschedulableClasses, "_may_fit", wrong)
+
+
+def refusals_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Replay, "_repeated", lambda self, entry, n_repeats: None)
+
+
+@pytest.mark.parametrize("wrong", [in_any_order, room_is_overlooked, refusals_are_lost])
+def test_wrong_counting_is_caught(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clusters = [overloaded(2, 80, seed) for seed in range(3)]
+    right = [replayed(cluster, 0, counts=False)[1] for cluster in clusters]
+    assert [replayed(cluster, 0, counts=True)[1] for cluster in clusters] == right
+    wrong(monkeypatch)
+    assert [replayed(cluster, 0, counts=True)[1] for cluster in clusters] != right
+
+
+def test_attempts_of_an_overloaded_replay_are_few() -> None:
+    """Pods are tried on arrival, and when a pod of their class may fit."""
+    cluster = overloaded(2, 150, 1)
+    run, _ = replayed(cluster, 1, counts=True)
+    assert run.refusals > 30 * len(cluster.pods)
+    assert run.scheduler.queue.cycle <= 4 * len(cluster.pods)
