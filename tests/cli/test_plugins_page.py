@@ -69,7 +69,7 @@ def homes(here: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_example_is_sound_to_a_type_checker(here: Path) -> None:
+def test_every_example_passes_mypy(here: Path) -> None:
     checked = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")),
@@ -201,7 +201,7 @@ def enabling(name: str) -> str:
     )
 
 
-def test_an_installed_plugin_takes_part_where_it_is_named(here: Path, installed: Path) -> None:
+def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Path) -> None:
     cluster = NODE % ("n", "nvidia.com/gpu: '4', ") + POD % 0
     assert simulated(here, cluster)["placed"] == 1
     # Nobody has named it, so nobody has imported it.

@@ -8,7 +8,6 @@ import sys
 from typing import Any
 
 import msgspec
-import yaml
 
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.runtime.registry import RegistryEntry
@@ -38,6 +37,36 @@ class PluginDescription(msgspec.Struct, frozen=True, rename="camel"):
     required: tuple[str, ...]
     description: str
     source: str
+
+
+class SessionPluginDescription(msgspec.Struct, frozen=True, rename="camel"):
+    """A plugin or action of sessions, for users. type: session or action."""
+
+    name: str
+    type: str
+    class_name: str = msgspec.field(name="class")
+    description: str
+
+
+def describe_session_plugin(plugin: type[Any], kind: str) -> SessionPluginDescription:
+    """The description of a plugin or action of sessions. kind: session or action."""
+    return SessionPluginDescription(
+        name=plugin.name,
+        type=kind,
+        class_name=f"{plugin.__module__}.{plugin.__qualname__}",
+        description=inspect.cleandoc(plugin.__doc__ or ""),
+    )
+
+
+def session_table(description: SessionPluginDescription) -> str:
+    """A description as `kubectl describe` lays it out."""
+    lines = [
+        _line("Name", description.name),
+        _line("Class", description.class_name),
+        _line("Type", description.type),
+        *_description_lines(description.description),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def describe_plugin(entry: RegistryEntry) -> PluginDescription:
@@ -92,18 +121,8 @@ def _source_of(text: str) -> str:
     return ""
 
 
-def as_text(description: PluginDescription, output: str) -> str:
-    """A description as table, yaml or json, with a line end."""
-    tree = msgspec.to_builtins(description)
-    if output == "json":
-        return json.dumps(tree, indent=2) + "\n"
-    if output == "yaml":
-        text: str = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
-        return text
-    return _as_table(description)
-
-
-def _as_table(description: PluginDescription) -> str:
+def as_table(description: PluginDescription) -> str:
+    """A description as `kubectl describe` lays it out."""
     reads = description.reads
     kinds = "<unknown>" if reads is None else ", ".join(reads) or "<none>"
     declared = [
@@ -125,9 +144,12 @@ def _as_table(description: PluginDescription) -> str:
     for name, value in description.arguments.items():
         arguments.append(f"  {name}: {'<unset>' if value is None else json.dumps(value)}")
     lines += ["Arguments:", *arguments] if arguments else [_line("Arguments", "<none>")]
-    lines.append("Description:")
-    lines += [f"  {line}".rstrip() for line in description.description.splitlines()]
+    lines += _description_lines(description.description)
     return "\n".join(lines) + "\n"
+
+
+def _description_lines(text: str) -> list[str]:
+    return ["Description:", *(f"  {line}".rstrip() for line in text.splitlines())]
 
 
 def _line(label: str, value: str) -> str:
