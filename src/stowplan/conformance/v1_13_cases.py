@@ -153,7 +153,7 @@ def _scoring(policy: Policy, profile: Profile) -> list[tuple[Any, str]]:
 
 
 def _form(member: RegisteredPlugin) -> str:
-    if getattr(member.plugin, "whole_list", False):
+    if member.declaration.whole_list:
         return "function"
     return "map" if member.calls["normalize_score"] is None else "mapReduce"
 
