@@ -62,6 +62,9 @@ CALLED_BY_LIBRARIES = {
     "format_commands": "click.Group",
     "get_command": "click.Group",
     "list_commands": "click.Group",
+    "resolve_command": "click.Group",
+    "format_epilog": "click.Command",
+    "process_value": "click.Parameter",
 }
 WORD = re.compile(r"[A-Za-z_]\w*")
 
