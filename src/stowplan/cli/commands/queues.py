@@ -110,7 +110,7 @@ def print_shares(shares: Shares, console: Console) -> None:
         console.print(Text(line), soft_wrap=True)
     if not shares.loans:
         console.print(Text("Nobody borrows."))
-    for queue_name, n_pods in shares.strays.items():
+    for queue_name, n_pods in shares.missing_queues.items():
         console.print(Text(f"No queue {queue_name!r}, which {n_pods} pods are in."))
     for group, n_pods in shares.ungrouped.items():
         console.print(Text(f"No PodGroup {group!r}, which {n_pods} pods are in."))
