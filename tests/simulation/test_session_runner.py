@@ -153,7 +153,7 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     assert not job(held, "default/unknown").is_ready
     assert simulate_jobs(cluster, config=deciders()).summary["jobs_ready"] == 0
     found = shares_of(SessionRunner(cluster, deciders()))
-    assert (found.missing_queues, found.ungrouped) == ({"nowhere": 1}, {"default/unknown": 1})
+    assert (found.strays, found.ungrouped) == ({"nowhere": 1}, {"default/unknown": 1})
     lines = _headline(explain_job("default/b", cluster, config=deciders()))
     assert lines.endswith('pending; podgroups "unknown" not found in namespace "default"')
     lines = _headline(explain_job("default/a", cluster, config=deciders()))

@@ -39,7 +39,7 @@ NODE_ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 N_ZONES = 3
 N_GROUPS = 50
 N_POOLS = 10
-UNSCHEDULABLE_TEMPLATES = 20
+INFEASIBLE_TEMPLATES = 20
 VICTIMS_PER_NODE = 4
 UPDATES_IN_5 = 4
 """Pod updates among five events; the others are node heartbeats."""
@@ -93,8 +93,8 @@ def plain_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def node_selector_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Node affinity to one pool."""
-    affinity = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
-    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": affinity}
+    rule = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
+    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": rule}
 
 
 def zone_spread_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -110,14 +110,14 @@ def _group(index: int) -> dict[str, str]:
 
 def anti_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Anti-affinity on the node within a group."""
-    affinity = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": affinity}
+    rule = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
 
 
 def preferred_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Preferred affinity to the zone of the group."""
-    affinity = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": affinity}
+    rule = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
 
 
 def template_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -136,7 +136,7 @@ def unique_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Unschedulable for three reasons in turn: too little free, too large, missing pool."""
-    template = index % UNSCHEDULABLE_TEMPLATES
+    template = index % INFEASIBLE_TEMPLATES
     labels = {"app": f"unfit-{template}"}
     if template % 3 == 0:
         return {"requests": {"cpu": f"{2 + template // 3}"}, "labels": labels}
@@ -145,7 +145,7 @@ def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
     return {"requests": REQUESTS, "labels": labels, "nodeSelector": {"pool": f"none-{template}"}}
 
 
-def unschedulable(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+def unfit(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     """Unschedulable pods in a cluster full of pods of the same priority."""
     full = (
         pod_tree(f"full-{i}", {"cpu": "15"}, {"app": "full"}, nodeName=f"node-{i}")
@@ -225,7 +225,7 @@ STOWPLAN_CASES = (
     _shape("templates", "200 templates interleaved, of other requests and labels", template_pod),
     _shape("different", "every pod different in requests and labels", unique_pod),
     BenchmarkCase(
-        "unfit", "pods of 20 templates that fit nowhere; until refused", 5000, 10_000, unschedulable
+        "unfit", "pods of 20 templates that fit nowhere; until refused", 5000, 10_000, unfit
     ),
     BenchmarkCase("preemption", "nodes full of low-priority pods", 5000, 1000, preemption),
     BenchmarkCase(

@@ -46,8 +46,6 @@ ScriptChange = tuple[ClusterEvent, Any, Any]
 """An event with the old and the new object."""
 
 _MS = SECOND // 1000
-_METHODS = {"flushLeftover": "flush_unschedulable"}
-"""Operations of recorded cases whose methods have another name."""
 _WILDCARDS = {
     "*/All": ANYTHING,
     "UnschedulableTimeout": UNSCHEDULABLE_TIMEOUT,
@@ -93,8 +91,9 @@ class QueueScriptRunner:
         return {"steps": [self._step(number, op) for number, op in enumerate(self.case.ops)]}
 
     def _step(self, number: int, op: QueueOperation) -> Answer:
-        name = _METHODS.get(op.op) or _snake(op.op)
-        act: Callable[[QueueOperation], Answer | None] | None = getattr(self, f"_on_{name}", None)
+        act: Callable[[QueueOperation], Answer | None] | None = getattr(
+            self, f"_on_{_snake(op.op)}", None
+        )
         if act is None:
             raise ValueError(f"{self.case.id}: step {number}: unknown op {op.op!r}")
         self.now += op.ms * _MS
@@ -318,7 +317,7 @@ class QueueScriptRunner:
     def _on_flush_backoff(self, op: QueueOperation) -> None:
         self.queue.flush_backoff(self.now)
 
-    def _on_flush_unschedulable(self, op: QueueOperation) -> None:
+    def _on_flush_leftover(self, op: QueueOperation) -> None:
         self.queue.flush_unschedulable(self.now)
 
     # Nominations.

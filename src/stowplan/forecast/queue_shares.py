@@ -54,7 +54,7 @@ class Loan(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
-    """All queues and loans. missing_queues: missing queue -> number of pods that name it.
+    """All queues and loans. strays: missing queue -> number of pods that name it.
 
     ungrouped: missing PodGroup -> number of pods that name it.
     """
@@ -64,7 +64,7 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
     total: dict[str, float]
     queues: list[QueueShares]
     loans: list[Loan]
-    missing_queues: dict[str, int] = msgspec.field(name="strays")
+    strays: dict[str, int]
     ungrouped: dict[str, int] = {}
 
 
@@ -113,18 +113,16 @@ def _shares(runner: SessionRunner, session: Session) -> Shares:
                 capability=_capability(session, name),
             )
         )
-    missing_queues: dict[str, int] = {}
+    strays: dict[str, int] = {}
     ungrouped: dict[str, int] = {}
     for job in runner.inventory.jobs.values():
         if job.group is None and not job.has_budget and job.tasks:
             ungrouped[job.uid] = len(job.tasks)
         elif job.queue not in session.queues and job.tasks:
-            missing_queues[job.queue] = missing_queues.get(job.queue, 0) + len(job.tasks)
+            strays[job.queue] = strays.get(job.queue, 0) + len(job.tasks)
     loans = list(_loans(parts, counts, _idle(session, names)))
     whole = _plain(total, names)
-    return Shares(
-        SCHEMA, runner.batch.scheduler_name, whole, queues, loans, missing_queues, ungrouped
-    )
+    return Shares(SCHEMA, runner.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
 
 
 def _idle(session: Session, names: list[str]) -> dict[str, float]:
@@ -179,12 +177,12 @@ def _loans(
             has = counts.get(queue, nothing).allocated.get(resource)
             left[queue] = part.get(resource) - has
         lenders = {queue: amount for queue, amount in left.items() if amount > 0}
-        unused = sum(lenders.values())
+        borrowed_sum = sum(lenders.values())
         borrowed = -sum(amount for amount in left.values() if amount < 0)
         for borrower in sorted(queue for queue, amount in left.items() if amount < -LOAN_MIN):
             for lender in sorted(queue for queue, amount in lenders.items() if amount > LOAN_MIN):
-                part_of = left[lender] / unused
-                amount = min(1.0, -left[borrower] / unused) * left[lender]
+                part_of = left[lender] / borrowed_sum
+                amount = min(1.0, -left[borrower] / borrowed_sum) * left[lender]
                 # Its share of the idle amount is available without reclaim.
                 waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
                 back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)

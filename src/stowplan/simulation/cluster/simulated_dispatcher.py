@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect, is_write
@@ -271,7 +272,8 @@ class SimulatedDispatcher:
         code = self._send_request(effect, lambda: OK)
         if code is None:
             return
-        takes = round(getattr(plugin_io.plugin, "simulated_s", PERFORM_S) * SECOND)
+        declared_s = declaration_of(plugin_io.plugin).simulated_s
+        takes = round((PERFORM_S if declared_s is None else declared_s) * SECOND)
         self.cluster.event_queue.after(takes, self._prepared, effect, code)
 
     def _prepared(self, effect: to_do.Prepare, code: int) -> None:
