@@ -67,6 +67,9 @@ def _command(name: str, command: click.Command, context: click.Context) -> str:
         parts.append("")
     if command.epilog:
         parts.append(_help(command.epilog))
+    examples = getattr(command, "examples", "").strip()
+    if examples:
+        parts.append(f"~~~~shell\n{examples}\n~~~~\n")
     return "\n".join(parts)
 
 

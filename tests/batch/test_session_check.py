@@ -41,7 +41,7 @@ def test_earlier_nominations_count_for_the_queue(
 ) -> None:
     where_room_is_promised()
     monkeypatch.setattr(session_invariants, "pipelined_before", lambda session: set())
-    with pytest.raises(Violation, match="queue q1 is left"):
+    with pytest.raises(Violation, match="queue q1 keeps"):
         where_room_is_promised()
 
 
@@ -63,5 +63,5 @@ def test_placements_without_victims_may_be_undone_last(monkeypatch: pytest.Monke
 
     where_a_gang_takes_what_victims_leave_over()
     monkeypatch.setattr(session_invariants, "_without_victims", lambda *_: [])
-    with pytest.raises(Violation, match="is short all the same"):
+    with pytest.raises(Violation, match="is short nevertheless"):
         where_a_gang_takes_what_victims_leave_over()

@@ -12,7 +12,7 @@ from stowplan.cli.main import main
 
 
 class Ran(NamedTuple):
-    """What a command left: exit code, standard output, standard error."""
+    """The result of a command: exit code, standard output, standard error."""
 
     code: int
     out: str
@@ -46,7 +46,7 @@ def run(*arguments: str) -> Ran:
 
 
 def check_one_line(ran: Ran, *parts: str) -> None:
-    """Bad input: exit code 2, nothing on standard output, one line that has all the parts."""
+    """Check invalid input: exit code 2, no standard output, one line that has all the parts."""
     assert ran.code == 2, ran
     assert ran.out == "", ran
     lines = ran.err.strip().splitlines()

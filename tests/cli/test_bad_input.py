@@ -1,4 +1,4 @@
-"""Bad input: one clear line with place, got and wanted, exit code 2, nothing half written."""
+"""Invalid input: one line with the place and what is expected, exit code 2, no partial output."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_plugin_file_that_raises(tmp_path: Path) -> None:
     check_one_line(run("simulate", "--plugin", path), "mine.py:3", "AttributeError")
 
 
-def test_a_plugin_that_asks_for_what_is_not_on_offer(tmp_path: Path) -> None:
+def test_an_unknown_parameter_of_a_plugin_method(tmp_path: Path) -> None:
     code = "class Mine:\n    name = 'Mine'\n    def score(self, noed): return 1\n"
     ran = run("simulate", "--plugin", given(tmp_path, code, "mine.py"))
     check_one_line(ran, "score()", "'noed'", "did you mean 'node'?")
@@ -86,7 +86,7 @@ def test_a_file_where_a_directory_is_wanted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--seed", "x"], ["--node-count", "0"], ["--nonsense"]])
-def test_options_that_make_no_sense(arguments: list[str]) -> None:
+def test_invalid_values_and_unknown_flags(arguments: list[str]) -> None:
     ran = run("simulate", *arguments)
     assert ran.code == 2
     assert "Traceback" not in ran.err
@@ -98,7 +98,7 @@ def test_a_method_that_would_never_be_called(tmp_path: Path) -> None:
     check_one_line(ran, "'prefilter'", "did you mean 'pre_filter'?")
 
 
-def test_a_class_that_is_nearly_a_plugin(tmp_path: Path) -> None:
+def test_a_class_without_extension_points(tmp_path: Path) -> None:
     code = (
         "class P:\n    name = 'P'\n    def fliter(self): ...\nclass Q:\n    def score(self): ...\n"
     )
@@ -106,7 +106,7 @@ def test_a_class_that_is_nearly_a_plugin(tmp_path: Path) -> None:
     check_one_line(ran, "class P implements no", "did you mean 'filter'?", "class Q has no `name`")
 
 
-def test_no_path_is_no_generated_cluster() -> None:
+def test_an_empty_list_of_paths() -> None:
     with pytest.raises(stowplan.InputError, match="at least one"):
         stowplan.simulate([])
 

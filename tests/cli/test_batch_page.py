@@ -1,4 +1,4 @@
-"""docs/batch.md: its files are read, its commands run and say what the page says."""
+"""docs/batch.md: its files are read, its commands run, and their output is what the page shows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PAGE = (ROOT / "docs" / "batch.md").read_text()
 BATCH, VOLCANO, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
-WARNING = re.findall(r"^    (warning: .*)$", PAGE, re.MULTILINE)[0]
-SHOWN = "research borrows 3 cpu from product; product waits for 3 of it"
+WARNING = re.findall(r"^    (Warning: .*)$", PAGE, re.MULTILINE)[0]
+SHOWN = "research borrows 3 cpu from product; product can reclaim 3 of it"
 
 
 @pytest.fixture
@@ -33,41 +33,41 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(*arguments: str) -> str:
+def output_of(*arguments: str) -> str:
     ran = run(*arguments)
     assert ran.code == 0, ran
     return ran.out
 
 
-WORLD = ("--cluster", "cluster.yaml", "--config", "batch.yaml")
+INPUT = ("--cluster", "cluster.yaml", "--config", "batch.yaml")
 
 
-def test_config_check_prints_what_is_read_again(here: Path) -> None:
-    once = told("config", "check", "batch.yaml")
+def test_config_check_output_is_a_configuration(here: Path) -> None:
+    once = output_of("config", "check", "batch.yaml")
     assert yaml.safe_load(once) == yaml.safe_load(BATCH)
     (here / "again.yaml").write_text(once)
-    assert told("config", "check", "again.yaml") == once
+    assert output_of("config", "check", "again.yaml") == once
     (here / "again.yaml").write_text(once.replace("name: gang", "name: gan"))
     check_one_line(run("config", "check", "again.yaml"), "plugins[1].name", "did you mean 'gang'?")
-    assert "name: gan\n" in told("config", "check", "again.yaml", "--compat", "kube-batch-0.5")
+    assert "name: gan\n" in output_of("config", "check", "again.yaml", "--compat", "kube-batch-0.5")
     check_one_line(run("config", "check", "gone.yaml"), "gone.yaml")
-    fallen_back = told("config", "check", "gone.yaml", "--compat", "kube-batch-0.5")
+    fallen_back = output_of("config", "check", "gone.yaml", "--compat", "kube-batch-0.5")
     assert fallen_back.startswith("actions: allocate, backfill\n")
 
 
 def test_simulate_replays_sessions_in_virtual_time(here: Path) -> None:
-    out = told("simulate", *WORLD, "--replay", "--out", "out")
+    out = output_of("simulate", *INPUT, "--replay", "--out", "out")
     assert "2 of 2 pods placed on 1 nodes" in out
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert summary["sessions"] >= 3
-    again = told("simulate", *WORLD, "--replay", "--out", "again")
+    again = output_of("simulate", *INPUT, "--replay", "--out", "again")
     assert "2 of 2 pods placed" in again
     for name in ("placements.jsonl", "series.csv"):
         assert (here / "out" / name).read_bytes() == (here / "again" / name).read_bytes()
 
 
 def test_simulate_reclaims_for_the_gang(here: Path) -> None:
-    out = told("simulate", *WORLD, "--out", "out")
+    out = output_of("simulate", *INPUT, "--out", "out")
     assert "2 of 2 pods placed on 1 nodes, 2 of 2 jobs ready" in out
     gone = ", ".join(f"default/survey-{number} (reclaim)" for number in (3, 2, 1))
     assert f"Evicted: {gone}" in out
@@ -80,24 +80,24 @@ def test_simulate_reclaims_for_the_gang(here: Path) -> None:
     assert {json.loads(line)["node"] for line in placed} == {"n1"}
 
 
-def test_simulate_refuses_what_sessions_cannot_do(here: Path) -> None:
+def test_simulate_rejects_options_that_sessions_do_not_support(here: Path) -> None:
     for more, said in ((("--seeds", "2"), "several seeds"), (("--node-count", "2"), "node-count")):
-        ran = run("simulate", *WORLD, *more)
+        ran = run("simulate", *INPUT, *more)
         assert ran.code == 2
         assert said in ran.err
     assert run("simulate", "--config", "batch.yaml").code == 2
 
 
-def test_explain_tells_of_gang_and_evictions(here: Path) -> None:
-    ran = run("explain", "train-0", *WORLD)
+def test_explain_prints_gang_and_evictions(here: Path) -> None:
+    ran = run("explain", "train-0", *INPUT)
     assert ran.code == 1
     assert "RoomBeingFreed: 2 pods of it wait" in ran.out
     assert "The session evicts default/survey-3 (reclaim)" in ran.out
     assert ran.out.count(" for it\n") == 1
-    ran = run("explain", "podgroup/train", *WORLD)
+    ran = run("explain", "podgroup/train", *INPUT)
     assert (ran.code, ran.out.count("survey-3 (reclaim)")) == (1, 1)
     (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
-    ran = run("explain", "train-0", *WORLD, "-o", "json")
+    ran = run("explain", "train-0", *INPUT, "-o", "json")
     assert ran.code == 1
     answer = json.loads(ran.out)
     assert answer["job"]["reason"] == "NotEnoughResources"
@@ -107,25 +107,25 @@ def test_explain_tells_of_gang_and_evictions(here: Path) -> None:
     assert answer["nodes"] == [
         {"name": "n1", "reasons": ["Insufficient cpu (needs 1500m, 0 left)"]},
     ]
-    check_one_line(run("explain", "trian-0", *WORLD), "did you mean 'default/train-0'")
+    check_one_line(run("explain", "trian-0", *INPUT), 'did you mean "train-0"')
 
 
-def test_queues_prints_the_loan(here: Path) -> None:
+def test_queues_prints_what_is_borrowed(here: Path) -> None:
     assert SHOWN in PAGE
-    out = told("queues", *WORLD)
+    out = output_of("queues", *INPUT)
     assert SHOWN in out
-    answer = json.loads(told("queues", *WORLD, "-o", "json"))
+    answer = json.loads(output_of("queues", *INPUT, "-o", "json"))
     product, research = answer["queues"]
     assert (product["name"], product["podsPending"], product["share"]) == ("product", 2, 0.0)
     assert product["deserved"]["cpu"] == product["part"]["cpu"] == 3
     assert research["allocated"] == {"cpu": 4, "memory": 0}
     assert research["share"] == 4.0
     # Without a file queues share by kube-batch's default.
-    assert SHOWN in told("queues", "--cluster", "cluster.yaml")
+    assert SHOWN in output_of("queues", "--cluster", "cluster.yaml")
 
 
-def test_one_s_own_policy_and_action_decide(here: Path) -> None:
-    told("plugin", "check", "large_first.py")
+def test_session_plugins_and_actions_of_a_file_are_used(here: Path) -> None:
+    output_of("plugin", "check", "large_first.py")
     tree = yaml.safe_load(BATCH)
     tree["actions"] = "evacuate, allocate"
     tree["tiers"][0]["plugins"].append({"name": "large-first"})
@@ -135,16 +135,16 @@ def test_one_s_own_policy_and_action_decide(here: Path) -> None:
     assert "'evacuate'" in ran.err
     assert "'large-first'" in ran.err
     own = ("--plugin", "large_first.py")
-    assert "large-first" in told("config", "check", "batch.yaml", *own)
+    assert "large-first" in output_of("config", "check", "batch.yaml", *own)
     cordoned = CLUSTER.replace("{name: n1}\n", "{name: n1}\nspec: {unschedulable: true}\n")
     (here / "cluster.yaml").write_text(cordoned)
-    out = told("simulate", *WORLD, *own)
+    out = output_of("simulate", *INPUT, *own)
     assert "Evicted: default/survey-0 (evacuate), default/survey-1 (evacuate)" in out
     assert "0 of 2 pods placed" in out
     assert "NotEnoughResources" in out
 
 
-def test_an_installed_policy_takes_part_where_it_is_named(
+def test_an_installed_session_plugin_is_used_where_it_is_named(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     info = here / "site" / "acme_jobs-1.0.dist-info"
@@ -155,11 +155,11 @@ def test_an_installed_policy_takes_part_where_it_is_named(
     (info / "entry_points.txt").write_text(f"[stowplan.plugins]\n{entries}")
     monkeypatch.syspath_prepend(here / "site")
     monkeypatch.delitem(sys.modules, "acme_jobs", raising=False)
-    told("config", "check", "batch.yaml")
+    output_of("config", "check", "batch.yaml")
     assert "acme_jobs" not in sys.modules
     (here / "batch.yaml").write_text(BATCH.replace("name: gang", "name: large-first"))
-    assert "large-first" in told("config", "check", "batch.yaml")
-    assert "2 of 2 jobs ready" in told("simulate", *WORLD)
+    assert "large-first" in output_of("config", "check", "batch.yaml")
+    assert "2 of 2 jobs ready" in output_of("simulate", *INPUT)
 
 
 def test_profiles_and_sessions_side_by_side(here: Path) -> None:
@@ -168,23 +168,25 @@ def test_profiles_and_sessions_side_by_side(here: Path) -> None:
     other = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
     other += "spec: {containers: [{name: c}]}\n"
     (here / "cluster.yaml").write_text(CLUSTER + other)
-    both = (*WORLD, "--config", "profiles.yaml")
-    assert "web (default-scheduler): pending; it would go to n1" in told("explain", "web", *both)
+    both = (*INPUT, "--config", "profiles.yaml")
+    assert "web (default-scheduler): pending; would be scheduled on n1" in output_of(
+        "explain", "web", *both
+    )
     assert "by sessions" in run("explain", "train-0", *both).out
-    assert "2 of 2 pods placed" in told("simulate", *both)
-    checked = yaml.safe_load(told("config", "check", "profiles.yaml", "batch.yaml"))
+    assert "2 of 2 pods placed" in output_of("simulate", *both)
+    checked = yaml.safe_load(output_of("config", "check", "profiles.yaml", "batch.yaml"))
     assert checked["batch"]["schedulerNames"] == ["kube-batch", "volcano"]
     assert checked["profiles"][0]["schedulerName"] == "default-scheduler"
     (here / "one.yaml").write_text(yaml.safe_dump(checked))
-    assert yaml.safe_load(told("config", "check", "one.yaml")) == checked
+    assert yaml.safe_load(output_of("config", "check", "one.yaml")) == checked
     # Alone the profiles decide as they ever did, and sessions leave the others alone.
     ran = run("explain", "train-0", "--cluster", "cluster.yaml", "--config", "profiles.yaml")
     check_one_line(ran, "profile: Invalid value: 'volcano'", "no sessions are configured")
-    assert "not looked at" in run("explain", "web", *WORLD).out
-    check_one_line(run("queues", *WORLD[:2], "--config", "profiles.yaml"), "got no sessions")
+    assert "ignored by sessions" in run("explain", "web", *INPUT).out
+    check_one_line(run("queues", *INPUT[:2], "--config", "profiles.yaml"), "got no sessions")
 
 
-def test_a_fault_of_one_s_own_policy_is_told_in_one_line(here: Path) -> None:
+def test_an_exception_in_a_session_plugin_is_one_line(here: Path) -> None:
     text = PYTHON.replace("len(second.tasks) - len(first.tasks)", "second.size - first.size")
     (here / "large_first.py").write_text(text)
     tree = yaml.safe_load(BATCH)
@@ -194,20 +196,20 @@ def test_a_fault_of_one_s_own_policy_is_told_in_one_line(here: Path) -> None:
     again = [doc.replace("train", "again") for doc in CLUSTER.split("---\n") if "train" in doc]
     (here / "cluster.yaml").write_text("---\n".join([CLUSTER, *again]))
     for command in (("simulate",), ("explain", "train-0")):
-        ran = run(*command, *WORLD, "--plugin", "large_first.py")
+        ran = run(*command, *INPUT, "--plugin", "large_first.py")
         check_one_line(ran, "large_first.py:", "job_order() raised AttributeError", "'size'")
 
 
-def test_a_name_that_is_taken_is_refused(here: Path) -> None:
+def test_a_plugin_name_that_exists_is_rejected(here: Path) -> None:
     text = PYTHON.replace('"large-first"', '"gang"')
     (here / "large_first.py").write_text(text)
-    ran = run("simulate", *WORLD, "--plugin", "large_first.py")
+    ran = run("simulate", *INPUT, "--plugin", "large_first.py")
     check_one_line(ran, "'gang' is taken")
     text = (
         "from stowplan.batch import SessionPlugin\n\n\nclass Nameless(SessionPlugin):\n    pass\n"
     )
     (here / "large_first.py").write_text(text)
-    ran = run("simulate", *WORLD, "--plugin", "large_first.py")
+    ran = run("simulate", *INPUT, "--plugin", "large_first.py")
     check_one_line(ran, "class Nameless has no `name`")
 
 
@@ -222,14 +224,14 @@ def test_volcano_s_file_is_checked_and_used_with_a_warning(here: Path) -> None:
         "binpack",
     ]
     assert yaml.safe_load(ran.out)["tiers"] == yaml.safe_load(VOLCANO)["tiers"]
-    ran = run("simulate", *WORLD[:2], "--config", "volcano.yaml")
+    ran = run("simulate", *INPUT[:2], "--config", "volcano.yaml")
     assert "0 of 2 pods placed" in ran.out
-    assert "warning: volcano.yaml: actions: action 'enqueue'" in ran.err
+    assert "Warning: volcano.yaml: actions: action 'enqueue'" in ran.err
     for command in (("queues",), ("explain", "train-0")):
-        assert "warning: " in run(*command, *WORLD[:2], "--config", "volcano.yaml").err
+        assert "Warning: " in run(*command, *INPUT[:2], "--config", "volcano.yaml").err
 
 
-def test_every_block_of_the_page_is_one_that_is_tested_here() -> None:
+def test_every_block_of_the_page_is_tested_here() -> None:
     fenced = re.findall(r"```(\w*)\n.*?```", PAGE, re.DOTALL)
     assert fenced == ["yaml", "yaml", "yaml", "python"]
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
@@ -246,24 +248,24 @@ def test_pods_of_one_controller_are_one_job_that_needs_one_of_them(here: Path) -
     text += "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: default}}\n"
     (here / "cluster.yaml").write_text(text)
     (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
-    told("simulate", *WORLD, "--out", "out")
+    output_of("simulate", *INPUT, "--out", "out")
     jobs = [json.loads(line) for line in (here / "out" / "jobs.jsonl").read_text().splitlines()]
     (alone,) = [job for job in jobs if job["name"] == "default/Job/survey"]
     assert (alone["minMember"], alone["queue"], alone["pods"]) == (1, "default", 4)
 
 
-def test_a_queue_has_no_more_than_its_capability_and_that_is_said(here: Path) -> None:
+def test_the_capability_of_a_queue_is_a_limit_with_a_reason(here: Path) -> None:
     limited = CLUSTER.replace("spec: {weight: 3}", "spec: {weight: 3, capability: {cpu: 1}}")
     (here / "cluster.yaml").write_text(limited)
-    ran = run("simulate", *WORLD)
+    ran = run("simulate", *INPUT)
     assert "0 of 2 pods placed" in ran.out
     assert "QueueCapabilityReached: queue 'product' has reached its capability: cpu" in ran.out
     assert "Evicted" not in ran.out
-    never = "it can never run here: needs 3 cpu, the capability of queue 'product' is 1"
-    assert never in run("explain", "pg/train", *WORLD).out
-    table = told("queues", *WORLD)
+    never = "it cannot run in this cluster: needs 3 cpu, the capability of queue 'product' is 1"
+    assert never in run("explain", "pg/train", *INPUT).out
+    table = output_of("queues", *INPUT)
     assert "CAPABILITY" in table
-    answer = json.loads(told("queues", *WORLD, "-o", "json"))
+    answer = json.loads(output_of("queues", *INPUT, "-o", "json"))
     limits = {queue["name"]: queue["capability"] for queue in answer["queues"]}
     assert limits == {"product": {"cpu": 1}, "research": {}}
 
@@ -276,7 +278,7 @@ def test_the_page_s_commands_run(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_is_sound_to_a_type_checker(here: Path) -> None:
+def test_the_example_passes_mypy(here: Path) -> None:
     config = ("--config-file", str(ROOT / "pyproject.toml"))
     cache = ("--cache-dir", str(ROOT / ".mypy_cache"))
     checked = subprocess.run(

@@ -25,7 +25,7 @@ def report(*arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_json_has_the_machine_and_a_result_per_shape() -> None:
+def test_json_has_the_machine_and_a_result_per_case() -> None:
     found = report("basic", "Unschedulable", *SMALL)
     assert found["machine"]["numpy"]
     assert found["failed"] == {}
@@ -36,19 +36,19 @@ def test_json_has_the_machine_and_a_result_per_shape() -> None:
     assert "ratio" not in first
 
 
-def test_the_table_shows_figures_and_standard_error_how_it_goes() -> None:
+def test_the_table_has_figures_and_standard_error_has_progress() -> None:
     ran = run("bench", "basic", "events", *SMALL, "--stages", "--in-process")
     assert ran.code == 0
     lines = [line.split() for line in ran.out.splitlines()]
-    assert lines[0][:4] == ["SHAPE", "NODES", "PODS", "PER"]
+    assert lines[0][:4] == ["NAME", "NODES", "PODS", "PER"]
     assert lines[1][:3] == ["basic", "10", "20"]
     assert lines[2][:4] == ["events", "10", "20", "events"]
-    assert ["US", "EACH", "DECISION", "QUEUE", "CACHE", "EFFECTS", "REST"] in lines
+    assert ["NAME", "DECISION", "QUEUE", "CACHE", "EFFECTS", "REST"] in lines
     assert "kube-scheduler 1.36.2" in ran.out
     assert [line.split(":")[0] for line in ran.err.splitlines()] == ["basic", "events"]
 
 
-def test_earlier_figures_stand_beside_the_new_ones(tmp_path: Path) -> None:
+def test_earlier_figures_are_compared(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps(report("basic", *SMALL)))
     found = report("basic", "anti", *SMALL, "--compare", str(path))
@@ -59,14 +59,14 @@ def test_earlier_figures_stand_beside_the_new_ones(tmp_path: Path) -> None:
     assert ran.out.splitlines()[0].split()[-2:] == ["OLD", "RATIO"]
 
 
-def test_a_cluster_that_is_too_small_is_said_and_ends_with_1() -> None:
+def test_a_cluster_that_is_too_small_exits_with_1() -> None:
     ran = run("bench", "basic", "--nodes", "1", "--pods", "200", "--repeat", "1", "--in-process")
     assert ran.code == 1
     assert "only 110 of 200" in ran.err
     assert "110 of 200" in ran.out
 
 
-def test_a_shape_has_a_process_of_its_own() -> None:
+def test_a_case_has_its_own_process() -> None:
     ran = run("bench", "templates", *SMALL, "--templates", "3", "--existing", "5", "-o", "json")
     assert ran.code == 0, ran.err
     (result,) = json.loads(ran.out)["results"]
@@ -84,23 +84,23 @@ def test_a_process_that_fails_does_not_lose_the_others(monkeypatch: pytest.Monke
     ran = run("bench", "basic", "anti", "-o", "json")
     assert ran.code == 1
     found = json.loads(ran.out)
-    assert found["failed"] == {"basic": "the measuring process ended with -9: killed"}
+    assert found["failed"] == {"basic": "the measuring process exited with code -9: killed"}
     assert [result["shape"] for result in found["results"]] == ["anti"]
 
 
-def test_every_shape_is_listed() -> None:
+def test_every_case_is_listed() -> None:
     ran = run("bench", "--list")
     assert ran.code == 0
     assert [line.split()[0] for line in ran.out.splitlines()[1:]] == list(NAMES)
 
 
-def test_the_start_is_told_in_seconds() -> None:
+def test_the_start_is_printed_in_seconds() -> None:
     ran = run("bench", "start", "--nodes", "3", "--repeat", "1", "--in-process")
     assert ran.code == 0, ran.err
     assert re.fullmatch(r"start: cold \d.* s, warm \d.* s, help \d.* s\n", ran.out)
 
 
-def test_an_unknown_shape_is_refused_in_one_line() -> None:
+def test_an_unknown_case_is_one_line() -> None:
     check_one_line(run("bench", "basics"), "'basics'", "did you mean 'basic'?", "--list")
 
 

@@ -78,7 +78,7 @@ def test_every_command_has_help(command: str) -> None:
     assert "Usage: stowplan" in ran.out
 
 
-def test_simulate_places_and_says_why_not(cluster: str, tmp_path: Path) -> None:
+def test_simulate_prints_placements_and_reasons(cluster: str, tmp_path: Path) -> None:
     ran = run("simulate", "--cluster", cluster, "--out", str(tmp_path / "out"))
     assert ran.code == 0
     assert "1 of 2 pods placed" in ran.out
@@ -88,7 +88,7 @@ def test_simulate_places_and_says_why_not(cluster: str, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["placed"] == 1
 
 
-def test_simulate_strict_says_no_by_its_exit_code(cluster: str) -> None:
+def test_simulate_strict_exits_with_1(cluster: str) -> None:
     assert run("simulate", "--cluster", cluster, "--strict").code == 1
 
 
@@ -97,7 +97,7 @@ def test_simulate_prints_json(cluster: str) -> None:
     assert json.loads(ran.out)["placed"] == 1
 
 
-def test_simulate_makes_a_workload_of_its_own() -> None:
+def test_simulate_generates_a_workload() -> None:
     ran = run("simulate", "--node-count", "20", "--pod-count", "50", "-o", "json")
     assert json.loads(ran.out)["pods"] == 50
 
@@ -135,7 +135,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
     ran = run("simulate", "--cluster", timed, "--speedup", "10", "--out", str(out))
     assert ran.code == 0, ran.err
     assert "2 of 2 pods placed" in ran.out
-    assert "WAIT" in ran.out
+    assert "PENDING TIME" in ran.out
     assert {path.name for path in out.iterdir()} == {
         "placements.jsonl",
         "series.csv",
@@ -146,7 +146,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
     assert ran.err == ""
 
 
-def test_simulate_without_a_replay_is_a_fill_and_says_so(timed: str) -> None:
+def test_simulate_notes_that_times_are_ignored_without_a_replay(timed: str) -> None:
     ran = run("simulate", "--cluster", timed)
     assert "1 of 2 pods placed" in ran.out
     assert "which only --replay uses" in ran.out
@@ -163,12 +163,10 @@ def test_simulate_without_a_replay_is_a_fill_and_says_so(timed: str) -> None:
         (["--bind-latency", "0"], 2),
     ],
 )
-def test_whatever_concerns_time_means_a_replay(
-    timed: str, arguments: list[str], placed: int
-) -> None:
-    told = json.loads(run("simulate", "--cluster", timed, "-o", "json", *arguments).out)
-    assert told["placed"] == placed
-    assert "waits_s" in told
+def test_options_about_time_imply_a_replay(timed: str, arguments: list[str], placed: int) -> None:
+    found = json.loads(run("simulate", "--cluster", timed, "-o", "json", *arguments).out)
+    assert found["placed"] == placed
+    assert "waits_s" in found
 
 
 def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
@@ -183,43 +181,52 @@ def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
         "seed-5/summary.json",
         "summary.json",
     ]
-    told = json.loads(run("simulate", *size, "--seed", "4", "--seed", "5", "-o", "json").out)
-    assert told["seeds"] == [4, 5]
-    assert told["figures"]["placed"]["max"] >= told["figures"]["placed"]["mean"]
-    placements = told.pop("placements")
-    assert json.loads((out / "summary.json").read_text()) == told
+    found = json.loads(run("simulate", *size, "--seed", "4", "--seed", "5", "-o", "json").out)
+    assert found["seeds"] == [4, 5]
+    assert found["figures"]["placed"]["max"] >= found["figures"]["placed"]["mean"]
+    placements = found.pop("placements")
+    assert json.loads((out / "summary.json").read_text()) == found
     for seed in ("4", "5"):
         lines = (out / f"seed-{seed}" / "placements.jsonl").read_text().splitlines()
         assert placements[seed] == [json.loads(line) for line in lines]
 
 
-def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
-    told = json.loads(run("simulate", "--cluster", cluster, "--node-count", "4", "-o", "json").out)
-    assert told["nodes"] == 4
-    assert "4 nodes instead of 2, of the same mix" in told["notes"]
+def test_simulate_scales_the_cluster(cluster: str) -> None:
+    found = json.loads(run("simulate", "--cluster", cluster, "--node-count", "4", "-o", "json").out)
+    assert found["nodes"] == 4
+    assert "4 nodes instead of 2, of the same mix" in found["notes"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--until", "soon"], ("--until", "got 'soon'", "90s, 15m, 12h, 30d")),
-        (["--churn", "30d"], ("--churn", "got '30d'", "UP/DOWN")),
-        (["--churn", "0/1h"], ("--churn", "got '0/1h'")),
-        (["--speedup", "0"], ("--speedup", "got 0, wanted a number above 0")),
-        (["--speedup", "nan"], ("--speedup", "got nan")),
-        (["--until", "0"], ("--until", "got '0', wanted more than 0 seconds")),
-        (["--sample-every", "0s"], ("--sample-every", "got '0s'")),
+        (
+            ["--until", "soon"],
+            ('invalid argument "soon" for "--until" flag: must be', "90s, 15m, 12h or 30d"),
+        ),
+        (["--churn", "30d"], ('invalid argument "30d" for "--churn" flag: must be UP/DOWN',)),
+        (["--churn", "0/1h"], ('invalid argument "0/1h" for "--churn" flag',)),
+        (
+            ["--speedup", "0"],
+            ('invalid argument "0" for "--speedup" flag: must be a number greater than 0',),
+        ),
+        (["--speedup", "nan"], ('invalid argument "nan" for "--speedup" flag',)),
+        (["--until", "0"], ('invalid argument "0" for "--until" flag: must be greater than 0',)),
+        (["--sample-every", "0s"], ('invalid argument "0s" for "--sample-every" flag',)),
         (["--extender", "none.py"], ("none.py: cannot read the file",)),
-        (["--seed", "1", "--seed", "2", "--seeds", "2"], ("--seeds counts from one --seed",)),
+        (
+            ["--seed", "1", "--seed", "2", "--seeds", "2"],
+            ("--seeds cannot be used with several --seed",),
+        ),
     ],
 )
-def test_simulate_refuses_what_it_cannot_use(arguments: list[str], parts: tuple[str, ...]) -> None:
+def test_simulate_rejects_invalid_arguments(arguments: list[str], parts: tuple[str, ...]) -> None:
     ran = run("simulate", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert all(part in ran.err for part in parts), ran.err
 
 
-def test_a_replay_shows_where_it_is_to_a_terminal_only(timed: str) -> None:
+def test_a_replay_shows_progress_on_a_terminal_only(timed: str) -> None:
     leader, follower = pty.openpty()
     code = "from stowplan.cli.main import main; main()"
     command = [sys.executable, "-c", code, "simulate", "--cluster", timed, "--replay"]
@@ -235,12 +242,12 @@ def test_a_replay_shows_where_it_is_to_a_terminal_only(timed: str) -> None:
         assert running.stdout is not None
         printed = running.stdout.read()
     assert running.returncode == 0
-    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d waiting", shown), shown
-    assert b"WAIT" in printed
+    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d pending", shown), shown
+    assert b"PENDING TIME" in printed
     assert b"replaying" not in printed
 
 
-def test_simulate_asks_extenders(timed: str, tmp_path: Path) -> None:
+def test_simulate_calls_extenders(timed: str, tmp_path: Path) -> None:
     config, mind = tmp_path / "config.yaml", tmp_path / "mind.py"
     config.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -258,7 +265,7 @@ def test_simulate_asks_extenders(timed: str, tmp_path: Path) -> None:
     assert re.search(r"http://fit +Never +2 filter +0", ran.out), ran.out
 
 
-def test_the_page_about_extenders_does_what_it_says(tmp_path: Path) -> None:
+def test_the_page_about_extenders(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "extenders.md").read_text()
     config, mind = tmp_path / "scheduler.yaml", tmp_path / "cards.py"
     config.write_text(page.partition("```yaml\n")[2].partition("```")[0])
@@ -286,9 +293,7 @@ def test_a_simulation_that_fails_leaves_nothing_behind(timed: str, tmp_path: Pat
     assert not (tmp_path / "new").exists()
 
 
-def test_the_page_about_simulating_does_what_it_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_page_about_simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
     code = page.partition("```python\n")[2].partition("```")[0]
     (tmp_path / "cluster.yaml").write_text(TIMED)
@@ -300,14 +305,14 @@ def test_the_page_about_simulating_does_what_it_says(
         assert option in shown, option
 
 
-def test_evaluate_answers_a_line_each() -> None:
+def test_evaluate_prints_a_line_per_case() -> None:
     ran = run("evaluate", str(DATA / "gates.jsonl.gz"))
     answers = [json.loads(line) for line in ran.out.splitlines()]
     assert len(answers) == 24
     assert answers[0]["result"]["outcome"] == "gated"
 
 
-def test_evaluate_names_the_line_that_is_wrong_and_answers_the_others(tmp_path: Path) -> None:
+def test_evaluate_reports_invalid_lines_and_evaluates_the_others(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     good = {"id": "good", "pod": {"metadata": {"name": "p"}, "spec": {"containers": []}}}
     lines = [
@@ -324,25 +329,25 @@ def test_evaluate_names_the_line_that_is_wrong_and_answers_the_others(tmp_path: 
     answers = {answer["id"]: answer["result"] for answer in map(json.loads, ran.out.splitlines())}
     assert list(answers) == ["typed", "line 2", "line 3", "amount", "profile", "gate", "good"]
     assert answers["good"]["outcome"] == "unschedulable"
-    told = ran.err.splitlines()
-    for line, result in zip(told, list(answers.values())[:-1], strict=True):
+    found = ran.err.splitlines()
+    for line, result in zip(found, list(answers.values())[:-1], strict=True):
         assert (result["outcome"], result["reason"]) == ("error", "Invalid")
-        assert line == f"stowplan: {result['message']}"
+        assert line == f"error: {result['message']}"
     assert ran.code == 2
-    assert told[0].startswith(f"stowplan: {path}: line 1: $.pod.metadata.name: ")
-    assert "NoSuchGate" in told[-1]
+    assert found[0].startswith(f"error: {path}: line 1: $.pod.metadata.name: ")
+    assert "NoSuchGate" in found[-1]
 
 
-def test_evaluate_names_ten_invalid_lines_and_counts_the_others(tmp_path: Path) -> None:
+def test_evaluate_reports_ten_invalid_lines_and_counts_the_others(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
     path.write_text("{}\n" * 12)
     ran = run("evaluate", str(path))
     assert (ran.code, len(ran.out.splitlines())) == (2, 12)
     assert len(ran.err.splitlines()) == 11
-    assert ran.err.endswith(f"stowplan: {path}: 2 more invalid lines\n")
+    assert ran.err.endswith(f"error: {path}: 2 more invalid lines\n")
 
 
-def test_explain_shows_need_and_have(cluster: str) -> None:
+def test_explain_prints_requested_and_free(cluster: str) -> None:
     ran = run("explain", "big", "--cluster", cluster)
     assert ran.code == 1
     text = " ".join(ran.out.split())
@@ -352,12 +357,12 @@ def test_explain_shows_need_and_have(cluster: str) -> None:
 
 
 def test_explain_json_follows_its_schema(cluster: str) -> None:
-    told = json.loads(run("explain", "placed", "--cluster", cluster, "-o", "json").out)
-    assert told["apiVersion"] == "stowplan.dev/explanation/v1"
-    assert (told["state"], told["currentNode"], told["node"]) == ("placed", "n1", "n1")
-    refused = next(node for node in told["nodes"] if not node["fits"])
+    found = json.loads(run("explain", "placed", "--cluster", cluster, "-o", "json").out)
+    assert found["apiVersion"] == "stowplan.dev/explanation/v1"
+    assert (found["state"], found["currentNode"], found["node"]) == ("placed", "n1", "n1")
+    refused = next(node for node in found["nodes"] if not node["fits"])
     assert refused["first"]["plugin"] == "TaintToleration"
-    assert told["scores"][0]["plugins"]["TaintToleration"] == {"raw": 0, "weight": 3, "final": 300}
+    assert found["scores"][0]["plugins"]["TaintToleration"] == {"raw": 0, "weight": 3, "final": 300}
 
 
 def test_explain_numbers_nodes_whose_names_are_long() -> None:
@@ -368,11 +373,14 @@ def test_explain_numbers_nodes_whose_names_are_long() -> None:
     print_explanation(explanation, Console(file=text, width=60))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert "(1) ip-10-0-2-0.compute.internal" in lines
-    assert any(line.split() == ["RULE", "(1)", "(2)", "(3)"] for line in lines)
+    assert any(line.split() == ["PLUGIN", "(1)", "(2)", "(3)"] for line in lines)
 
 
-def test_explain_guesses_the_pod_that_was_meant(cluster: str) -> None:
-    check_one_line(run("explain", "bigg", "--cluster", cluster), "default/bigg", "default/big'?")
+def test_explain_suggests_a_pod_with_a_similar_name(cluster: str) -> None:
+    check_one_line(
+        run("explain", "bigg", "--cluster", cluster),
+        'pods "bigg" not found in namespace "default" (did you mean "big"?)',
+    )
 
 
 def test_config_check_prints_the_effective_configuration(tmp_path: Path) -> None:
@@ -386,7 +394,7 @@ def test_config_check_prints_the_effective_configuration(tmp_path: Path) -> None
     assert "schedulerName: gpu" in ran.out
 
 
-def test_config_check_names_every_mistake(tmp_path: Path) -> None:
+def test_config_check_reports_every_error(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -401,13 +409,13 @@ def test_config_check_names_every_mistake(tmp_path: Path) -> None:
     assert "did you mean 'NodeResourcesFit'?" in ran.err
 
 
-def test_parity_lists_the_confessions() -> None:
+def test_parity_lists_differences() -> None:
     ran = run("parity")
     assert "the winner of a tie depends on heap order" in ran.out
     assert "differences" in ran.out.splitlines()[-1]
 
 
-def test_a_mark_ends_with_its_comment() -> None:
+def test_a_parity_note_ends_with_its_comment() -> None:
     source = '# Differs: one\n# two.\nx = 1\n"""Unproved: three\nfour.\n\nfive"""\n'
     found = [(mark.kind, mark.text) for mark in parity_notes_in("m", source)]
     assert found == [("Differs", "one two."), ("Unproved", "three four.")]

@@ -1,4 +1,4 @@
-"""What kubectl has taught people to type, in the commands that read a cluster."""
+"""Arguments as kubectl takes them, in the commands that read a cluster."""
 
 from __future__ import annotations
 
@@ -50,38 +50,43 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
+def test_explain_compares_with_simulate(cluster: str) -> None:
     ran = run("explain", "team/last", "-f", cluster)
     assert ran.code == 0
-    assert "pending; it would go to n1, 1 of 1 nodes fit" in ran.out
+    assert "pending; would be scheduled on n1, 1 of 1 nodes fit" in ran.out
     (line,) = (line for line in ran.out.splitlines() if "stowplan simulate" in line)
-    assert line.startswith("But `stowplan simulate` refuses it (2 of 4 pods before it placed")
+    assert line.startswith(
+        "However, `stowplan simulate` does not schedule it, after 2 of 4 earlier pods"
+    )
     assert line.endswith(REFUSED)
-    told = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
-    assert told["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
+    found = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
+    assert found["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
 
 
-def test_explain_names_the_profile_by_which_simulate_agrees(cluster: str) -> None:
+def test_explain_names_the_profile_for_simulate(cluster: str) -> None:
     theirs = "spec: {schedulerName: other, containers"
     Path(cluster).write_text(CLUSTER.replace("spec: {containers", theirs))
     by = ("--profile", "default-scheduler")
-    told = run("explain", "team/last", "-f", cluster, *by).out
-    assert "But `stowplan simulate --profile default-scheduler` refuses it (2 of 4 pods" in told
+    found = run("explain", "team/last", "-f", cluster, *by).out
+    assert (
+        "`stowplan simulate --profile default-scheduler` does not schedule it, after 2 of 4"
+        in found
+    )
     assert "2 of 5 pods placed" in run("simulate", cluster, *by).out
     assert "0 of 5 pods placed" in run("simulate", cluster).out
 
 
-def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str) -> None:
+def test_explain_after_simulation_equals_simulate_explain(cluster: str) -> None:
     after = run("explain", "team/last", "-f", cluster, "--after-simulation")
     assert after.code == 1
-    assert "refused in the simulation; 0 of 1 nodes fit" in after.out
+    assert "unschedulable in the simulation; 0 of 1 nodes fit" in after.out
     assert "cpu: needs 3000m, 1000m free of 4000m" in after.out
     beside = run("simulate", cluster, "--explain", "team/last")
     assert beside.code == 0
     assert beside.out.endswith(after.out)
-    told = json.loads(run("simulate", cluster, "--explain", "team/last", "-o", "json").out)
-    assert told["explanation"]["judgedOn"] == "simulation"
-    assert told["explanation"]["message"] == REFUSED
+    found = json.loads(run("simulate", cluster, "--explain", "team/last", "-o", "json").out)
+    assert found["explanation"]["judgedOn"] == "simulation"
+    assert found["explanation"]["message"] == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -97,20 +102,25 @@ def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str
 def test_a_pod_is_named_as_in_kubectl(cluster: str, arguments: tuple[str, ...], pod: str) -> None:
     ran = run("explain", *arguments, "-f", cluster, "-o", "json")
     assert json.loads(ran.out)["pod"] == pod
-    # Which of its pods is said, where nothing reads it as JSON.
-    said = f"{arguments[0]} has 4 pods, 4 of them pending; using pod/web-3\n"
-    assert ran.err == (said if "web" in arguments[0] else "")
+    # As kubectl does, on standard error: standard output is JSON.
+    chosen = "Found 4 pods, 4 of them pending, using pod/web-3\n"
+    assert ran.err == (chosen if "web" in arguments[0] else "")
 
 
-def test_pods_that_there_are_not_are_named(cluster: str) -> None:
-    check_one_line(run("explain", "deploy/nope", cluster), "deploy/nope", "Deployment with pods")
-    check_one_line(run("explain", "web-9", cluster), "did you mean 'default/web-")
+def test_pods_that_are_not_found(cluster: str) -> None:
+    check_one_line(
+        run("explain", "deploy/nope", cluster),
+        'no pods found for Deployment "nope" in namespace "default"',
+    )
+    check_one_line(
+        run("explain", "web-9", cluster), 'pods "web-9" not found', '(did you mean "web-'
+    )
     both = "metadata: {name: last}"
     Path(cluster).write_text(CLUSTER + f"---\napiVersion: v1\nkind: Pod\n{both}\nspec: {{}}\n")
-    check_one_line(run("explain", "last", "-A", cluster), "2 of this name", "team/last")
+    check_one_line(run("explain", "last", "-A", cluster), 'pods "last" found 2 times', "team/last")
 
 
-def test_files_stand_where_people_put_them(cluster: str) -> None:
+def test_files_are_accepted_as_argument_and_as_option(cluster: str) -> None:
     shown = run("simulate", "--cluster", cluster, "-o", "csv").out
     assert run("simulate", cluster, "-o", "csv").out == shown
     assert run("simulate", "-f", cluster, "-o", "csv").out == shown
@@ -121,22 +131,23 @@ def test_files_stand_where_people_put_them(cluster: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("explain", "web"), ("queues",)])
-def test_a_cluster_has_to_be_named(command: tuple[str, ...]) -> None:
+def test_a_cluster_is_required(command: tuple[str, ...]) -> None:
     ran = run(*command)
     assert ran.code == 2
     assert "-f FILE" in ran.err
     assert "--kubeconfig FILE" in ran.err
     ran = run(*command, "-f", "a.yaml", "--context", "b")
     assert ran.code == 2
-    assert "one of them" in ran.err
+    assert "cannot be used with files" in ran.err
 
 
-def test_simulate_says_which_pods_failed(cluster: str) -> None:
+def test_simulate_lists_the_pods_that_failed(cluster: str) -> None:
     lines = [line.split() for line in run("simulate", cluster).out.splitlines()]
     because = ["Insufficient", "cpu"]
-    expected = ["2", *because, "default/deployment/web", "default/web-2,", "default/web-3"]
-    assert expected in lines
-    assert ["1", *because, "<none>", "team/last"] in lines
+    assert ["NAMESPACE", "OWNER", "PODS", "REASON", "EXAMPLES"] in lines
+    row = ["default", "deployment/web", "2", *because, "default/web-2,", "default/web-3"]
+    assert row in lines
+    assert ["<none>", "<none>", "1", *because, "team/last"] in lines
     wide = run("simulate", cluster, "-o", "wide").out.splitlines()
     assert [line.split()[:2] for line in wide if line.endswith(REFUSED)] == [
         ["default", "web-2"],
@@ -145,7 +156,7 @@ def test_simulate_says_which_pods_failed(cluster: str) -> None:
     ]
 
 
-def test_queues_are_in_no_namespace(cluster: str) -> None:
+def test_queues_are_cluster_scoped(cluster: str) -> None:
     shown = run("queues", cluster).out
     assert run("queues", cluster, "-n", "team").out == shown
     assert run("queues", "-A", cluster).out == shown
@@ -158,21 +169,21 @@ def test_simulate_shows_one_namespace(cluster: str) -> None:
     assert "2 of 5 pods placed" in ran.out
     assert "In namespace team: 0 of 1 pods placed" in ran.out
     assert "deployment/web" not in ran.out
-    told = json.loads(run("simulate", cluster, "-n", "team", "-o", "json").out)
-    assert [one["pod"] for one in told["placements"]] == ["team/last"]
-    assert [one["pods"] for one in told["failures"]] == [["team/last"]]
+    found = json.loads(run("simulate", cluster, "-n", "team", "-o", "json").out)
+    assert [one["pod"] for one in found["placements"]] == ["team/last"]
+    assert [one["pods"] for one in found["failures"]] == [["team/last"]]
     assert run("simulate", cluster, "-n", "team", "-A", "-o", "csv").out.count("\n") == 6
 
 
-def test_placements_are_printed_for_other_programs(cluster: str, tmp_path: Path) -> None:
+def test_placements_are_printed_as_json_yaml_and_csv(cluster: str, tmp_path: Path) -> None:
     run("simulate", cluster, "--out", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "placements.jsonl").read_text().splitlines()
     placements = [json.loads(line) for line in lines]
     assert len(placements) == 5
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        told = read(run("simulate", cluster, "-o", output).out)
-        assert told["placements"] == placements
-        assert told["failures"][0]["owner"] == "deployment/web"
+        found = read(run("simulate", cluster, "-o", output).out)
+        assert found["placements"] == placements
+        assert found["failures"][0]["owner"] == "deployment/web"
     rows = list(csv.DictReader(io.StringIO(run("simulate", cluster, "-o", "csv").out)))
     assert rows == placements
     seeded = run("simulate", cluster, "--seed", "1", "--seed", "2", "-o", "csv").out
@@ -202,7 +213,7 @@ def test_sessions_print_placements_too(cluster: str, tmp_path: Path) -> None:
         ("queues",),
     ],
 )
-def test_tables_end_where_the_terminal_does(cluster: str, arguments: tuple[str, ...]) -> None:
+def test_tables_fit_the_terminal(cluster: str, arguments: tuple[str, ...]) -> None:
     long = CLUSTER.replace("name: web}", "name: web-with-a-name-that-fills-half-of-a-terminal}")
     Path(cluster).write_text(long.replace("name: n1", "name: node-1.eu-west-1.compute.internal"))
     named = tuple(

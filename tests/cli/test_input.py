@@ -1,4 +1,4 @@
-"""What commands say of their input: kinds that are ignored, orphans, mistakes; exit codes."""
+"""Messages about the input: ignored kinds, orphans, errors in manifests; exit codes."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     other = ROLLOUT.replace("name: r", "name: s")
     ran = run(*command, "--cluster", path_of(tmp_path, ROLLOUT, other, CONFIG_MAP, POD % ""))
     assert ran.err.splitlines()[:2] == [
-        "stowplan: ignored, not supported: 2 Rollout.argoproj.io",
-        "stowplan: ignored, no effect on scheduling: 1 ConfigMap",
+        "Warning: ignored, not supported: 2 Rollout.argoproj.io",
+        "Warning: ignored, no effect on scheduling: 1 ConfigMap",
     ]
 
 
-def test_strict_refuses_what_was_not_understood(tmp_path: Path) -> None:
+def test_strict_fails_for_unknown_kinds(tmp_path: Path) -> None:
     cluster = path_of(tmp_path, ROLLOUT)
     assert run("simulate", "--cluster", cluster).code == 0
     ran = run("simulate", "--cluster", cluster, "--strict")
-    assert (ran.code, ran.out.startswith("No pod waits")) == (2, True)
+    assert (ran.code, ran.out.startswith("No pending pods found.")) == (2, True)
     # It comes before pods that were not placed: the answer is not to be relied on.
     large = POD % "containers: [{name: c, resources: {requests: {cpu: 9}}}]"
     assert run("simulate", "--cluster", path_of(tmp_path, large, ROLLOUT), "--strict").code == 2
     assert run("simulate", "--cluster", path_of(tmp_path, large), "--strict").code == 1
 
 
-def test_strict_lets_kinds_pass_that_no_scheduler_reads(tmp_path: Path) -> None:
+def test_strict_accepts_kinds_without_effect_on_scheduling(tmp_path: Path) -> None:
     assert run("simulate", "--cluster", path_of(tmp_path, CONFIG_MAP), "--strict").code == 0
 
 
-def test_strict_tells_pods_that_were_not_created(tmp_path: Path) -> None:
+def test_strict_fails_for_pods_that_are_not_created(tmp_path: Path) -> None:
     quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: 0}}\n"
     cluster = path_of(tmp_path, POD % "", quota)
     ran = run("simulate", "--cluster", cluster, "--strict")
@@ -61,24 +61,24 @@ def test_strict_tells_pods_that_were_not_created(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_orphans_are_told_and_can_be_refused(command: list[str], tmp_path: Path) -> None:
+def test_orphans_are_reported_and_can_be_rejected(command: list[str], tmp_path: Path) -> None:
     cluster = path_of(tmp_path, POD % "nodeName: lost")
     ran = run(*command, "--cluster", cluster)
     assert "1 pod bound to nodes that are not in the input pending again:" in ran.out + ran.err
     ran = run(*command, "--cluster", cluster, "--orphans", "error")
-    assert (ran.code, ran.err.startswith("stowplan: cluster: 1 pod bound to nodes")) == (
+    assert (ran.code, ran.err.startswith("error: cluster: 1 pod bound to nodes")) == (
         2,
         True,
     )
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_mistakes_in_manifests_end_with_2(command: list[str], tmp_path: Path) -> None:
+def test_errors_in_manifests_exit_with_2(command: list[str], tmp_path: Path) -> None:
     cluster = path_of(tmp_path, POD % "tolerationz: []")
     ran = run(*command, "--cluster", cluster)
     assert (ran.code, ran.out) == (2, "")
     wanted = 'Pod default/p: unknown field "spec.tolerationz" (did you mean "tolerations"?)\n'
-    assert ran.err == f"stowplan: {cluster}: document 2, line 6: {wanted}"
+    assert ran.err == f"error: {cluster}: document 2, line 6: {wanted}"
     ran = run(*command, "--cluster", cluster, "--validate", "warn")
     assert (ran.code, wanted in ran.out + ran.err) == (0, True)
     ran = run(*command, "--cluster", cluster, "--validate", "ignore")

@@ -1,4 +1,4 @@
-"""`stowplan plugin`: what it writes runs, passes its tests and its check; what is wrong is told."""
+"""`stowplan plugin`: templates run and pass their tests and checks; failures are reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.run import check_one_line, run
 
@@ -24,7 +25,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: Path) -> None:
     ran = run("plugin", "new", "near_data", *options)
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("Written: near_data.py, test_near_data.py\n")
+    assert ran.out.startswith("near_data.py and test_near_data.py created\n")
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         capture_output=True,
@@ -43,7 +44,7 @@ def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: P
 def test_nothing_is_overwritten(here: Path) -> None:
     (here / "test_mine.py").write_text("precious")
     ran = run("plugin", "new", "mine")
-    check_one_line(ran, "test_mine.py", "a file that is there already")
+    check_one_line(ran, "test_mine.py", "already exists")
     assert (here / "test_mine.py").read_text() == "precious"
     assert not (here / "mine.py").exists()
 
@@ -51,20 +52,20 @@ def test_nothing_is_overwritten(here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("near-data", "did you mean 'near_data'?"),
-        ("mine.py", "did you mean 'mine'?"),
-        ("1st", "a name that Python can import"),
-        ("class", "a name that Python can import"),
-        ("__", "a name that Python can import"),
-        ("json", "the name of a module that Python has already"),
-        ("numpy", "the name of a module that Python has already"),
-        ("Pod", "which is something else already"),
-        ("node", "which is something else already"),
-        ("print", "which is something else already"),
+        ("near-data", 'did you mean "near_data"?'),
+        ("mine.py", 'did you mean "mine"?'),
+        ("1st", "must be a Python identifier"),
+        ("class", "must be a Python identifier"),
+        ("__", "must be a Python identifier"),
+        ("json", "must not be the name of an installed Python module"),
+        ("numpy", "must not be the name of an installed Python module"),
+        ("Pod", "must not be a name that the plugin's code uses"),
+        ("node", "must not be a name that the plugin's code uses"),
+        ("print", "must not be a name that the plugin's code uses"),
     ],
 )
-def test_names_that_would_not_do(name: str, said: str, here: Path) -> None:
-    check_one_line(run("plugin", "new", name), repr(name), said)
+def test_invalid_names_of_plugins(name: str, said: str, here: Path) -> None:
+    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', said)
     assert not list(here.iterdir())
 
 
@@ -87,7 +88,7 @@ def halves(nodes):
 
 
 @pytest.mark.slow
-def test_a_check_says_what_is_wrong(here: Path) -> None:
+def test_a_failed_check_is_reported(here: Path) -> None:
     (here / "mine.py").write_text(WRONG)
     ran = run("plugin", "check", "mine.py")
     assert ran.code == 1
@@ -96,9 +97,9 @@ def test_a_check_says_what_is_wrong(here: Path) -> None:
     assert "torn: " in ran.out
     assert "plugin 'torn': scores_are_in_range (seed 0): " in ran.out
     assert "column_agrees_with_scalar" in ran.out.partition("halves")[2]
-    told = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
-    assert {one["plugin"] for one in told} == {"sound", "torn", "halves"}
-    assert all(one["passed"] == ("failure" not in one) for one in told)
+    found = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
+    assert {one["plugin"] for one in found} == {"sound", "torn", "halves"}
+    assert all(one["passed"] == ("failure" not in one) for one in found)
 
 
 RAISES = """\
@@ -119,7 +120,7 @@ class Unsaid:
 """
 
 
-def test_a_finding_is_said_once_with_file_and_line(here: Path) -> None:
+def test_a_finding_is_reported_once_with_file_and_line(here: Path) -> None:
     (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
     ran = run("plugin", "check", "mine.py")
     assert ran.code == 1
@@ -130,14 +131,14 @@ def test_a_finding_is_said_once_with_file_and_line(here: Path) -> None:
         unsaid.count("the class has no REJECTED; expected the Status of nodes that the plugin") == 1
     )
     assert unsaid.count("filter_status(code) (mine.py:15)") == 1
-    told = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
-    first, *others = [one for one in told if one["plugin"] == "Torn" and not one["passed"]]
+    found = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
+    first, *others = [one for one in found if one["plugin"] == "Torn" and not one["passed"]]
     assert "same_as" not in first
     assert others
     assert {one["same_as"] for one in others} == {first["check"]}
 
 
-def test_an_unknown_plugin_is_named_with_those_near_it_and_those_loaded(here: Path) -> None:
+def test_an_unknown_plugin_is_reported_with_similar_and_loaded_names(here: Path) -> None:
     (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
     (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "Unsayd"))
     ran = run("simulate", "--plugin", "mine.py", "--config", "c.yaml")
@@ -227,25 +228,25 @@ def evaluated(here: Path, case: dict[str, Any], *options: str) -> Any:
 
 def test_evaluate_takes_plugins(here: Path) -> None:
     (here / "even.py").write_text(EVEN)
-    told = evaluated(here, {"pod": POD}, "--plugin", "even.py")
-    assert told["feasible"] == ["n0", "n2"]
-    assert told["filter"]["n1"]["reasons"] == ["node(s) were odd"]
-    assert told["score"]["plugins"]["late"] == {"raw": [0, 2], "final": [0, 2]}
+    found = evaluated(here, {"pod": POD}, "--plugin", "even.py")
+    assert found["feasible"] == ["n0", "n2"]
+    assert found["filter"]["n1"]["reasons"] == ["node(s) were odd"]
+    assert found["score"]["plugins"]["late"] == {"raw": [0, 2], "final": [0, 2]}
     assert evaluated(here, {"pod": POD})["feasible"] == ["n0", "n1", "n2"]
     off = {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "even"}]}}}]}
-    told = evaluated(here, {"pod": POD, "profile": off}, "--plugin", "even.py")
-    assert told["feasible"] == ["n0", "n1", "n2"]
+    found = evaluated(here, {"pod": POD, "profile": off}, "--plugin", "even.py")
+    assert found["feasible"] == ["n0", "n1", "n2"]
 
 
 def test_evaluate_takes_plugins_for_sequences(here: Path) -> None:
     (here / "even.py").write_text(EVEN)
     steps = [{"op": "schedule", "template": "t", "pod": "p"}]
     case = {"templates": {"t": POD}, "steps": steps}
-    told = evaluated(here, case, "--as", "sequence", "--plugin", "even.py")
-    assert [name for name, held in told["final"].items() if held.get("pods")] == ["n2"]
+    found = evaluated(here, case, "--as", "sequence", "--plugin", "even.py")
+    assert [name for name, held in found["final"].items() if held.get("pods")] == ["n2"]
 
 
-def test_evaluate_says_what_cannot_take_plugins(here: Path) -> None:
+def test_evaluate_rejects_plugins_for_some_formats(here: Path) -> None:
     (here / "even.py").write_text(EVEN)
     (here / "cases.jsonl").write_text(json.dumps({"id": "one", "nodes": CLUSTER, "pod": POD}))
     ran = run("evaluate", "cases.jsonl", "--as", "queue", "--plugin", "even.py")
@@ -268,7 +269,7 @@ def named(name: str) -> dict[str, Any]:
     return {**POD, "metadata": {"name": name}}
 
 
-def test_a_plugin_that_breaks_its_contract_is_the_answer_of_its_case(here: Path) -> None:
+def test_a_broken_contract_is_the_result_of_its_case(here: Path) -> None:
     (here / "torn.py").write_text(PICKY)
     cases = [{"id": name, "nodes": CLUSTER, "pod": named(name)} for name in ("bad", "far", "good")]
     (here / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
@@ -285,15 +286,15 @@ def test_a_plugin_that_breaks_its_contract_is_the_answer_of_its_case(here: Path)
     assert good["outcome"] == "scheduled"
 
 
-def test_a_plugin_that_breaks_its_contract_fails_one_attempt_of_a_sequence(here: Path) -> None:
+def test_a_broken_contract_fails_one_attempt_of_a_sequence(here: Path) -> None:
     (here / "torn.py").write_text(PICKY)
     names = ("good", "bad", "next")
     steps = [{"op": "schedule", "template": "t", "pod": name} for name in names]
     case = {"templates": {"t": POD}, "steps": steps}
-    told = evaluated(here, case, "--as", "sequence", "--plugin", "torn.py")
-    outcomes = [step["outcome"] for step in told["steps"]]
+    found = evaluated(here, case, "--as", "sequence", "--plugin", "torn.py")
+    outcomes = [step["outcome"] for step in found["steps"]]
     assert outcomes == ["scheduled", "error", "scheduled"]
-    assert "(torn.py:6 in torn)" in told["steps"][1]["message"]
+    assert "(torn.py:6 in torn)" in found["steps"][1]["message"]
 
 
 LATE = """\
@@ -313,10 +314,10 @@ def far(node):
 
 def test_a_plugin_that_would_fail_alone_fails_no_attempt(here: Path) -> None:
     (here / "late.py").write_text(LATE)
-    told = evaluated(here, {"pod": POD}, "--plugin", "late.py")
-    assert (told["outcome"], told["feasible"]) == ("scheduled", ["n0", "n2"])
-    assert told["filter"]["n1"]["plugin"] == "first"
-    assert told["filter"]["n1"]["failing"]["far"]["code"] == "Error"
+    found = evaluated(here, {"pod": POD}, "--plugin", "late.py")
+    assert (found["outcome"], found["feasible"]) == ("scheduled", ["n0", "n2"])
+    assert found["filter"]["n1"]["plugin"] == "first"
+    assert found["filter"]["n1"]["failing"]["far"]["code"] == "Error"
     manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
     manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
     (here / "c.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
@@ -325,7 +326,7 @@ def test_a_plugin_that_would_fail_alone_fails_no_attempt(here: Path) -> None:
     assert "2 of 3 nodes fit" in ran.out
 
 
-def test_explain_says_that_a_plugin_failed(here: Path) -> None:
+def test_explain_reports_an_exception_of_a_plugin(here: Path) -> None:
     (here / "late.py").write_text(LATE.replace('!= "n1"', '!= "n0"'))
     manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
     manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
@@ -355,3 +356,71 @@ def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Pa
     bad = placed["default/bad"]
     assert bad["node"] == ""
     assert bad["message"].endswith("raised KeyError: 'zone' (torn.py:6 in torn)")
+
+
+TYPO = """
+from stowplan.framework import OK
+
+class Near:
+    name = "near"
+    row_locl = True
+
+    def filter(self, node):
+        return OK
+"""
+
+
+def test_a_misspelt_attribute_fails_the_check_before_any_call(here: Path) -> None:
+    (here / "near.py").write_text(TYPO)
+    check_one_line(
+        run("plugin", "check", "near.py"),
+        "unknown attribute 'row_locl' (did you mean 'row_local'?)",
+    )
+    (here / "near.py").write_text(TYPO.replace("row_locl", "MARGIN"))
+    assert run("plugin", "check", "near.py").code == 0
+
+
+def test_a_misspelt_field_of_a_declaration_is_named_with_its_line(here: Path) -> None:
+    text = TYPO.replace("import OK", "import OK, Plugin").replace("    row_locl = True\n", "")
+    text = text.replace('name = "near"', 'declaration = Plugin(name="near", row_locl=True)')
+    (here / "near.py").write_text(text)
+    check_one_line(
+        run("plugin", "check", "near.py"), "near.py:5: unknown field 'row_locl' (did you mean"
+    )
+
+
+def test_an_in_tree_plugin_is_described() -> None:
+    ran = run("plugin", "describe", "TaintToleration")
+    assert ran.code == 0
+    assert "Extension points:  filter, preScore, score\n" in ran.out
+    assert "Weight:            3\n" in ran.out
+    assert "Declares:          row_local, node_only, normalizes=reversed\n" in ran.out
+    assert "Filter on hard taints" in ran.out
+    tree = yaml.safe_load(run("plugin", "describe", "NodeResourcesFit", "-o", "yaml").out)
+    assert tree["reads"] == ["DeviceClass"]
+    assert tree["arguments"]["ignoredResources"] == []
+    assert tree == json.loads(run("plugin", "describe", "NodeResourcesFit", "-o", "json").out)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gang", "session"), ("allocate", "action")])
+def test_a_session_plugin_is_described(name: str, kind: str) -> None:
+    ran = run("plugin", "describe", name)
+    assert ran.code == 0
+    assert f"Type:              {kind}\nDescription:\n  " in ran.out
+    tree = yaml.safe_load(run("plugin", "describe", name, "-o", "yaml").out)
+    assert (tree["name"], tree["type"]) == (name, kind)
+
+
+def test_a_plugin_of_a_file_is_described(here: Path) -> None:
+    (here / "mine.py").write_text(NEEDS_ARGS)
+    ran = run("plugin", "describe", "Limit", "--plugin", "mine.py")
+    assert "In tree:           no\n" in ran.out
+    assert "Reads:             <unknown>\n" in ran.out
+    assert "Arguments:\n  most: <required>\n" in ran.out
+
+
+def test_a_plugin_that_is_not_registered_is_not_described() -> None:
+    check_one_line(
+        run("plugin", "describe", "TaintTolerations"),
+        'plugin "TaintTolerations" not found (did you mean "TaintToleration"?)',
+    )

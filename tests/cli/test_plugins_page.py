@@ -25,13 +25,14 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-TEAM, ARRAYS, PRIORITIES, NEAR_GPU, QUOTA, CREW, TESTS = PYTHON
+TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, CREW, TESTS = PYTHON
 
 EXAMPLES = {
     "rules.py": TEAM,
     "arrays.py": ARRAYS,
     "priorities.py": PRIORITIES,
     "near_gpu.py": NEAR_GPU,
+    "local_disk.py": LOCAL_DISK,
     "quota.py": QUOTA,
     "crew.py": CREW,
 }
@@ -68,7 +69,7 @@ def homes(here: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_example_is_sound_to_a_type_checker(here: Path) -> None:
+def test_every_example_passes_mypy(here: Path) -> None:
     checked = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")),
@@ -200,7 +201,7 @@ def enabling(name: str) -> str:
     )
 
 
-def test_an_installed_plugin_takes_part_where_it_is_named(here: Path, installed: Path) -> None:
+def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Path) -> None:
     cluster = NODE % ("n", "nvidia.com/gpu: '4', ") + POD % 0
     assert simulated(here, cluster)["placed"] == 1
     # Nobody has named it, so nobody has imported it.

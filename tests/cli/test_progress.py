@@ -1,11 +1,11 @@
-"""How far a long run is, where standard error is no terminal."""
+"""Progress of a long run where standard error is not a terminal."""
 
 import pytest
 
 from stowplan.cli.tables import progress as module
 
 
-def test_a_long_run_says_how_far_it_is(
+def test_a_long_run_reports_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clocks = {"process_time": 0.0, "monotonic": 0.0}
@@ -16,13 +16,13 @@ def test_a_long_run_says_how_far_it_is(
             clocks.update(process_time=second, monotonic=2 * second)
             told.tick(10 * second, 7, 90_000 + second)
     assert capsys.readouterr().err.splitlines() == [
-        "replaying, day 1 01:00:05, 7 waiting: 50 of 400 pods bound, 10 s, about 70 s left",
-        "replaying, day 1 01:00:15, 7 waiting: 150 of 400 pods bound, 30 s, about 50 s left",
+        "replaying, day 1 01:00:05, 7 pending: 50 of 400 pods bound, 10 s, about 70 s left",
+        "replaying, day 1 01:00:15, 7 pending: 150 of 400 pods bound, 30 s, about 50 s left",
     ]
 
 
-def test_a_short_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with module.progress("placing", 2) as told:
+def test_a_short_run_reports_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with module.progress("scheduling", 2) as told:
         told.show(0, 2)
         told.show(2, 2)
     assert capsys.readouterr().err == ""

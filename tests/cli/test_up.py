@@ -1,4 +1,4 @@
-"""`stowplan up` as users meet it: what it prints, writes, refuses, and how it ends."""
+"""`stowplan up`: what it prints, writes and rejects, and how it ends."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def test_starts_answers_and_stops(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_of_others_stay(tmp_path: Path) -> None:
+def test_files_of_other_programs_are_kept(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("precious")
     assert "got a file of somebody else's" in refused("--kubeconfig", str(own), "--port", "0")
@@ -61,7 +61,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 
-def test_objects_that_make_no_sense_are_told_of(tmp_path: Path) -> None:
+def test_invalid_objects_are_reported(tmp_path: Path) -> None:
     manifest = tmp_path / "odd.yaml"
     manifest.write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {debug: true}\n"
@@ -72,7 +72,7 @@ def test_objects_that_make_no_sense_are_told_of(tmp_path: Path) -> None:
         assert ask(cluster, "GET", "/api/v1/namespaces/default/configmaps/a")[0] == 404
 
 
-def test_data_stays_and_so_do_tokens(tmp_path: Path) -> None:
+def test_data_and_tokens_are_kept(tmp_path: Path) -> None:
     manifest = tmp_path / "web.yaml"
     manifest.write_text(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: made}\ndata: {b: c}\n"
@@ -94,7 +94,7 @@ def test_data_stays_and_so_do_tokens(tmp_path: Path) -> None:
         assert cluster.process.wait(timeout=120) == 0
 
 
-def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
+def test_errors_are_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         text = refused("--no-scheduler", "--port", port, "--kubeconfig", str(tmp_path / "k"))
@@ -112,7 +112,7 @@ def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
     assert "nosuch.yaml" in text
 
 
-def test_objects_that_cannot_be_created_are_told(tmp_path: Path) -> None:
+def test_objects_that_cannot_be_created_are_reported(tmp_path: Path) -> None:
     manifest = tmp_path / "bad.yaml"
     manifest.write_text(
         "apiVersion: v1\nkind: Node\nmetadata: {name: Bad_}\n"
@@ -172,7 +172,7 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="no kubectl on PATH, and STOWPLAN_KUBECTL names none")
-def test_kubectl_is_told_in_a_line_that_hollow_pods_run_no_process(tmp_path: Path) -> None:
+def test_kubectl_exec_on_hollow_pods_is_rejected_in_one_line(tmp_path: Path) -> None:
     assert KUBECTL is not None
     with up(tmp_path, "--node-count", "1") as cluster:
 

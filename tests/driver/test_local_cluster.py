@@ -204,8 +204,7 @@ def test_nothing_is_no_path(option: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     ran = CliRunner().invoke(command, ["--no-scheduler", "--port", "0", option, ""])
     assert ran.exit_code == 2
-    assert f"Invalid value for '{option}'" in ran.output
-    assert ": got nothing, wanted a path" in ran.output
+    assert f'{option}" flag: must not be empty' in ran.output.replace(", --filename", "")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -49,7 +49,7 @@ def test_a_refusal_of_the_api_server_is_one_line(tmp_path: Path, code: int, hint
                 assert await one.ended() == 2
             (line,) = one.raw
             text = f"refused with status {code} (not you); {hint}"
-            assert line == f"stowplan: {file}: {api.url}: {text}"
+            assert line == f"error: {file}: {api.url}: {text}"
 
     run(story())
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.in_tree import IN_TREE
-from stowplan.assembly.watched_kinds import SESSIONS_READ, UNDECLARED_READS, kinds_of, kinds_read
+from stowplan.assembly.watched_kinds import SESSIONS_READ, kinds_of, kinds_read
 from stowplan.client.resources import RESOURCES
 from stowplan.conformance.evaluate import evaluate
 from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.framework.object_store import ObjectStore
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.objects.meta import Object
 
 DATA = Path(__file__).parent.parent / "conformance" / "data"
@@ -24,13 +25,13 @@ DEPTH = 25
 
 def test_every_kind_that_rules_read_can_be_followed() -> None:
     served = {resource.kind for resource in RESOURCES}
-    for kinds in UNDECLARED_READS.values():
-        assert set(kinds) <= served
+    for rule in IN_TREE.values():
+        assert set(declaration_of(rule).reads or ()) <= served
     assert set(kinds_read(read_configuration_files()[0])) <= served
 
 
-def test_only_rules_that_there_are_have_an_entry() -> None:
-    assert UNDECLARED_READS.keys() <= IN_TREE.keys()
+def test_every_in_tree_plugin_declares_what_it_reads() -> None:
+    assert not [name for name, rule in IN_TREE.items() if declaration_of(rule).reads is None]
 
 
 def test_a_profile_follows_what_its_rules_read_and_nothing_else(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_all_steps_pass_and_nothing_is_left(tmp_path: Path) -> None:
     assert process.returncode == 0, text
     for step in DEMO_STEPS:
         assert f"{step.title}. {step.explanation}" in text
-    assert "checks held" in text
+    assert "checks passed" in text
     rows = [line.split() for line in text.splitlines()]
     assert ["product", "3", "36", "22"] in [row[:4] for row in rows]
     assert ["research", "1", "12", "12"] in [row[:4] for row in rows]
@@ -154,7 +154,7 @@ def test_the_exit_code_is_0_if_all_checks_passed(
     monkeypatch.setattr(demo_show, "run_demo", played)
     result = CliRunner().invoke(demo.command, ["--fast"])
     assert result.exit_code == code, result.output
-    told = "  expected: two on each\n  seen:     three on n1\n  bad luck\n"
+    told = "  expected: two on each\n  observed: three on n1\n  bad luck\n"
     assert (told in result.output) == (not held)
 
 

@@ -323,7 +323,7 @@ def event_log(seed: int, config: FaultRunConfig) -> str:
     """The event log of a run."""
     fault_run = FaultRun(seed, config)
     fault_run.run()
-    return "\n".join(f"{now} {who} {message}" for now, who, message in fault_run.auditor.story)
+    return "\n".join(f"{now} {who} {message}" for now, who, message in fault_run.auditor.event_log)
 
 
 def main(*arguments: str) -> None:

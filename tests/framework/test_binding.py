@@ -121,13 +121,22 @@ class Misspelt:
         (plugin("A", filter=OK, unreserve=None), "has unreserve() without reserve()"),
         (plugin("A", filter=OK, REJECTED="no"), "`REJECTED` is 'no'; expected the Status"),
         (plugin("A", filter=OK, REJECTED=OK), "nodes that the plugin refuses, such as"),
-        (plugin("A", score=1, weight=0), "`weight` is 0; expected a whole number above 0"),
-        (plugin("A", score=1, weight="3"), "`weight` is '3'; expected a whole number above 0"),
-        (type("A", (), {"filter": lambda self: OK}), "`name` is None; expected a non-empty string"),
-        (plugin(""), "`name` is ''; expected a non-empty string"),
-        (plugin("A"), "implements no extension point; expected at least one"),
-        (type("A", (), {"name": "A", "filter": lambda self: OK, "Args": dict}), "`Args` is"),
-        (Sort, "the name 'Sort' is taken; expected one that is free"),
+        (
+            plugin("A", score=1, weight=0),
+            "weight: Invalid value: 0: expected a whole number above 0",
+        ),
+        (plugin("A", score=1, weight="3"), "weight: Invalid value: '3': expected a whole number"),
+        (
+            type("A", (), {"filter": lambda self: OK}),
+            "name: Invalid value: None: expected a non-empty",
+        ),
+        (plugin(""), "name: Invalid value: '': expected a non-empty string"),
+        (plugin("A"), "implements no extension point: expected at least one"),
+        (
+            type("A", (), {"name": "A", "filter": lambda self: OK, "Args": dict}),
+            "Args: Invalid value: ",
+        ),
+        (Sort, "a plugin named 'Sort' already exists"),
     ],
 )
 def test_a_class_that_cannot_be_a_plugin(wrong: type[Any], message: str) -> None:

@@ -463,7 +463,7 @@ def test_a_name_that_is_taken() -> None:
     def mine(node: NodeInfo) -> int:
         return 1
 
-    assert "the name 'ImageLocality' is taken" in refused(
+    assert "a plugin named 'ImageLocality' already exists" in refused(
         lambda: configuration_of(None, "test", [mine])
     )
 

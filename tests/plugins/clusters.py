@@ -19,6 +19,7 @@ from stowplan.framework.profile import PluginUse, Profile
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod, Toleration
+from stowplan.plugins.pod_affinity.inter_pod_affinity import TopologyPairCounts
 from stowplan.plugins.priority_sort import PrioritySort
 from tests.soak import examples
 
@@ -348,3 +349,12 @@ def is_caught(wrong: type[Any], *about: str, args: Tree | None = None) -> bool:
     """True when a drawn cluster shows that the walks of a plugin disagree."""
     walks = Walks(wrong, args)
     return is_found(cases(*about), lambda case: not walks.agree(*case))
+
+
+def counts_by_pair(counts: TopologyPairCounts) -> dict[tuple[str, str], int]:
+    """Every topology pair with a count."""
+    pairs = set(counts._changes)
+    for key, sums in counts._sums.items():
+        values = counts._columns[key].vocabulary.values
+        pairs.update((key, values[item]) for item in np.flatnonzero(sums))
+    return {pair: n for pair in pairs if (n := counts.of(*pair))}

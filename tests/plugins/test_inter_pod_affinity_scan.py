@@ -31,7 +31,7 @@ from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     RequiredAffinityTerms,
 )
 from stowplan.testing import affinity, pod, term
-from tests.plugins.clusters import is_found
+from tests.plugins.clusters import counts_by_pair, is_found
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
@@ -131,7 +131,11 @@ def kept_counts(state: CycleState) -> tuple[Pairs, Pairs, Pairs]:
     kept = state.find(InterPodAffinity.name)
     if not isinstance(kept, InterPodAffinityPreFilterState):
         return {}, {}, {}
-    return kept.affinity.by_pair(), kept.anti.by_pair(), kept.existing_anti.by_pair()
+    return (
+        counts_by_pair(kept.affinity),
+        counts_by_pair(kept.anti),
+        counts_by_pair(kept.existing_anti),
+    )
 
 
 def kept_scores(state: CycleState) -> Pairs:

@@ -135,7 +135,7 @@ def order(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def nominated_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nominated pods of the same priority are not counted."""
     right = vector_dry_run.NominatedPodsByRow.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(
@@ -157,7 +157,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
         (NEVER, slots),
         (1, pod_outcomes),
         (1, order),
-        (1, crowd),
+        (1, nominated_pods),
     ],
     indirect=["from_rows"],
 )

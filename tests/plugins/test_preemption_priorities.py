@@ -21,7 +21,7 @@ def follow(seed: int, n_steps: int = 30) -> None:
     """Pods come, change and go on two nodes, one of which may leave with its pods."""
     rng = np.random.default_rng(seed)
     table = table_of([node("n1"), node("n2")])
-    kept = AssignedPodPriorities.on(table)
+    kept = AssignedPodPriorities.of(table)
     there: dict[str, int] = {}
     for step in range(n_steps):
         if there and chance(rng, 2):
@@ -61,4 +61,4 @@ def test_a_lowest_that_only_sinks_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
 def test_an_absent_priority_counts_as_none() -> None:
     there = pod("p1", on="n1")
     table = table_of([node("n1")], [replace(there, spec=replace(there.spec, priority=None))])
-    assert AssignedPodPriorities.on(table).lowest == 0
+    assert AssignedPodPriorities.of(table).lowest == 0

@@ -34,7 +34,7 @@ from stowplan.plugins.topology_spread.pod_topology_spread import (
     TopologySpreadPreScoreState,
 )
 from stowplan.testing import affinity, pod, spread, term
-from tests.plugins.clusters import Walks
+from tests.plugins.clusters import Walks, counts_by_pair
 from tests.soak import examples
 
 N_EVENTS = 500
@@ -233,7 +233,7 @@ def read(one: Pod, snapshot: Snapshot) -> tuple[Any, ...]:
     spreading = state.find("PreScorePodTopologySpread")
     nodes: list[NodeInfo] = [*snapshot.nodes.infos()]
     return (
-        [c.by_pair() for c in (required.affinity, required.anti, required.existing_anti)]
+        [counts_by_pair(c) for c in (required.affinity, required.anti, required.existing_anti)]
         if isinstance(required, InterPodAffinityPreFilterState)
         else None,
         [near.score(node, state) for node in nodes]

@@ -51,7 +51,7 @@ class Harness:
         self.queue = SchedulingQueue(
             PrioritySort().sort_key,
             PreEnqueueGates({DEFAULT_SCHEDULER: [("Gate", self._gate)]}),
-            QueueingHintMap({DEFAULT_SCHEDULER: REGISTERED}),
+            QueueingHintMap({DEFAULT_SCHEDULER: REGISTERED}, ["Spread"]),
             self.listed.get,
             ObjectStore(),
             options,

@@ -332,8 +332,8 @@ def near(app: str) -> Affinity:
 def test_a_bound_pod_is_looked_at_only_where_it_may_help_across_nodes() -> None:
     h = Harness()
     waiting = {
-        "spread": (pod("spread"), "PodTopologySpread"),
-        "elsewhere": (pod("elsewhere", namespace="other"), "PodTopologySpread"),
+        "spread": (pod("spread"), "Spread"),
+        "elsewhere": (pod("elsewhere", namespace="other"), "Spread"),
         "near": (pod("near", affinity=near("db")), "Easy"),
         "far": (pod("far", affinity=near("web")), "Easy"),
         "plain": (pod("plain"), "Easy"),

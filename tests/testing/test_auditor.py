@@ -99,9 +99,9 @@ def test_a_pod_is_bound_once() -> None:
     watched.call(bind(A))
     watched.refuses(bind(A, 2), what="binds a twice, to n before")
     watched = Watched()
-    watched.refuses(happened.PodUpdated(on(A)), bind(A), what="shown as bound to n")
+    watched.refuses(happened.PodUpdated(on(A)), bind(A), what="observed as bound to n")
     watched = Watched()
-    watched.refuses(happened.PodDeleted(A), bind(A), what="shown as gone")
+    watched.refuses(happened.PodDeleted(A), bind(A), what="observed as gone")
 
 
 def test_nobody_is_bound_where_no_node_is() -> None:
@@ -199,9 +199,9 @@ def test_an_announced_eviction_passes() -> None:
 
 def test_evictions_that_must_not_be() -> None:
     watched = Watched(pods=[LOW, HIGH])
-    watched.refuses(evict(LOW, HIGH), what="nobody announced that .* is cleared")
-    watched.refuses(evict(LOW, HIGH), nominate(HIGH, "m"), what="nobody announced that")
-    watched.refuses(evict(A, HIGH), nominate(HIGH), what="it was not shown such a pod")
+    watched.refuses(evict(LOW, HIGH), what="without a notification that .* is cleared")
+    watched.refuses(evict(LOW, HIGH), nominate(HIGH, "m"), what="without a notification that")
+    watched.refuses(evict(A, HIGH), nominate(HIGH), what="it has not received such a pod")
     equal = pod("equal", priority=1)
     Watched(pods=[LOW, equal]).refuses(
         evict(LOW, equal), nominate(equal), what="its priority is no lower"

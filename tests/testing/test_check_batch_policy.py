@@ -85,7 +85,7 @@ class AlwaysFirst(Mine):
 
 
 class KeyOfAnotherOrder(Mine):
-    """The order was turned round, its key was not."""
+    """The order was reversed, its key was not."""
 
     def tasks(self, first: TaskInfo, second: TaskInfo) -> int:
         return (first.uid < second.uid) - (first.uid > second.uid)
@@ -206,21 +206,21 @@ def test_a_sound_policy_passes() -> None:
 @pytest.mark.parametrize(
     ("policy", "caught_by", "said"),
     [
-        (OrdersByTruth, "orders_are_orders", "expected a number"),
-        (AlwaysFirst, "orders_are_orders", "no order"),
-        (KeyOfAnotherOrder, "orders_are_orders", "the keys are"),
+        (OrdersByTruth, "orders_are_strict", "a number below, above or"),
+        (AlwaysFirst, "orders_are_strict", "expected opposite signs"),
+        (KeyOfAnotherOrder, "orders_are_strict", "the keys are"),
         (PopsCandidates, "victims_are_candidates", "changed the list"),
-        (LetsThePreemptorGo, "victims_are_candidates", "expected some of the candidates"),
-        (SparesAndTakes, "victims_are_candidates", "said to be spared"),
-        (SaysNothingOfReadiness, "truths_are_true_or_false", "expected True or False"),
-        (OneVerdictForAll, "nodes_are_judged_row_by_row", "expected an array"),
-        (ScoresByPlace, "nodes_are_judged_row_by_row", "turned round"),
-        (KeepsForAll, "alike_tasks_are_told_the_same", "one row_kind"),
-        (CountsQuestions, "asking_changes_nothing", "asked again"),
-        (NeverGivesBack, "what_is_taken_back_leaves_nothing", "rolled back"),
-        (RemembersForEver, "sessions_begin_anew", "a session elsewhere"),
-        (Nameless, "registers_what_is_known", "invalid plugin name"),
-        (WrongKind, "registers_what_is_known", "expected one of"),
+        (LetsThePreemptorGo, "victims_are_candidates", "some of the candidates"),
+        (SparesAndTakes, "victims_are_candidates", "is spared"),
+        (SaysNothingOfReadiness, "boolean_hooks_return_bool", "True or False"),
+        (OneVerdictForAll, "nodes_are_evaluated_row_by_row", "an array of bool"),
+        (ScoresByPlace, "nodes_are_evaluated_row_by_row", "reversed"),
+        (KeepsForAll, "equal_tasks_get_equal_answers", "share a row_kind"),
+        (CountsQuestions, "calls_have_no_side_effects", "on the second call"),
+        (NeverGivesBack, "discarded_statements_leave_no_trace", "after a discarded statement"),
+        (RemembersForEver, "sessions_are_independent", "another session"),
+        (Nameless, "registers_known_hooks", "name"),
+        (WrongKind, "registers_known_hooks", "(did you mean 'job_order'?)"),
     ],
 )
 def test_a_mistake_is_caught(policy: type[SessionPlugin], caught_by: str, said: str) -> None:
@@ -254,7 +254,7 @@ class Overcommits(SessionAction):
 
 
 @pytest.mark.parametrize(
-    ("action", "said"), [(MovesByHand, "is said to be on"), (Overcommits, "more than it has")]
+    ("action", "said"), [(MovesByHand, "has the node"), (Overcommits, "more than it has")]
 )
 def test_a_mistake_of_an_action_is_caught(action: type[SessionAction], said: str) -> None:
     with pytest.raises(CheckFailed, match=said):

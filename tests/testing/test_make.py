@@ -144,7 +144,7 @@ def test_a_pod_with_everything() -> None:
 def test_containers_of_ones_own_replace_the_default_one() -> None:
     two = [container("a", cpu="1"), container("b")]
     assert [c.name for c in pod("web", containers=two).spec.containers] == ["a", "b"]
-    with pytest.raises(MakeError, match="pod 'web': wanted either containers, or cpu"):
+    with pytest.raises(MakeError, match="pod 'web': expected either containers, or cpu"):
         pod("web", containers=two, cpu="1")
 
 
@@ -274,14 +274,14 @@ def test_spread() -> None:
 @pytest.mark.parametrize(
     ("read", "text", "message"),
     [
-        (taint, "gpu", "taint 'gpu': wanted KEY[=VALUE]:EFFECT"),
-        (taint, "gpu:Never", "taint 'gpu:Never': wanted"),
-        (toleration, ":NoSchedule", "toleration ':NoSchedule': wanted KEY[=VALUE][:EFFECT]"),
-        (toleration, "gpu:Never", "toleration 'gpu:Never': wanted"),
-        (host_port, "http", "host port 'http': wanted [IP:]PORT[/PROTOCOL]"),
-        (label_selector, "app in web", "selector 'app in web': wanted parts such as"),
-        (label_selector, "a,,b", "selector 'a,,b': wanted parts such as"),
-        (label_selector, "cores>4", "label selector 'cores>4': wanted no < and >"),
+        (taint, "gpu", "taint 'gpu': expected KEY[=VALUE]:EFFECT"),
+        (taint, "gpu:Never", "taint 'gpu:Never': expected"),
+        (toleration, ":NoSchedule", "toleration ':NoSchedule': expected KEY[=VALUE][:EFFECT]"),
+        (toleration, "gpu:Never", "toleration 'gpu:Never': expected"),
+        (host_port, "http", "host port 'http': expected [IP:]PORT[/PROTOCOL]"),
+        (label_selector, "app in web", "selector 'app in web': expected parts such as"),
+        (label_selector, "a,,b", "selector 'a,,b': expected parts such as"),
+        (label_selector, "cores>4", "label selector 'cores>4': expected no < and >"),
     ],
 )
 def test_a_text_that_cannot_be_read(read: Callable[[str], object], text: str, message: str) -> None:

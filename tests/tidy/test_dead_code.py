@@ -46,8 +46,6 @@ ALLOWED = {
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
     "stowplan.fault_runs.fault_run:first_failure": "entry point of seeded runs, for tests and soak",
-    "stowplan.plugins.pod_affinity.inter_pod_affinity:TopologyPairCounts.by_pair": "counts kept by"
-    " delta, as a mapping that tests compare with a recount",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",
     "stowplan.simulation.cluster.simulated_cluster:SimulatedCluster.drop_object": "deletion of"
     " objects in the fault runs of tests, beside put_object",

@@ -29,7 +29,6 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.runtime.framework import build_frameworks
 from stowplan.framework.runtime.timed_framework import TimedFramework
-from stowplan.plugins.resources.fit import NodeResourcesFit
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.timed_scheduler import TimedScheduler
 
@@ -83,7 +82,7 @@ def frameworks_for(
     """Build a framework per scheduler name; raises ContractError. metrics: receives plugin
     durations; None disables timing."""
     profiles = {
-        name: _leaving_to_extenders(profile, configuration.ignored_resources())
+        name: _with_ignored_resources(profile, full, configuration.ignored_resources())
         for name, profile in configuration.profiles.items()
     }
     if metrics is None:
@@ -92,17 +91,18 @@ def frameworks_for(
     return build_frameworks(profiles, full, gates or FeatureGates(), timed)
 
 
-def _leaving_to_extenders(profile: Profile, ignored: tuple[str, ...]) -> Profile:
-    """The profile with NodeResourcesFit ignoring the resources that extenders manage.
-
-    They replace the configured ignoredResources, as in the original.
-    """
-    name = NodeResourcesFit.name
-    if not ignored or name not in profile.plugin_names():
+def _with_ignored_resources(profile: Profile, full: Registry, ignored: tuple[str, ...]) -> Profile:
+    """The profile with the resources that extenders manage in the arguments of the plugins that
+    declare `takes_ignored_resources`; they replace the configured ones, as in kube-scheduler."""
+    if not ignored:
         return profile
-    args = profile.args.get(name, NodeResourcesFit.Args())
-    args = msgspec.structs.replace(args, ignored_resources=ignored)
-    return msgspec.structs.replace(profile, args={**profile.args, name: args})
+    args = dict(profile.args)
+    for name in profile.plugin_names():
+        entry = full[profile.aliases.get(name, name)]
+        if entry.declaration.takes_ignored_resources:
+            given = args.get(name, entry.args())
+            args[name] = msgspec.structs.replace(given, ignored_resources=ignored)
+    return msgspec.structs.replace(profile, args=args)
 
 
 def scheduler_for(

@@ -1,4 +1,4 @@
-"""In-tree plugins, with their default order and weights.
+"""The in-tree plugins, and the order in which they run by default.
 
 Source: kube-scheduler v1.36, framework/plugins/registry and apis/config/v1/default_plugins.
 """
@@ -10,6 +10,7 @@ from typing import Any
 
 from stowplan.assembly.v1_13 import V1_13
 from stowplan.framework.profile import PluginUse
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.devices.dynamic_resources import DynamicResources
@@ -33,38 +34,46 @@ from stowplan.plugins.volumes.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volumes.volume_zone import VolumeZone
 from stowplan.plugins.yoda.yoda import Yoda
 
-_IN_ORDER: tuple[tuple[type[Any], int], ...] = (
-    (SchedulingGates, 1),
-    (PrioritySort, 1),
-    (NodeUnschedulable, 1),
-    (NodeName, 1),
-    (TaintToleration, 3),
-    (NodeAffinityPlugin, 2),
-    (NodePorts, 1),
-    (NodeResourcesFit, 1),
-    (VolumeRestrictions, 1),
-    (NodeVolumeLimits, 1),
-    (VolumeBinding, 1),
-    (VolumeZone, 1),
-    (PodTopologySpread, 2),
-    (InterPodAffinity, 2),
-    (DynamicResources, 2),
-    (DefaultPreemption, 1),
-    (NodeResourcesBalancedAllocation, 1),
-    (ImageLocality, 1),
-    (DefaultBinder, 1),
-    (NodeDeclaredFeatures, 1),
+_IN_ORDER: tuple[type[Any], ...] = (
+    SchedulingGates,
+    PrioritySort,
+    NodeUnschedulable,
+    NodeName,
+    TaintToleration,
+    NodeAffinityPlugin,
+    NodePorts,
+    NodeResourcesFit,
+    VolumeRestrictions,
+    NodeVolumeLimits,
+    VolumeBinding,
+    VolumeZone,
+    PodTopologySpread,
+    InterPodAffinity,
+    DynamicResources,
+    DefaultPreemption,
+    NodeResourcesBalancedAllocation,
+    ImageLocality,
+    DefaultBinder,
+    NodeDeclaredFeatures,
 )
 
-_SHIPPED: tuple[type[Any], ...] = (*(plugin for plugin, _ in _IN_ORDER), *V1_13, Yoda)
+_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda)
 
 IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 """Name -> class of every in-tree plugin."""
 
 DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
-    PluginUse(plugin.name, weight) for plugin, weight in _IN_ORDER
+    PluginUse(plugin.name, declaration_of(plugin).weight) for plugin in _IN_ORDER
 )
 """Default multiPoint list; its order decides which filter reports a node's refusal."""
+
+NODEORDER_WEIGHTS: dict[str, str] = {
+    NodeResourcesFit.name: "least_requested",
+    NodeResourcesBalancedAllocation.name: "balanced_resource",
+    NodeAffinityPlugin.name: "node_affinity",
+    InterPodAffinity.name: "pod_affinity",
+}
+"""Plugin -> the weight of kube-batch's `nodeorder` that replaces its own in sessions."""
 
 
 def registry() -> Registry:

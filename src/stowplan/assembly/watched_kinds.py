@@ -1,8 +1,6 @@
-"""Object kinds beside pods and nodes that a configuration's rules read, and a live scheduler
-watches.
+"""The kinds beside pods and nodes that a live scheduler has to watch for a configuration.
 
-Rules declare them by `reads_objects` and by the events that can resolve their refusals. Kinds that
-in-tree rules read without declaring them are listed here.
+They are what its plugins declare by `reads`, and the kinds of the events that they register.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from stowplan.assembly.build import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import RESOURCE_OF_KIND
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -27,40 +26,9 @@ from stowplan.objects.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from stowplan.objects.workload import (
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
+from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 Kinds = tuple[type[Object], ...]
-
-_VOLUMES: Kinds = (PersistentVolume, PersistentVolumeClaim)
-_SELECTORS: Kinds = (Service, ReplicationController, ReplicaSet, StatefulSet)
-
-UNDECLARED_READS: dict[str, Kinds] = {
-    "DefaultPreemption": (PodDisruptionBudget,),
-    "NodeVolumeLimits": (*_VOLUMES, StorageClass, CSIDriver),
-    "NodeResourcesFit": (DeviceClass,),
-    "yoda": (Scv,),
-    "InterPodAffinityPriority": (Namespace,),
-    "MatchInterPodAffinity": (Namespace,),
-    "CheckServiceAffinity": _SELECTORS,
-    "ServiceAntiAffinityPriority": _SELECTORS,
-    "SelectorSpreadPriority": _SELECTORS,
-    "ServiceSpreadingPriority": _SELECTORS,
-    "CheckVolumeBinding": (*_VOLUMES, StorageClass),
-    "NoVolumeZoneConflict": (*_VOLUMES, StorageClass),
-    "MaxCSIVolumeCountPred": _VOLUMES,
-    "MaxEBSVolumeCount": _VOLUMES,
-    "MaxGCEPDVolumeCount": _VOLUMES,
-    "MaxAzureDiskVolumeCount": _VOLUMES,
-}
-"""Rule -> kinds, for rules that do not declare them."""
 
 SESSIONS_READ: Kinds = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
 
@@ -89,7 +57,7 @@ def kinds_read(deciders: Deciders) -> Kinds:
     if deciders.batch is not None:
         found |= dict.fromkeys(SESSIONS_READ)
         if deciders.compat.rules_of_1_13:
-            found |= dict.fromkeys((*_VOLUMES, StorageClass))
+            found |= dict.fromkeys((PersistentVolume, PersistentVolumeClaim, StorageClass))
         else:
             found |= dict.fromkeys(_read_by(deciders.framework()))
     return tuple(found)
@@ -101,9 +69,8 @@ def _read_by(framework: Framework) -> Iterable[type[Object]]:
 
 
 def kinds_of(plugin: Any) -> Iterable[type[Object]]:
-    """Kinds that one rule reads."""
-    yield from getattr(plugin, "reads_objects", ())
-    yield from UNDECLARED_READS.get(getattr(plugin, "name", ""), ())
+    """The kinds that a plugin reads."""
+    yield from declaration_of(plugin).reads or ()
     if hasattr(plugin, "events_to_register"):
         for registered in plugin.events_to_register():
             kind = _KIND_OF_RESOURCE.get(registered.event.resource)

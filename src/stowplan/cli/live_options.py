@@ -1,72 +1,100 @@
-"""The options of commands that talk to a live cluster."""
+"""Options of commands that connect to a cluster or serve requests."""
 
 from __future__ import annotations
 
 import click
 
-kubeconfig = click.option(
+from stowplan.cli.command import KUBECTL_PROGRAM, flag
+
+kubeconfig = flag(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="The cluster. Without it KUBECONFIG, the pod's own cluster, or ~/.kube/config.",
+    help="Kubeconfig of the cluster.  [default: $KUBECONFIG, the service account of the pod, or "
+    "~/.kube/config]",
 )
-kubeconfig_of_up = click.option(
+up_kubeconfig = flag(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="A cluster of `stowplan up`, whose scheduler is meant.",
+    help="Kubeconfig of a `stowplan up` cluster; its scheduler is shown.",
 )
-context = click.option(
-    "--context", metavar="NAME", default="", help="The context of the kubeconfig."
+context = flag(
+    "--context",
+    metavar="NAME",
+    default="",
+    help="Context of the kubeconfig.  [default: its current context]",
 )
-listen = click.option(
+listen = flag(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:10259",
-    show_default=True,
-    help="Health, metrics and status. Other than loopback: TLS, and readers must be known. 0: off.",
+    help="Address of health, metrics and status; 0 disables it. Any but loopback serves TLS and "
+    "authenticates clients.",
 )
-tls_cert = click.option(
+tls_cert = flag(
     "--tls-cert-file",
     metavar="FILE",
     default="",
     type=click.Path(dir_okay=False),
-    help="PEM, with --tls-private-key-file; without, one that signs itself.",
+    help="PEM file with the serving certificate; needs --tls-private-key-file.  [default: a "
+    "self-signed certificate]",
 )
-tls_key = click.option(
-    "--tls-private-key-file", metavar="FILE", default="", type=click.Path(dir_okay=False)
+tls_key = flag(
+    "--tls-private-key-file",
+    metavar="FILE",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="PEM file with the private key of --tls-cert-file.",
 )
-log_format = click.option(
-    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True
+log_format = flag(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Format of log lines.",
 )
-log_level = click.option(
+log_level = flag(
     "--log-level",
     metavar="LEVEL[,PART=LEVEL...]",
     default="",
-    help="debug, info, warning or error; parts: scheduler, decisions, informers, leader, writes, "
-    "plugins, http.  [default: info]",
+    help="Minimum level: debug, info, warning or error. Parts: scheduler, decisions, informers, "
+    "leader, writes, plugins, http.  [default: info]",
 )
-verbosity = click.option(
+verbosity = flag(
     "-v",
     "--v",
     "verbosity",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Verbosity as kube-scheduler counts it, where --log-level names no level: 0 without "
-    "decisions, 2 with them, 4 debug.  [default: 2]",
+    help="Verbosity as in kube-scheduler, where --log-level names no level: 0 omits decisions, 2 "
+    "logs them, 4 logs debug messages.  [default: 2]",
 )
-no_leader_elect = click.option(
-    "--no-leader-elect", is_flag=True, help="Lead without asking: there is one of us."
+no_leader_elect = flag(
+    "--no-leader-elect",
+    is_flag=True,
+    help="Run without leader election; for a single replica only.",
 )
-lease_namespace = click.option(
+lease_namespace = flag(
     "--lease-namespace",
-    metavar="NS",
+    metavar="NAMESPACE",
     default="",
-    help="Where the lease is, unless the configuration says so.  [default: kube-system]",
+    help="Namespace of the leader lease, unless the configuration names one.  [default: "
+    "kube-system]",
 )
-qps = click.option(
-    "--qps", type=click.FloatRange(min=0), help="Requests a second.  [default: no limit]"
+qps = flag(
+    "--qps",
+    type=click.FloatRange(min=0),
+    help="Writing requests per second to the API server; 0 for no limit.  [default: "
+    "clientConnection.qps of the configuration, else no limit]",
 )
-burst = click.option(
-    "--burst", type=click.IntRange(min=1), help="Requests at once.  [default: 100]"
+burst = flag(
+    "--burst",
+    type=click.IntRange(min=1),
+    help="Writing requests that may be sent at once before --qps limits them.  [default: "
+    "clientConnection.burst of the configuration, else 100]",
 )
+
+
+def uses_current_context() -> bool:
+    """True for `kubectl stowplan`, which reads the cluster of kubectl unless files are given."""
+    return click.get_current_context().find_root().info_name == KUBECTL_PROGRAM

@@ -1,4 +1,4 @@
-"""`stowplan`: the command, its list of subcommands, and how errors look and exit.
+"""`stowplan` and `kubectl stowplan`: the list of commands, and how errors look and exit.
 
 Exit codes: 0 done, 1 the answer is no (unschedulable, differs), 2 bad input.
 """
@@ -6,86 +6,114 @@ Exit codes: 0 done, 1 the answer is no (unschedulable, differs), 2 bad input.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import Any
 
 import click
 
 from stowplan._version import __version__
+from stowplan.cli.command import COMPLETE_VARIABLE, KUBECTL_PROGRAM, PROGRAM, LazyGroup
+from stowplan.cli.errors import INTERRUPTED, INVALID_INPUT, print_error, show_usage_error
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("stowplan.cli.commands.run", "Schedule a live cluster."),
-    "status": ("stowplan.cli.commands.status", "Say how a running scheduler is doing."),
+    "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
+    "status": ("stowplan.cli.commands.status", "Show the status of a running scheduler."),
     "extender": (
         "stowplan.cli.commands.extender",
-        "Advise a kube-scheduler that cannot be replaced.",
+        "Serve a profile as a scheduler extender of kube-scheduler.",
     ),
     "simulate": (
         "stowplan.cli.commands.simulate",
-        "Place a cluster's pending pods and say what happened.",
+        "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
     "evaluate": (
         "stowplan.cli.commands.evaluate",
-        "Answer scheduling questions in bulk, a line each.",
+        "Evaluate recorded scheduling cases, one per line.",
     ),
-    "explain": ("stowplan.cli.commands.explain", "Say why a pod is where it is, or nowhere."),
-    "demo": ("stowplan.cli.commands.demo", "Watch it at work on a small cluster: half a minute."),
-    "up": ("stowplan.cli.commands.up", "Run a cluster that kubectl and schedulers can talk to."),
-    "queues": ("stowplan.cli.commands.queues", "Print what each queue deserves, has and borrows."),
-    "config": ("stowplan.cli.commands.config", "Check a configuration file."),
-    "bench": ("stowplan.cli.commands.bench", "Measure how fast it is, beside kube-scheduler."),
-    "plugin": ("stowplan.cli.commands.plugin", "Start a plugin of your own, and check it."),
-    "parity": ("stowplan.cli.commands.parity", "List where Stowplan differs from the originals."),
+    "explain": (
+        "stowplan.cli.commands.explain",
+        "Explain why a pod is placed where it is, or why it is pending.",
+    ),
+    "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
+    "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
+    "queues": (
+        "stowplan.cli.commands.queues",
+        "Display the deserved, allocated and pending resources of queues.",
+    ),
+    "config": ("stowplan.cli.commands.config", "Validate configuration files."),
+    "bench": ("stowplan.cli.commands.bench", "Measure scheduling throughput and latency."),
+    "plugin": ("stowplan.cli.commands.plugin", "List, create and check plugins."),
+    "parity": (
+        "stowplan.cli.commands.parity",
+        "List the differences from kube-scheduler and kube-batch.",
+    ),
+    "completion": (
+        "stowplan.cli.commands.completion",
+        "Print the completion script of a shell.",
+    ),
 }
-"""Name -> (module, one line of help). A module is imported when its command is run, not before."""
+"""Name -> module, and one line of help."""
 
-INTERRUPTED = 130
+EXAMPLES = """
+# Schedule a generated workload: 5,000 pods on 1,000 nodes
+stowplan simulate
 
+# Explain why a pod of a manifest is pending
+stowplan explain pod/web -f cluster.yaml
 
-class LazyGroup(click.Group):
-    """A group that lists its commands without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+# Run an embedded cluster with five nodes
+stowplan up --node-count 5
+"""
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    commands_at=COMMANDS,
+    examples=EXAMPLES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="stowplan", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Stowplan, a Kubernetes scheduler: decides, explains and replays."""
+    """Stowplan, a Kubernetes scheduler: runs, explains and replays scheduling decisions."""
 
 
-def main(arguments: list[str] | None = None) -> Any:
-    """Run the command line; bad input ends in one clear line and exit code 2."""
+def kubectl_main(arguments: list[str] | None = None) -> None:
+    """The entry point of `kubectl-stowplan`, which kubectl runs for `kubectl stowplan`."""
+    main(arguments, KUBECTL_PROGRAM)
+
+
+def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
+    """Run the command line; bad input ends in a clear message and exit code 2."""
+    sys.exit(_exit_code(arguments, program))
+
+
+def _exit_code(arguments: list[str] | None, program: str) -> int:
     try:
-        code = cli.main(args=arguments, prog_name="stowplan", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
+        code: Any = cli.main(
+            args=arguments,
+            prog_name=program,
+            complete_var=COMPLETE_VARIABLE,
+            standalone_mode=False,
+        )
+    except click.UsageError as problem:
+        show_usage_error(problem)
+        return problem.exit_code
     except click.ClickException as problem:
-        problem.show()
-        sys.exit(problem.exit_code)
+        print_error(problem.message)
+        return problem.exit_code
     except click.Abort:
-        click.echo("stowplan: stopped", err=True)
-        sys.exit(INTERRUPTED)
+        print_error("interrupted")
+        return INTERRUPTED
     except Exception as problem:
         if not _is_for_the_user(problem):
             raise
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(2)
+        print_error(str(problem))
+        return INVALID_INPUT
+    return code if isinstance(code, int) else 0
 
 
 def _is_for_the_user(problem: Exception) -> bool:
     """True for the errors whose text is the whole message."""
-    # Imported here: an error that reaches this place has loaded these modules already.
+    # Imported here: an error of these modules means that they are loaded already.
     from stowplan.framework.problems import ConfigError, ContractError
     from stowplan.inputs.input_error import InputError
     from stowplan.objects.encoding.json_codec import DecodeError

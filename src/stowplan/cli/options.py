@@ -1,50 +1,63 @@
-"""The options that commands share: one grammar for all of them."""
+"""Options that several commands have, with the same names and meaning everywhere."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from stowplan.cli.command import flag
+from stowplan.cli.completion import complete_pods
+
 COMPAT_NAMES = ("kube-batch-0.5",)
 """The keys of `stowplan.batch.COMPATS`; that module imports too much for a help text."""
 
-cluster = click.option(
+TREES = ("json", "yaml")
+"""Values of --output that print the whole answer for other programs."""
+
+pod = click.argument("pod", metavar="POD", shell_complete=complete_pods)
+cluster = flag(
     "--cluster",
     "-f",
     "--filename",
     "clusters",
     metavar="PATH",
+    type=click.Path(allow_dash=True),
     multiple=True,
-    help="The cluster: manifests, directories, dumps, OpenB CSVs, - for standard input. "
-    "Repeatable.",
+    help="Read the cluster from manifests, directories, dumps or OpenB CSV files; - reads standard "
+    "input. Repeatable.",
 )
-files = click.argument("files", metavar="[FILE]...", nargs=-1)
+files = click.argument("files", metavar="[FILE]...", type=click.Path(allow_dash=True), nargs=-1)
 """The same as `cluster`, without the option."""
-namespace = click.option(
-    "-n", "--namespace", metavar="NS", default=None, help="Show the pods of this namespace only."
+namespace = flag(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    help="Show only the pods of this namespace.  [default: all namespaces]",
 )
-all_namespaces = click.option(
-    "-A", "--all-namespaces", is_flag=True, help="All namespaces; counts more than -n."
+all_namespaces = flag(
+    "-A", "--all-namespaces", is_flag=True, help="Show all namespaces; overrides --namespace."
 )
-_UNUSED = "Taken as kubectl takes it for what is in no namespace: nothing changes."
-no_namespace = click.option("-n", "--namespace", metavar="NS", expose_value=False, help=_UNUSED)
-no_all_namespaces = click.option(
-    "-A", "--all-namespaces", is_flag=True, expose_value=False, help=_UNUSED
+_CLUSTER_SCOPED = "Accepted as by kubectl for cluster-scoped resources; has no effect."
+no_namespace = flag(
+    "-n", "--namespace", metavar="NAMESPACE", expose_value=False, help=_CLUSTER_SCOPED
 )
-orphans = click.option(
+no_all_namespaces = flag(
+    "-A", "--all-namespaces", is_flag=True, expose_value=False, help=_CLUSTER_SCOPED
+)
+orphans = flag(
     "--orphans",
     type=click.Choice(["pending", "ignore", "error"]),
     default="pending",
-    show_default=True,
-    help="Pods bound to nodes that are not in the input: pending again, left out, or refused.",
+    help="What to do with pods bound to nodes that are not in the input: schedule them again, "
+    "leave them out, or fail.",
 )
-validate = click.option(
+validate = flag(
     "--validate",
     type=click.Choice(["strict", "warn", "ignore"]),
-    default=None,
-    help="Validate objects as the API server does: refuse, note, or not at all.  [default: strict "
-    "for objects without metadata.uid and resourceVersion]",
+    help="Validate objects as the API server does: fail, warn, or skip validation.  [default: "
+    "strict for objects without metadata.uid and resourceVersion]",
 )
 
 
@@ -53,47 +66,47 @@ def input_options(command: Any) -> Any:
     return files(cluster(orphans(validate(command))))
 
 
-config = click.option(
+config = flag(
     "--config",
     "config_files",
     metavar="FILE",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="The decider: a KubeSchedulerConfiguration or a Policy file, and a file with actions and "
-    "tiers. Repeatable.",
+    help="Scheduler configuration: a KubeSchedulerConfiguration, a Policy, or a kube-batch file "
+    "with actions and tiers. Repeatable.  [default: kube-scheduler's default profile]",
 )
-compat = click.option(
+compat = flag(
     "--compat",
     type=click.Choice(COMPAT_NAMES),
-    default=None,
-    help="In sessions decide as this scheduler does, its defects included.",
+    help="Reproduce the decisions of this version in sessions, including its defects.",
 )
-profile = click.option(
-    "--profile", metavar="SCHEDULERNAME", help="Let this profile decide every pod."
+profile = flag(
+    "--profile",
+    metavar="SCHEDULERNAME",
+    help="Schedule every pod by this profile.  [default: the one that spec.schedulerName names]",
 )
-plugin = click.option(
+plugin = flag(
     "--plugin",
     "plugin_files",
     metavar="FILE.py",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="A file with plugins of your own. Repeatable.",
+    help="Python file with out-of-tree plugins. Repeatable.",
 )
-seed = click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of every draw.",
+out = flag(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Write the results as files into this directory.",
 )
-out = click.option(
-    "--out", metavar="DIR", type=click.Path(), help="Write the results into this directory."
-)
-output = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="How to print.",
-)
+
+
+def output(*formats: str) -> Callable[[Any], Any]:
+    """The option --output; the first format is the default."""
+    return flag(
+        "-o",
+        "--output",
+        type=click.Choice(formats),
+        default=formats[0],
+        help="Output format.",
+    )

@@ -1,4 +1,4 @@
-"""The options of `stowplan simulate` that are its own: seeds, and all that a replay needs."""
+"""The options of `stowplan simulate` that no other command has: seeds, and those of a replay."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from stowplan.cli.command import flag
 
 if TYPE_CHECKING:
     from stowplan.simulation.replay import ReplayOptions
@@ -19,24 +21,24 @@ N_NODES = 1000
 N_PODS = 5000
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
-_SPAN_MAX = 10**10
-_WANTED = "a span of time such as 90s, 15m, 12h, 30d"
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+_DURATION_S_MAX = 10**10
+_EXPECTED = "a duration such as 90s, 15m, 12h or 30d"
 
 
 def parse_duration(text: str) -> float:
-    """Seconds that a text like 90s, 15m, 12h or 30d says; raises ValueError."""
-    found = _SPAN.fullmatch(text.strip())
+    """Seconds of a text like 90s, 15m, 12h or 30d; without a unit, seconds. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf
-    if seconds > _SPAN_MAX:
-        raise ValueError(f"got {text!r}, wanted {_WANTED}")
+    if seconds > _DURATION_S_MAX:
+        raise ValueError(f"must be {_EXPECTED}")
     return seconds
 
 
 def duration_callback(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> float | None:
-    """An option that is a span of time."""
+    """The seconds of an option that is a duration."""
     try:
         return None if value is None else parse_duration(value)
     except ValueError as problem:
@@ -46,26 +48,26 @@ def duration_callback(
 def positive_duration_callback(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> float | None:
-    """The same, and more than nothing."""
+    """The seconds of an option that is a duration greater than zero."""
     seconds = duration_callback(ctx, param, value)
     if seconds == 0:
-        raise click.BadParameter(f"got {value!r}, wanted more than 0 seconds", ctx, param)
+        raise click.BadParameter("must be greater than 0", ctx, param)
     return seconds
 
 
 def factor_callback(
     ctx: click.Context, param: click.Parameter, value: float | None
 ) -> float | None:
-    """An option that multiplies."""
+    """The value of an option that multiplies."""
     if value is not None and not 0 < value < math.inf:
-        raise click.BadParameter(f"got {value:g}, wanted a number above 0", ctx, param)
+        raise click.BadParameter("must be a number greater than 0", ctx, param)
     return value
 
 
 def churn_callback(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[float, float] | None:
-    """An option that says how many seconds nodes stay and stay away: UP/DOWN."""
+    """Mean seconds for which nodes are present and absent, of an option UP/DOWN."""
     if value is None:
         return None
     up, slash, down = value.partition("/")
@@ -74,102 +76,104 @@ def churn_callback(
     except ValueError:
         churn = 0.0, 0.0
     if not slash or not all(churn):
-        text = f"got {value!r}, wanted UP/DOWN, each {_WANTED}"
-        raise click.BadParameter(text, ctx, param)
+        raise click.BadParameter(f"must be UP/DOWN, each {_EXPECTED}", ctx, param)
     return churn
 
 
-extender = click.option(
+extender = flag(
     "--extender",
     "extender_files",
     metavar="FILE.py",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="A file with classes that answer in place of the configuration's extenders. Repeatable.",
+    help="Python file with classes that answer for the configuration's extenders. Repeatable.",
 )
-seeds = click.option(
+seeds = flag(
     "--seed",
     "seed",
     type=click.IntRange(min=0),
     multiple=True,
     default=(0,),
     show_default="0",
-    help="Seed of every draw. Repeatable: a run for each.",
+    help="Seed of the random generators. Repeatable: one run per seed.",
 )
-n_seeds = click.option(
+n_seeds = flag(
     "--seeds",
     "n_seeds",
     metavar="N",
     type=click.IntRange(min=1),
-    help="As many runs, with seeds from the first one up.",
+    help="Number of runs, with consecutive seeds from --seed.  [default: 1]",
 )
-explain = click.option(
+explain = flag(
     "--explain",
     metavar="POD",
     default="",
-    help="Explain this pod on the cluster as it is when its turn comes; with --replay, if it waits "
-    "at the end. NAME, NAMESPACE/NAME, or deploy/NAME.",
+    help="Also explain the decision for this pod, at the time of its attempt; with --replay, if it "
+    "is pending at the end. NAME, NAMESPACE/NAME, or deploy/NAME.",
 )
-replay = click.option(
+replay = flag(
     "--replay",
     is_flag=True,
-    help="Let pods come and leave by their times, in virtual time.",
+    help="Replay in virtual time: pods arrive and end by their timestamps.",
 )
-speedup = click.option(
+speedup = flag(
     "--speedup",
-    metavar="X",
+    metavar="FACTOR",
     type=float,
     callback=factor_callback,
-    help="Arrivals X times closer together; run times stay. Implies --replay.",
+    help="Divide the times between arrivals by FACTOR; run times stay.  [default: 1; implies "
+    "--replay]",
 )
-until = click.option(
+until = flag(
     "--until",
-    metavar="SPAN",
+    metavar="DURATION",
     callback=positive_duration_callback,
-    help="Stop after this much virtual time. Implies --replay.",
+    help="Stop after this virtual time, as 90s, 15m, 12h or 30d.  [default: at the last event; "
+    "implies --replay]",
 )
-churn = click.option(
+churn = flag(
     "--churn",
     metavar="UP/DOWN",
     callback=churn_callback,
-    help="Nodes leave after UP on average and are back after DOWN, as 30d/1h. Implies --replay.",
+    help="Remove each node after UP on average and add it again after DOWN, as 30d/1h.  [default: "
+    "nodes stay; implies --replay]",
 )
-no_departures = click.option(
-    "--no-departures", is_flag=True, help="Pods that have come never leave. Implies --replay."
-)
-bind_latency = click.option(
+no_departures = flag("--no-departures", is_flag=True, help="Pods never end. Implies --replay.")
+bind_latency = flag(
     "--bind-latency",
-    metavar="SPAN",
+    metavar="DURATION",
     callback=duration_callback,
-    help=f"How long the API takes to bind.  [default: {BIND_S:g}s; implies --replay]",
+    help=f"Time that the API server takes to bind a pod.  [default: {BIND_S:g}s; implies --replay]",
 )
-start_latency = click.option(
+start_latency = flag(
     "--start-latency",
-    metavar="SPAN",
+    metavar="DURATION",
     callback=duration_callback,
-    help=f"From binding to start.  [default: {START_S:g}s; implies --replay]",
+    help=f"Time from binding to start.  [default: {START_S:g}s; implies --replay]",
 )
-sample_every = click.option(
+sample_every = flag(
     "--sample-every",
-    metavar="SPAN",
+    metavar="DURATION",
     callback=positive_duration_callback,
-    help="How often series.csv has a row.  [default: 1000 times over the arrivals]",
+    help="Virtual time between two rows of series.csv.  [default: a thousandth of the time of the "
+    "arrivals; implies --replay]",
 )
-node_count = click.option(
+node_count = flag(
     "--node-count",
     type=click.IntRange(min=1),
-    help=f"As many nodes, of the same mix.  [default of the generated workload: {N_NODES}]",
+    help="Scale the cluster to this number of nodes, of the same mix.  [default: as read; of the "
+    f"generated workload {N_NODES}]",
 )
-pod_count = click.option(
+pod_count = flag(
     "--pod-count",
     type=click.IntRange(min=0),
-    help=f"Pods of the generated workload.  [default: {N_PODS}]",
+    help=f"Number of pods of the generated workload.  [default: {N_PODS}]",
 )
-strict = click.option(
+strict = flag(
     "--strict",
     is_flag=True,
-    help="Exit with 1 when a pod was not placed or not created, with 2 when kinds were ignored "
-    "that may change the answer.",
+    help="Exit with 1 if a pod was not scheduled or not created, with 2 if kinds were ignored that "
+    "may change the answer.",
 )
 REPLAY_PARAMETERS = (
     replay,
@@ -184,32 +188,32 @@ REPLAY_PARAMETERS = (
 
 
 def replay_options(command: Any) -> Any:
-    """Give a command all options of a replay."""
+    """Give a command the options of a replay."""
     for option in reversed(REPLAY_PARAMETERS):
         command = option(command)
     return command
 
 
 def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
-    """The replay that the options ask for, None when none of them does."""
+    """The replay that the options describe, None where none of them is given."""
     chosen = dict(given)
-    wanted = chosen.pop("replay")
-    if not wanted and all(value is None or value is False for value in chosen.values()):
+    is_replay = chosen.pop("replay")
+    if not is_replay and all(value is None or value is False for value in chosen.values()):
         return None
     from stowplan.simulation.cluster.node_churn import Churn
     from stowplan.simulation.cluster.simulated_cluster import Pace
     from stowplan.simulation.replay import ReplayOptions
 
-    usual = Pace()
+    default = Pace()
     bind_s, start_s = chosen["bind_latency"], chosen["start_latency"]
     return ReplayOptions(
         speedup=chosen["speedup"] or 1.0,
         until_s=chosen["until"],
         departures=not chosen["no_departures"],
         pace=Pace(
-            usual.bind_s if bind_s is None else bind_s,
-            usual.start_s if start_s is None else start_s,
-            usual.grace_s,
+            default.bind_s if bind_s is None else bind_s,
+            default.start_s if start_s is None else start_s,
+            default.grace_s,
         ),
         churn=None if chosen["churn"] is None else Churn(*chosen["churn"]),
         sample_s=chosen["sample_every"],

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 CAPACITY_MIN = 8
 

@@ -107,6 +107,5 @@ def is_repeatable(framework: Framework) -> bool:
     declares neither this nor kernel terms may depend on more, such as state of its own."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
-        m.row_local or m.node_only or m.calls["parts"] or (m.in_tree and m.calls["concerns"])
-        for m in filters
-    ) and all(m.in_tree for m in framework.at("postFilter"))
+        m.row_local or m.node_only or m.calls["parts"] or m.declaration.repeatable for m in filters
+    ) and all(m.declaration.repeatable for m in framework.at("postFilter"))

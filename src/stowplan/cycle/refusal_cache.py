@@ -117,14 +117,13 @@ def _lacks_resources_only(attempt: Attempt, asked: list[tuple[int, RegisteredPlu
     members = attempt.framework.filters_by_row(attempt.state) or []
     if len(asked) != 1 or asked[0][0] != len(members) - 1:
         return False
-    by_amounts = bool(getattr(asked[0][1].plugin, "by_amounts", False))
-    return by_amounts and all(member.in_tree for member in members)
+    return asked[0][1].declaration.by_amounts
 
 
 def _may_post_filter_help(attempt: Attempt, snapshot: Snapshot) -> bool:
     """True if a PostFilter may do more than rephrase the filters' refusals."""
     members = attempt.framework.at("postFilter")
-    return any(m.may_help is None or m.may_help(attempt.pod, snapshot) for m in members)
+    return any(member.may_help(attempt.pod, snapshot) for member in members)
 
 
 class RefusalCache:

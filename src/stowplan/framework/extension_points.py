@@ -31,6 +31,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "filter_column": ("pod", "nodes", "rows", "state"),
     "filter_status": ("code", "pod", "nodes", "state"),
     "post_filter": ("pod", "snapshot", "diagnosis", "state"),
+    "may_help": ("pod", "snapshot"),
     "pre_score": ("pod", "snapshot", "rows", "state"),
     "score": ("pod", "node", "state", "nodes"),
     "score_column": ("pod", "nodes", "rows", "state"),

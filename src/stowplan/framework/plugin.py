@@ -1,12 +1,12 @@
-"""The contract: what a plugin may implement, when it is called, and what its answers cause.
+"""The plugin contract: what a plugin may implement, when it is called, what its answers cause.
 
-A plugin is a class with a `name` and a method per extension point that it takes part in; it needs
-no base class. `Args` (a msgspec Struct with defaults) declares its configuration, and the
-constructor takes `args` and `handle`, either or none of them.
+A plugin is a class with a declaration (`Plugin`), or a `name` as its short form, and a method per
+extension point that it implements; it needs no base class. `Args` (a msgspec Struct with defaults)
+declares its configuration, and the constructor takes `args` and `handle`, either or none of them.
 
 Methods are called by parameter *name*: each protocol below lists all parameters, and a method may
 leave out those that it does not need (`def score(self, node)` is complete). Unknown names are
-refused when the plugin is loaded.
+refused at registration.
 
 Each rule has two forms. The scalar methods (`filter`, `score`) are the contract: explain, queueing
 hints and preemption call them. The column methods (`filter_column`, `score_column`) return the same
@@ -23,8 +23,8 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -34,6 +34,7 @@ from stowplan._deprecated import deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.meta import Object
@@ -43,10 +44,110 @@ SCORE_MAX = 100
 """The highest score of a node after NormalizeScore; the lowest is 0."""
 
 
-class Plugin(Protocol):
-    """Required of every plugin."""
+NORMALIZES = ("", "highest", "reversed")
+"""What `Plugin.normalizes` may be."""
 
-    name: ClassVar[str]
+
+class _PluginMeta(msgspec.StructMeta):
+    """Refuses unknown fields by name; a Struct's own error names no field that is near."""
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        for field in fields:
+            if field not in self.__struct_fields__:
+                hint = did_you_mean(field, self.__struct_fields__)
+                raise ContractError(f"unknown field {field!r}{f' ({hint})' if hint else ''}")
+        return super().__call__(*args, **fields)
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
+    """The declaration of a plugin: what it is, and what the framework may rely on.
+
+    A plugin class has it as `declaration = Plugin(name=..., ...)`, or gives the fields that it
+    needs as class attributes of the same names. A plugin whose declaration depends on its arguments
+    sets `self.declaration` in its constructor. What is not declared is not relied on.
+
+    name: the name in configurations. weight: of its scores, where a configuration names none.
+    reads: the kinds beside nodes and pods that its answers depend on; a scheduler watches them.
+    None: unknown, so any change of an object may change its answers.
+    row_local: for one `signature`, `filter_column` and `score_column` read nothing but the row
+    itself, so columns are kept and evaluated again for changed rows only. node_only: its answers
+    read nodes and never the pods on them.
+    by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
+    scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
+    filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
+    they keep their own account of resources.
+    repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
+    state of its own. A refusal is then repeated without a call for equal pods and snapshots.
+    cross_node: any pod that is bound in the namespace may turn its refusal, on whichever node.
+    normalizes: how `normalize_score` works where it reads nothing of the other nodes but the
+    highest raw score: "highest" for percentages of it, "reversed" for 100 minus these, "" for any
+    other way. whole_list: a priority that scores all nodes in one call.
+    rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
+    pod that its PreFilter skipped. binds_all: its Bind never answers Skip and never fails.
+    takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
+    that the configured extenders manage.
+    perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
+    perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
+    simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    """
+
+    name: str
+    weight: int = 1
+    reads: tuple[type[Object], ...] | None = None
+    row_local: bool = False
+    node_only: bool = False
+    by_amounts: bool = False
+    scores_by_amounts: bool = False
+    filters_resources: bool = False
+    repeatable: bool = False
+    cross_node: bool = False
+    normalizes: str = ""
+    whole_list: bool = False
+    rests_when_skipped: bool = False
+    binds_all: bool = False
+    takes_ignored_resources: bool = False
+    perform_timeout_s: float | None = None
+    perform_in_parallel: bool = False
+    simulated_s: float | None = None
+
+    def __set_name__(self, owner: type[Any], _: str) -> None:
+        """Give the class its `name`, which Python code reads, where it does not set it itself."""
+        if "name" not in vars(owner):
+            owner.name = self.name
+
+    def __post_init__(self) -> None:
+        """Check the types and ranges of the fields; raises ContractError."""
+        for field, value, expected in _invalid_fields(self):
+            raise ContractError(f"{field}: Invalid value: {value!r}: expected {expected}")
+
+
+def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
+    """(field, value, what is allowed) of each field that is out of range."""
+    # Any: the annotations are promises, and this is where they are checked.
+    name: Any = declared.name
+    weight: Any = declared.weight
+    reads: Any = declared.reads
+    if not isinstance(name, str) or not name:
+        yield "name", name, "a non-empty string"
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+        yield "weight", weight, "a whole number above 0"
+    is_tuple = isinstance(reads, tuple)
+    if reads is not None and not (is_tuple and all(isinstance(kind, type) for kind in reads)):
+        yield "reads", reads, "a tuple of kinds, such as (Namespace,)"
+    if declared.normalizes not in NORMALIZES:
+        yield "normalizes", declared.normalizes, " or ".join(map(repr, NORMALIZES))
+    for field in ("perform_timeout_s", "simulated_s"):
+        seconds = getattr(declared, field)
+        if seconds is None:
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            yield field, seconds, "seconds, 0 or more"
+    for field, default in zip(
+        declared.__struct_fields__[1:], declared.__struct_defaults__, strict=True
+    ):
+        value = getattr(declared, field)
+        if isinstance(default, bool) and not isinstance(value, bool):
+            yield field, value, "True or False"
 
 
 class QueuedPod(msgspec.Struct):
@@ -101,7 +202,7 @@ class QueueSortPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """Called once per attempt, in configured order, before any node is looked at."""
+    """Called once per attempt, in configured order, before any node is evaluated."""
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
         """Prepare what Filter reads, and reject pods that fit no node.
@@ -159,7 +260,11 @@ class FilterColumn(Protocol):
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called in configured order when no node passed; may make resources available (preemption)."""
+    """Called in configured order when no node passed, to make the pod fit (preemption).
+
+    A plugin may have `may_help(pod, snapshot)`: False where `post_filter` can only refuse the pod,
+    for reasons that the filters gave. A repeated refusal then needs no call.
+    """
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
@@ -231,8 +336,8 @@ class ReservePlugin(Protocol):
         """Undo `reserve`. Called in reverse order, also for plugins whose `reserve` did not run, so
         it must be harmless then, and harmless twice.
 
-        A plugin with the class attribute `rests_when_skipped = True` is not called at Reserve,
-        Unreserve and PreBind for pods that its PreFilter skipped.
+        A plugin that declares `rests_when_skipped` is not called at Reserve, Unreserve and PreBind
+        for pods that its PreFilter skipped.
         """
 
 
@@ -310,7 +415,7 @@ class PreBindPreFlight(Protocol):
     """Tells, before the pod waits at Permit, whether PreBind has work for it."""
 
     def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Success: there is work, so the node is announced in status.nominatedNodeName. Skip: the
+        """Success: there is work, so the node is written to status.nominatedNodeName. Skip: the
         plugin's PreBind is not called for this pod. Error: the attempt fails. Other codes are
         errors. Misuse: doing the work here.
         """
@@ -321,21 +426,21 @@ class BindPlugin(Protocol):
     """Binds the pod to the node."""
 
     def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Called in configured order until a plugin does not return Skip.
+        """Called in configured order until one does not answer Skip; that one binds the pod.
 
-        Success: the binding is sent to the API, or the plugin binds the pod in `perform`, if it has
-        that method. Anything else: the pod is requeued. At least one plugin of a profile must bind.
+        Success: the pod is bound through the API, or by `perform` where the plugin has it. Anything
+        else: the pod returns to the queue. At least one plugin of a profile must bind. A plugin
+        that always answers Success declares `binds_all`.
         """
 
 
 @runtime_checkable
 class Perform(Protocol):
-    """I/O of PreBind, Bind or PostBind: the only place where a plugin may do I/O.
+    """I/O of PreBind, Bind or PostBind: the only place for it.
 
-    Two class attributes configure it. `perform_timeout_s`: timeout, default 600 s.
-    `perform_in_parallel = True`: at PreBind it runs in parallel with adjacent plugins in the
-    configured order that set it too; others run one after the other. The same holds for
-    PreBindWait.
+    `perform_timeout_s` of the declaration limits it. With `perform_in_parallel` it runs at PreBind
+    beside that of adjacent plugins in the configured order that declare it too; others run one
+    after the other. Both hold for PreBindWait as well.
     """
 
     async def perform(self, ctx: Any) -> None:
@@ -375,14 +480,13 @@ class SignPlugin(Protocol):
         """A hashable that is equal for two pods exactly when every answer of this plugin would be
         equal for them on every cluster.
 
-        A plugin with a signature whose `filter_column` and `score_column` read nothing but the row
-        itself may declare it with the class attribute `row_local = True`: its columns are then
-        cached per signature and evaluated again for changed rows only. Pods of one signature then
-        share the codes of `filter_column` too, so `filter_status` must interpret them alike. Dry
-        runs of preemption are then cached as well, if `filter` is row-local too. With `by_amounts =
-        True` beside it, `filter_column` reads only `pod_count` and `requested` of the pods on
-        nodes, so that nominated pods of many nodes can be added at once. Misuse: declaring it where
-        the answer for a node depends on other nodes, on other objects or on the cycle state.
+        With a signature, a plugin whose `filter_column` and `score_column` read nothing but the
+        row itself may declare `row_local`: its columns are kept per signature and evaluated again
+        for changed rows only. Pods of one signature also share the codes of `filter_column`, so
+        `filter_status` must not distinguish them; dry runs of preemption are kept too. With
+        `by_amounts` beside it, `filter_column` reads of the pods on nodes `pod_count` and
+        `requested` only, and pods nominated to many nodes are counted at once. Misuse: declaring it
+        where the answer for a node depends on other nodes, other objects or the cycle state.
         """
 
 

@@ -47,6 +47,16 @@ def is_tolerated(
     return any(tolerates(one, taint, comparison_operators) for one in tolerations)
 
 
+def is_untolerated(
+    taint: Taint,
+    tolerations: Iterable[Toleration],
+    effects: frozenset[str],
+    comparison_operators: bool = False,
+) -> bool:
+    """True when `taint` has one of `effects` and none of `tolerations` covers it."""
+    return taint.effect in effects and not is_tolerated(taint, tolerations, comparison_operators)
+
+
 def _compares(toleration: Toleration, taint: Taint) -> bool:
     bound, have = _int64(toleration.value), _int64(taint.value)
     if bound is None or have is None:

@@ -1,1 +1,1 @@
-"""The rules that ship with Stowplan, one file each, named as the field names them."""
+"""In-tree plugins, a module or package per plugin or family."""

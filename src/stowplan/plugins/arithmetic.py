@@ -1,4 +1,4 @@
-"""Whole-number arithmetic over rows that rules share, exact as in the original.
+"""Integer arithmetic over rows that plugins share, exact as in the original.
 
 Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer division.
 """
@@ -6,16 +6,14 @@ Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer divis
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.framework.functions import priorities
 
-Ints = NDArray[np.int64]
-
 
 def n_rows_of(rows: Rows) -> int:
-    """How many rows these are."""
+    """Number of rows."""
     return len(range(rows.start, rows.stop)) if isinstance(rows, slice) else rows.shape[0]
 
 
@@ -36,10 +34,10 @@ def percentages(parts: Ints, wholes: Ints) -> Ints:
 
 
 def default_normalize_score(scores: Ints) -> Ints:
-    """int64 (n_rows,): scores as percentages of the highest; as they are when none is above 0."""
+    """int64 (n_rows,): scores as percentages of the highest; unchanged when none is above 0."""
     return priorities.normalize_scores(scores, SCORE_MAX)
 
 
 def default_normalize_score_reversed(scores: Ints) -> Ints:
-    """int64 (n_rows,): as `normalized`, but the lowest score is worth most."""
+    """int64 (n_rows,): as `default_normalize_score`, but the lowest score is worth most."""
     return priorities.normalize_scores(scores, SCORE_MAX, reverse=True)

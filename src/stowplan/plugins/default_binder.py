@@ -6,14 +6,15 @@ Source: kube-scheduler v1.36, plugins/defaultbinder.
 from __future__ import annotations
 
 from stowplan.framework import OK, Status
+from stowplan.framework.plugin import Plugin
 
 
 class DefaultBinder:
-    """Takes every pod that no binder before it took."""
+    """Bind: takes every pod that no earlier plugin bound."""
 
     name = "DefaultBinder"
-    binds_all = True
+    declaration = Plugin(name=name, reads=(), binds_all=True, repeatable=True)
 
     def bind(self) -> Status:
-        """Success: the pod is this binder's. The engine asks for the binding itself."""
+        """Success: the pod is bound through the API."""
         return OK

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.plugins.arithmetic import n_rows_of
-
-Ints = NDArray[np.int64]
 
 _MIB = 1024 * 1024
 BYTES_MIN = 23 * _MIB
@@ -30,7 +29,7 @@ class ImageLocality:
     """Score by the bytes of the pod's images that a node has."""
 
     name = "ImageLocality"
-    node_only = True
+    declaration = Plugin(name=name, reads=(), node_only=True)
 
     def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 100 for 1000 MiB per container or more."""
@@ -60,7 +59,7 @@ class ImageLocality:
 
 
 def scaled_image_size(size: int, n_holders: Ints, n_nodes: int) -> Ints:
-    """int64 (n,): bytes that an image counts for, where it is known to be on `n_holders` nodes."""
+    """int64 (n,): bytes that an image counts for, where `n_holders` nodes have it."""
     counted: Ints = (size * (n_holders / n_nodes)).astype(np.int64)
     return counted
 
@@ -68,14 +67,14 @@ def scaled_image_size(size: int, n_holders: Ints, n_nodes: int) -> Ints:
 def image_locality_score(held: Ints, pod: Pod) -> Ints:
     """int64 (n,): bytes as a score from 0 to 100."""
     most = BYTES_MAX_PER_CONTAINER * n_containers(pod)
-    # The lower bound goes first: of a pod without containers, it is above the upper one.
+    # The lower bound goes first: for a pod without containers it exceeds the upper one.
     clamped = np.where(held < BYTES_MIN, BYTES_MIN, np.minimum(held, most))
     scores: Ints = SCORE_MAX * (clamped - BYTES_MIN) // (most - BYTES_MIN)
     return scores
 
 
 def n_containers(pod: Pod) -> int:
-    """Containers and init containers of the pod."""
+    """Number of containers and init containers of the pod."""
     return len(pod.spec.containers) + len(pod.spec.init_containers)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.plugins import node_hints as hints
 
@@ -22,9 +23,8 @@ class NodeDeclaredFeatures:
     """Filter on `status.declaredFeatures` of nodes."""
 
     name = "NodeDeclaredFeatures"
-    node_only = True
-    row_local = True
-    # Unresolvable: a feature comes with the kubelet, not with room on the node.
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+    # Unresolvable: features come with the kubelet; no eviction changes them.
     REJECTED = unresolvable("node(s) didn't match Pod's required features")
 
     def __init__(self, handle: Handle) -> None:
@@ -53,7 +53,7 @@ class NodeDeclaredFeatures:
         return [f"feature {f} is not declared" for f in self.required(pod) if f not in declared]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives or declares other features, or the pod needs others."""
+        """A node is added or declares other features, or the pod needs others."""
         return hints.node_declared_features_events(self.required) if self._is_enabled else ()
 
     def signature(self, pod: Pod) -> object:

@@ -1,4 +1,4 @@
-"""Hints of the rules that look at one node's labels, taints, name, ports and features.
+"""Queueing hints of the plugins that read one node's labels, taints, name, ports and features.
 
 Source: kube-scheduler v1.36, plugins/tainttoleration, nodeunschedulable, nodeaffinity, nodename,
 nodeports, nodedeclaredfeatures.
@@ -27,12 +27,14 @@ from stowplan.plugins.node_affinity.node_selector import required_node_selector
 from stowplan.plugins.pod_hints import after_own_update, is_assigned_or_nominated, queueing_hint
 
 NodeCheck = Callable[[Pod, Node], bool]
-"""Whether a rule lets a pod onto a node, all else aside."""
+"""Whether a plugin's rule admits a pod to a node."""
 
 
 def taint_toleration_events(tolerates_node: NodeCheck) -> tuple[ClusterEventWithHint, ...]:
-    """TaintToleration: a node that the pod tolerates, and did not before. suits: no hard taint is
-    untolerated."""
+    """TaintToleration: a node that the pod tolerates now and did not before.
+
+    tolerates_node: no hard taint is untolerated.
+    """
 
     def after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         return queueing_hint(
@@ -48,8 +50,10 @@ def taint_toleration_events(tolerates_node: NodeCheck) -> tuple[ClusterEventWith
 def node_unschedulable_events(
     tolerates_unschedulable: Callable[[Pod], bool],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """NodeUnschedulable: a node that is open, or was opened. does_not_mind: the pod tolerates
-    cordoned nodes."""
+    """NodeUnschedulable: a node that is schedulable, or was uncordoned.
+
+    tolerates_unschedulable: the pod tolerates cordoned nodes.
+    """
 
     def after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         was_closed = old is None or old.spec.unschedulable
@@ -65,10 +69,10 @@ def node_unschedulable_events(
 
 
 def node_affinity_events(added: Callable[[Node], bool]) -> tuple[ClusterEventWithHint, ...]:
-    """NodeAffinity: a node that the pod selects, and did not before. added: the node meets what
-    the profile requires of every pod's node.
+    """NodeAffinity: a node that the pod selects now and did not before.
 
-    A term that cannot be read lets the pod through, unless a term that can be read decides.
+    added: the node meets the required affinity of the profile. A term that cannot be parsed
+    requeues the pod, unless a term that can be parsed decides.
     """
 
     def after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
@@ -85,7 +89,7 @@ def node_affinity_events(added: Callable[[Node], bool]) -> tuple[ClusterEventWit
 
 
 def _selects(pod: Pod, node: Node) -> bool | None:
-    """Whether the pod selects the node; None where a fault keeps that from being known."""
+    """Whether the pod selects the node; None where a term cannot be parsed."""
     for key, value in (pod.spec.node_selector or {}).items():
         if node.labels.get(key) != value:
             return False
@@ -105,7 +109,7 @@ def node_name_events() -> tuple[ClusterEventWithHint, ...]:
 def node_ports_events(
     wanted_ports: Callable[[Pod], tuple[Port, ...]],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """NodePorts: any new node, and a pod that has gone from a port that the pod wants."""
+    """NodePorts: any new node, and a pod that freed a port that the pod requests."""
 
     def after_delete(pod: Pod, old: Pod, new: None) -> QueueingHint:
         if not is_assigned_or_nominated(old):
@@ -119,7 +123,7 @@ def node_ports_events(
 def node_declared_features_events(
     required: Callable[[Pod], tuple[str, ...]],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """NodeDeclaredFeatures: other features of a node, or other needs of the pod itself."""
+    """NodeDeclaredFeatures: a node declares other features, or the pod needs others."""
 
     def after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         declared = None if old is None else old.status.declared_features

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node runs there or nowhere.
+"""NodeName: a pod that names a node runs on that node only.
 
 Source: kube-scheduler v1.36, plugins/nodename.
 """
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import n_rows_of
@@ -19,13 +20,12 @@ class NodeName:
     """Filter on `spec.nodeName`."""
 
     name = "NodeName"
-    node_only = True
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: no eviction renames a node.
     REJECTED = unresolvable("node(s) didn't match the requested node name")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success on the node that the pod names, or on all when it names none."""
+        """Success on the node that the pod names, or on all nodes when it names none."""
         return OK if pod.node_name in ("", node.name) else self.REJECTED
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
@@ -39,9 +39,9 @@ class NodeName:
         return is_named[rows]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives."""
+        """A node is added."""
         return hints.node_name_events()
 
     def signature(self, pod: Pod) -> object:
-        """The node named."""
+        """The node that the pod names."""
         return pod.node_name

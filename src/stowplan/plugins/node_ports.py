@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be given out once per node and address.
+"""NodePorts: a host port is used once per node and address.
 
 Source: kube-scheduler v1.36, plugins/nodeports.
 """
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import node_hints as hints
 
@@ -21,8 +22,8 @@ class NodePorts:
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
-    row_local = True
-    # Resolvable: the pod that holds the port may be evicted.
+    declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
+    # Resolvable: the pod that uses the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
     def concerns(self, pod: Pod) -> bool:
@@ -38,7 +39,7 @@ class NodePorts:
         return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """The ports that are taken."""
+        """The ports that are in use."""
         return [
             f"port {number}/{protocol} on {ip} is taken"
             for ip, protocol, number in host_ports_of(pod)
@@ -50,7 +51,7 @@ class NodePorts:
         return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives, or a pod frees a port."""
+        """A node is added, or a pod frees a port."""
         return hints.node_ports_events(host_ports_of)
 
     def signature(self, pod: Pod) -> object:
@@ -59,7 +60,7 @@ class NodePorts:
 
 
 def host_ports_of(pod: Pod) -> tuple[Port, ...]:
-    """(ip, protocol, port) of every host port; pods of one template share the answer."""
+    """(ip, protocol, port) of every host port; cached per pod template."""
     kept: tuple[Port, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         kept = pod.spec.__dict__[_KEPT] = host_ports(pod.spec)

@@ -1,4 +1,4 @@
-"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate that.
+"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate it.
 
 Source: kube-scheduler v1.36, plugins/nodeunschedulable.
 """
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
 from stowplan.plugins import node_hints as hints
@@ -19,8 +20,7 @@ class NodeUnschedulable:
     """Filter on `spec.unschedulable` of nodes."""
 
     name = "NodeUnschedulable"
-    node_only = True
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: no eviction uncordons a node.
     REJECTED = unresolvable("node(s) were unschedulable")
 
@@ -28,11 +28,11 @@ class NodeUnschedulable:
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
     def tolerates_unschedulable(self, pod: Pod) -> bool:
-        """True when the pod tolerates the taint that cordoned nodes carry."""
+        """True when the pod tolerates the taint of cordoned nodes."""
         return is_tolerated(UNSCHEDULABLE_TAINT, pod.tolerations, self._comparisons)
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success unless the node is cordoned and the pod minds."""
+        """Success unless the node is cordoned and the pod does not tolerate it."""
         return OK if not node.unschedulable or self.tolerates_unschedulable(pod) else self.REJECTED
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
@@ -41,9 +41,9 @@ class NodeUnschedulable:
         return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives or is opened, or the pod tolerates more."""
+        """A node is added or uncordoned, or the pod tolerates more."""
         return hints.node_unschedulable_events(self.tolerates_unschedulable)
 
     def signature(self, pod: Pod) -> object:
-        """Whether the pod minds."""
+        """Whether the pod tolerates cordoned nodes."""
         return self.tolerates_unschedulable(pod)

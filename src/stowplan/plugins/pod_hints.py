@@ -1,4 +1,4 @@
-"""What several hints ask of a changed pod, and the hint of SchedulingGates.
+"""What several queueing hints read of a changed pod, and the hint of SchedulingGates.
 
 Source: kube-scheduler v1.36, plugins/schedulinggates.
 """
@@ -17,21 +17,21 @@ from stowplan.framework.clusterevents import (
 from stowplan.objects.pod import Pod
 
 
-def queueing_hint(worth: bool) -> QueueingHint:
+def queueing_hint(is_helpful: bool) -> QueueingHint:
     """QUEUE for True, SKIP for False."""
-    return QUEUE_POD if worth else QUEUE_SKIP
+    return QUEUE_POD if is_helpful else QUEUE_SKIP
 
 
 def is_assigned_or_nominated(pod: Pod) -> bool:
-    """True for a pod that is bound or nominated: only then it takes room from others."""
+    """True for a pod that is bound or nominated: only then it uses resources."""
     return bool(pod.node_name or pod.status.nominated_node_name)
 
 
 def after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
-    """QUEUE when it is the refused pod itself that has changed."""
+    """QUEUE when the changed pod is the refused pod itself."""
     return queueing_hint(new.uid == pod.uid)
 
 
 def scheduling_gates_events() -> tuple[ClusterEventWithHint, ...]:
-    """SchedulingGates: the last gate of the pod itself has gone."""
+    """SchedulingGates: the last gate of the pod was removed."""
     return (on(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, after_own_update),)

@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then whoever was put in the queue earlier.
+"""PrioritySort: higher priority first, then the earlier time of entry.
 
 Source: kube-scheduler v1.36, plugins/queuesort.
 """
@@ -6,12 +6,14 @@ Source: kube-scheduler v1.36, plugins/queuesort.
 from __future__ import annotations
 
 from stowplan.framework import QueuedPod
+from stowplan.framework.plugin import Plugin
 
 
 class PrioritySort:
     """Orders the active queue."""
 
     name = "PrioritySort"
+    declaration = Plugin(name=name, reads=())
 
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
         """True when `first` is to be scheduled before `second`."""

@@ -1,4 +1,4 @@
-"""SchedulingGates: keep pods out of the queue while somebody else holds a gate on them.
+"""SchedulingGates: keep pods out of the queue while they have scheduling gates.
 
 Source: kube-scheduler v1.36, plugins/schedulinggates.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stowplan.framework import OK, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import pod_hints
 
@@ -15,13 +16,14 @@ class SchedulingGates:
     """PreEnqueue on `spec.schedulingGates`."""
 
     name = "SchedulingGates"
+    declaration = Plugin(name=name, reads=(), repeatable=True)
 
     def concerns(self, pod: Pod) -> bool:
         """False for a pod without gates."""
         return bool(pod.spec.scheduling_gates)
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Lets pods without gates in; the refusal lists the gates."""
+        """Success for pods without gates; the refusal lists the gates."""
         gates = pod.spec.scheduling_gates
         if not gates:
             return OK
@@ -29,5 +31,5 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{names}]")
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """The pod itself loses its last gate."""
+        """The last gate of the pod was removed."""
         return pod_hints.scheduling_gates_events()

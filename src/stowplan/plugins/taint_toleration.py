@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
-from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
+from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_untolerated
 from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import default_normalize_score_reversed
 
@@ -21,23 +22,20 @@ class TaintToleration:
     """Filter on hard taints, score on soft ones."""
 
     name = "TaintToleration"
-    node_only = True
-    normalizes = "reversed"
-    row_local = True
-    weight = 3
+    declaration = Plugin(
+        name=name, weight=3, reads=(), row_local=True, node_only=True, normalizes="reversed"
+    )
     # Unresolvable: evicting pods from a node cannot remove its taints.
     REJECTED = unresolvable("node(s) had untolerated taint(s)")
 
     def __init__(self, handle: Handle) -> None:
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
-    # The rule. Everything below only decides how many taints to show it.
+    # The rule over one taint; the walks below only select the taints.
 
     def is_untolerated(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
-        """True when `taint` acts by one of `effects` and no toleration of `pod` covers it."""
-        return taint.effect in effects and not is_tolerated(
-            taint, pod.tolerations, self._comparisons
-        )
+        """True when `taint` has one of `effects` and no toleration of `pod` covers it."""
+        return is_untolerated(taint, pod.tolerations, effects, self._comparisons)
 
     # One node.
 
@@ -58,14 +56,14 @@ class TaintToleration:
         ]
 
     def pre_score(self) -> Status:
-        """Success: every pod is scored. It stands here for configurations that name it."""
+        """Success: every pod is scored. Configurations may name PreScore of this plugin."""
         return OK
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """Untolerated soft taints on `node`; lower is better until normalised."""
         return sum(self.is_untolerated(t, pod, SOFT_EFFECTS) for t in node.taints)
 
-    # Every node: the same answers, asking the rule once per distinct taint.
+    # Every node: the same answers, with one call of the rule per distinct taint.
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
@@ -83,9 +81,14 @@ class TaintToleration:
         return default_normalize_score_reversed(scores)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives or has other taints, or the pod tolerates more."""
+        """A node is added or has other taints, or the pod tolerates more."""
         return hints.taint_toleration_events(self.tolerates_node)
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""
-        return frozenset((t.key, t.operator, t.value, t.effect) for t in pod.tolerations)
+        return tolerations_signature(pod)
+
+
+def tolerations_signature(pod: Pod) -> object:
+    """What the tolerations cover, in any order."""
+    return frozenset((t.key, t.operator, t.value, t.effect) for t in pod.tolerations)

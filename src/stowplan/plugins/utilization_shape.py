@@ -1,4 +1,4 @@
-"""A score as a broken line over utilisation, as configurations draw it.
+"""Scores as a piecewise linear function of utilization.
 
 Source: kube-scheduler v1.36, plugins/helper shape_score and apis/config/validation.
 """
@@ -21,14 +21,14 @@ POINT_SCORE_MAX = 10
 class UtilizationShapePoint(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """A point of the line. utilization: percent. score: 0 to 10."""
+    """A point of the function. utilization: percent. score: 0 to 10."""
 
     utilization: int = 0
     score: int = 0
 
 
 def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterator[Problem]:
-    """What is wrong with a line. path: where it stands."""
+    """Problems of a shape. path: its place in the configuration."""
     if not shape:
         yield Problem(path, "no point", "at least one point")
     for i, (before, point) in enumerate(pairwise(shape), start=1):
@@ -43,7 +43,7 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterato
 
 
 def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
-    """int64 (101,): the score, 0 to 100, at each whole percentage of utilisation."""
+    """int64 (101,): the score, 0 to 100, at each whole percentage of utilization."""
     return np.array([_score_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
 
 
@@ -55,6 +55,6 @@ def _score_at(percent: int, shape: Sequence[UtilizationShapePoint]) -> int:
         if percent <= point.utilization:
             rise = (point.score - before.score) * scale * (percent - before.utilization)
             run = point.utilization - before.utilization
-            # Truncated toward zero, also where the line falls.
+            # Truncated toward zero, also where the function falls.
             return before.score * scale + (rise // run if rise >= 0 else -(-rise // run))
     return shape[-1].score * scale

@@ -12,15 +12,13 @@ from stowplan.columns.pods.podterms import terms_of
 from stowplan.objects.pod import Pod
 from stowplan.queue.entry import QueueEntry
 
-CROSS_NODE_PLUGIN = "PodTopologySpread"
-"""A rejection by this plugin can be resolved by any bound pod of the namespace."""
-
 
 def is_helped_across_nodes(
-    entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str]
+    entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str], plugins: frozenset[str]
 ) -> bool:
-    """True when topology spreading rejected the entry, or its required affinity matches `pod`."""
-    if CROSS_NODE_PLUGIN in entry.refused_by and pod.namespace == entry.pod.namespace:
+    """True when one of `plugins`, which declare `cross_node`, rejected the entry, or its required
+    affinity matches `pod`."""
+    if not plugins.isdisjoint(entry.refused_by) and pod.namespace == entry.pod.namespace:
         return True
     wanted = terms_of(entry.pod).required_affinity
     return any(weighted.term.matches(pod, namespace_labels) for weighted in wanted)

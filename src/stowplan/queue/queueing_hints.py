@@ -45,8 +45,11 @@ Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
 class QueueingHintMap:
     """Registered events of all profiles, cached by event."""
 
-    def __init__(self, by_profile: Mapping[str, Registrations]) -> None:
-        """by_profile: scheduler name -> registrations, without the automatic taint events."""
+    def __init__(
+        self, by_profile: Mapping[str, Registrations], cross_node_plugins: Iterable[str] = ()
+    ) -> None:
+        """by_profile: scheduler name -> registrations, without the automatic taint rule.
+        cross_node_plugins: those that declare `cross_node`."""
         self._by_profile = {
             profile: {plugin: with_node_taint_events(events) for plugin, events in plugins.items()}
             for profile, plugins in by_profile.items()
@@ -55,6 +58,7 @@ class QueueingHintMap:
             tuple[str, ClusterEvent], tuple[tuple[str, QueueingHintFn | None], ...]
         ] = {}
         self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
+        self.cross_node_plugins = frozenset(cross_node_plugins)
         self.faults: list[tuple[Pod, str]] = []
 
     @classmethod
@@ -64,12 +68,14 @@ class QueueingHintMap:
         others: names of rejecters that are not plugins (extenders); they match every event.
         """
         found: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {}
+        cross_node: set[str] = set()
         for profile, framework in frameworks.items():
             refusing = {m.name: m for point in REFUSING_POINTS for m in framework.at(point)}
+            cross_node |= {name for name, m in refusing.items() if m.declaration.cross_node}
             found[profile] = {
                 name: _registered_events(member) for name, member in refusing.items()
             } | dict.fromkeys(others, EVERY_EVENT)
-        return cls(found)
+        return cls(found, cross_node)
 
     def always(self) -> QueueingHintMap:
         """The same registrations without hint functions: every registered event requeues."""
@@ -80,7 +86,8 @@ class QueueingHintMap:
                     for plugin, events in registrations.items()
                 }
                 for profile, registrations in self._by_profile.items()
-            }
+            },
+            self.cross_node_plugins,
         )
 
     def listeners(self, event: ClusterEvent) -> tuple[str, ...]:

@@ -577,5 +577,7 @@ class SchedulingQueue:
         namespace = self._object_store.find(Namespace, pod.namespace)
         labels = {} if namespace is None else namespace.labels
         return [
-            entry for entry in self.unschedulable_pods if is_helped_across_nodes(entry, pod, labels)
+            entry
+            for entry in self.unschedulable_pods
+            if is_helped_across_nodes(entry, pod, labels, self.hints.cross_node_plugins)
         ]

@@ -39,8 +39,8 @@ Progress = Callable[[int, int], None]
 BATCH_MAX = 500
 """Pods per batch; progress is reported once per batch."""
 
-IN_TREE_ONLY = ("preEnqueue", "reserve", "permit", "preBind", "bind", "postBind")
-"""Extension points at which an out-of-tree plugin could observe batches."""
+REPEATABLE_POINTS = ("preEnqueue", "reserve", "permit", "preBind", "bind")
+"""Extension points at which a plugin with state of its own may notice that pods come in batches."""
 
 
 class PlacementRun:
@@ -200,8 +200,12 @@ class DirectBindCheck:
 
 
 def _is_plain(framework: Framework) -> bool:
-    members = (member for point in IN_TREE_ONLY for member in framework.at(point))
-    return bool(framework.unconditional_binder) and all(member.in_tree for member in members)
+    members = (member for point in REPEATABLE_POINTS for member in framework.at(point))
+    return (
+        bool(framework.unconditional_binder)
+        and all(member.declaration.repeatable for member in members)
+        and not framework.at("postBind")
+    )
 
 
 def load_cluster(target: SimulatedCluster, source: Cluster) -> None:

@@ -1,13 +1,12 @@
-"""Auditor: a second, simpler model of a cluster, which judges what schedulers do to it.
+"""Auditor: a second, simpler model of a cluster that checks what schedulers do to it.
 
-It is told what each scheduler is shown, what that scheduler asks for, and what the API makes of it,
-and knows nothing of queues, caches or plugins. From that it says, at every step, whether anything
-has happened that never may (safety), and at rest whether anything has not happened that should have
-(liveness). The rules that it knows are amounts, node selectors and taints.
-
-A node may be over-committed in truth when nobody could have known: it has shrunk, or a pod has been
-bound to it by somebody else, and whoever bound the last pod had not been shown that when it
-decided.
+It is notified of the events that each scheduler receives, of the requests that the scheduler sends,
+and of the API's replies, and knows nothing of queues, caches or plugins. From these it reports, at
+every step, whether something has happened that must never happen (safety), and at rest whether
+something has not happened that should have (liveness). The rules that it knows are amounts, node
+selectors and taints. A node may be over-committed where no scheduler could have known: it has
+shrunk, or another client has bound a pod to it, and the scheduler that bound the last pod had not
+received that when it decided.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ LOG_LINES_MAX = 60
 
 
 class Violation(AssertionError):
-    """Something that must never happen. uid: of the pod that it happened to, "" for none."""
+    """An event that must never happen. uid: of the pod that it happened to, "" for none."""
 
     def __init__(self, what: str, uid: str = "") -> None:
         super().__init__(what)
@@ -42,10 +41,11 @@ class Violation(AssertionError):
 
 
 class RequestedBinding(msgspec.Struct, frozen=True):
-    """A binding that was asked for. seen: the versions of pods and nodes shown until then.
+    """A requested binding.
 
-    passes_on: it was asked of an extender in whose place the scheduler binds where it fails.
-    stands_in: that is what it did.
+    seen: the versions of pods and nodes received until then. is_ignorable_extender_bind: it was
+    requested of an extender whose failure the scheduler ignores and binds itself. is_fallback_bind:
+    the scheduler did so.
     """
 
     effect: int
@@ -57,12 +57,12 @@ class RequestedBinding(msgspec.Struct, frozen=True):
 
 
 class SchedulerView:
-    """What one scheduler has been shown, and what it has asked for since.
+    """What one scheduler has received, and what it has requested since.
 
-    open: by uid, the bindings of which it cannot know that they failed. given_up: the pods of those
-    that it was told had failed, which a reply that is overtaken may say of one that was made.
-    in_place: the node that an extender has failed to bind a pod to, so that it is bound now as was
-    decided then.
+    open: by uid, the bindings that it cannot know to have failed. abandoned: the pods of those that
+    it was notified to have failed, which an overtaken reply may report of one that was made.
+    fallback_nodes: the node that an extender has failed to bind a pod to, so that the scheduler
+    binds it itself.
     """
 
     def __init__(self, name: str, *, leads: bool, term: int) -> None:
@@ -79,15 +79,15 @@ class SchedulerView:
         self.term_at_start = 0
         self.announced: set[tuple[str, str]] = set()
 
-    # What it is shown.
+    # Received events.
 
     def begin(self) -> None:
-        """A call begins: what it is shown in one call it takes in piece by piece."""
+        """Begin a call: the events of one call are processed one by one."""
         self.before = dict(self.pods)
         self.term_at_start = self.term if self.leads else 0
 
     def observe(self, event: Event) -> None:
-        """Take an event in."""
+        """Process an event."""
         match event:
             case happened.PodAdded(pod) | happened.PodUpdated(pod):
                 self._observe_pod(pod)
@@ -143,14 +143,14 @@ class SchedulerView:
             self.on.get(pod.node_name, {}).pop(pod.uid, None)
 
     def _abandon_binding(self, uid: str, effect: int, *, exact: bool) -> None:
-        """An outcome says that a binding was not made; a read counts that came after it."""
+        """An outcome reports that a binding was not made; a read counts that came after it."""
         asked = self.open.get(uid)
         if asked is not None and (effect == asked.effect if exact else effect > asked.effect):
             del self.open[uid]
             self.abandoned.add(uid)
 
     def extender_bind_failed(self, effect: int) -> None:
-        """A call of an extender has failed, or is not waited for any more."""
+        """A call of an extender has failed or timed out."""
         for uid, asked in tuple(self.open.items()):
             if asked.effect == effect and asked.is_ignorable_extender_bind:
                 self._abandon_binding(uid, effect, exact=True)
@@ -161,7 +161,7 @@ class SchedulerView:
         return [pod for pods in (self.pods, self.before) for pod in pods.values() if pod.uid == uid]
 
     def nodes_of(self, pod: Pod) -> Iterator[str]:
-        """Where a pod is, or may be on its way to."""
+        """The node of a pod, or the nodes that it may be bound to."""
         asked = self.open.get(pod.uid)
         if pod.node_name:
             yield pod.node_name
@@ -173,7 +173,7 @@ class SchedulerView:
                 yield pod.status.nominated_node_name
 
     def pods_on(self, node: str) -> Iterator[Pod]:
-        """Those shown there, and those that may be on their way."""
+        """Pods on the node, and pods that may be bound to it."""
         yield from self.on.get(node, {}).values()
         for asked in self.open.values():
             if asked.node == node:
@@ -181,10 +181,12 @@ class SchedulerView:
 
 
 class Auditor:
-    """waits: which pods may pause between the choice of a node and Bind, so that the node may
-    change meanwhile. evicts: whether pods that could make room by eviction must not wait at rest.
-    bars: which pods an extender keeps from which nodes, whatever else is the case; minds: those of
-    them that it must never fail to.
+    """Checks of all schedulers of a cluster.
+
+    waits: which pods may pause between the choice of a node and Bind, so that the node may change
+    meanwhile. evicts: whether pods that could preempt must not wait at rest. extender_rejects:
+    which pods an extender keeps from which nodes in any case; extender_must_reject: those of them
+    that it must never fail to.
     """
 
     def __init__(
@@ -205,29 +207,29 @@ class Auditor:
         self.version = 0
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        self.story: list[tuple[int, str, Any]] = []
+        self.event_log: list[tuple[int, str, Any]] = []
         self.now = 0
         self._node_changed: dict[str, int] = {}
         self._bound_at: dict[str, int] = {}
         self._own: set[tuple[str, str]] = set()
         self._n_bound: dict[str, int] = {}
 
-    # Being told.
+    # Notifications.
 
     def joined(self, name: str, *, leads: bool, term: int) -> None:
-        """A scheduler starts, and has been shown nothing."""
+        """A scheduler starts, and has received nothing."""
         self.views[name] = SchedulerView(name, leads=leads, term=term)
         if leads:
             self.holder, self.term = name, term
 
     def leads(self, name: str, term: int) -> None:
-        """A scheduler, or nobody, holds the lead from now on."""
+        """A scheduler, or none, is the leader from now on."""
         self.holder, self.term = name, term
 
     def changed(self, version: int, event: Event) -> None:
-        """The cluster has changed in truth."""
+        """The cluster has changed."""
         self.version = version
-        self.story.append((self.now, "cluster", event))
+        self.event_log.append((self.now, "cluster", event))
         match event:
             case happened.PodAdded(pod) | happened.PodUpdated(pod):
                 if pod.is_finished:
@@ -253,31 +255,31 @@ class Auditor:
         effects: Iterable[Effect],
         seen: tuple[int, int],
     ) -> None:
-        """A scheduler was shown something and asks for something. Raises Violation.
+        """A scheduler received something and requests something. Raises Violation.
 
-        seen: up to which versions it has been shown pods and nodes.
+        seen: up to which versions it has received pods and nodes.
         """
-        view, tell = self.views[name], self.story.append
+        view, record = self.views[name], self.event_log.append
         view.begin()
         for event in events:
-            tell((self.now, f"{name} <-", event))
+            record((self.now, f"{name} <-", event))
             view.observe(event)
         asked = list(effects)
         for effect in asked:
-            tell((self.now, f"{name} ->", effect))
+            record((self.now, f"{name} ->", effect))
             if isinstance(effect, to_do.PatchStatus) and effect.nominated_node:
                 view.announced.add((effect.uid, effect.nominated_node))
         for effect in asked:
             self._check_effect(view, effect, seen)
 
     def sent(self, name: str, effect: Effect) -> None:
-        """A scheduler sends what it has asked for. Raises Violation."""
+        """A scheduler sends what it has requested. Raises Violation."""
         if self.holder != name or effect.term != self.term:
             lead = f"{self.holder or 'nobody'} leads in term {self.term}"
             raise Violation(f"{name} writes though {lead}: {effect}", uid_of(effect))
 
     def taken(self, name: str, effect: Effect, code: int) -> None:
-        """The API has answered a request of a scheduler. Raises Violation."""
+        """The API has replied to a request of a scheduler. Raises Violation."""
         asks = as_bind(effect)
         if code != HTTP_CREATED or asks is None:
             return
@@ -332,7 +334,7 @@ class Auditor:
             pod = known
         if pod is None or pod.uid != uid or pod.node_name:
             state = "gone" if pod is None or pod.uid != uid else f"bound to {pod.node_name}"
-            raise Violation(f"{view.name} binds {effect.name}, which it was shown as {state}", uid)
+            raise Violation(f"{view.name} binds {effect.name}, which it observed as {state}", uid)
         if uid in view.open:
             node = view.open[uid].node
             raise Violation(f"{view.name} binds {effect.name} twice, to {node} before", uid)
@@ -356,7 +358,7 @@ class Auditor:
         victims, preemptors = view.versions(uid), view.versions(effect.preemptor)
         who = f"{view.name} evicts {effect.name} for {effect.preemptor}"
         if not victims:
-            raise Violation(f"{who}: it was not shown such a pod", uid)
+            raise Violation(f"{who}: it has not received such a pod", uid)
         preemptor = next((pod for pod in preemptors if not pod.node_name), None)
         if preemptor is None:
             raise Violation(f"{who}: the pod that preempts is not pending", uid)
@@ -366,10 +368,10 @@ class Auditor:
         cleared = {preemptor.status.nominated_node_name}
         cleared |= {node for one, node in view.announced if one == preemptor.uid}
         if not nodes & cleared:
-            raise Violation(f"{who}: nobody announced that {sorted(nodes)} is cleared", uid)
+            raise Violation(f"{who}: without a notification that {sorted(nodes)} is cleared", uid)
 
     def _check_truth(self, name: str, asked: RequestedBinding) -> None:
-        """A pod has been bound: its node holds no more than it has, unless nobody could know."""
+        """A pod has been bound: its node is not over-committed, unless no scheduler could know."""
         pod = asked.pod
         if self._waits(pod) or asked.is_fallback_bind:
             return
@@ -394,9 +396,9 @@ class Auditor:
     # Liveness.
 
     def at_rest(self, held: Callable[[Pod], bool]) -> None:
-        """All has been shown and answered: who waits has a reason to. Raises Violation.
+        """All events and replies are delivered: every pending pod has a reason. Raises Violation.
 
-        held: which pods wait for something that is none of the auditor's business.
+        held: which pods wait for something that the auditor does not model.
         """
         for pod in self.pods.values():
             if not pod.node_name and not is_terminating(pod) and not held(pod):
@@ -417,26 +419,26 @@ class Auditor:
                 raise Violation(f"{pod.name} could make room on {node.name} and waits", pod.uid)
 
     def _counts_on(self, one: Pod, node: Node, waiting: Pod) -> bool:
-        """True for a pod on the node, or nominated to it and before the one that waits."""
+        """True for a pod on the node, or nominated to it and before the pending one."""
         if one.node_name:
             return one.node_name == node.name
         nominated = one.status.nominated_node_name == node.name
         return nominated and one.uid != waiting.uid and one.priority >= waiting.priority
 
-    # Stories.
+    # Event logs.
 
     def pod_log(self, uid: str) -> list[str]:
         """All that is known of a pod, a line each, the latest lines where they are many."""
         lines = [
             f"{now / 1e9:9.3f}  {who:<10} {format_message(message)}"
-            for now, who, message in self.story
+            for now, who, message in self.event_log
             if not uid or uid_of(message) == uid
         ]
         return lines[-LOG_LINES_MAX:]
 
 
 def format_message(message: Any) -> str:
-    """An event or effect on a short line."""
+    """An event or effect as a short line."""
     kind = type(message).__name__
     if hasattr(message, "node") and isinstance(message.node, Node):
         node = message.node
@@ -455,15 +457,15 @@ def format_message(message: Any) -> str:
         parts += ["leaving"] if is_terminating(pod) else []
         return " ".join([*parts, pod.status.phase]).strip()
     if isinstance(message, msgspec.Struct):
-        shown = {name: getattr(message, name) for name in message.__struct_fields__}
+        fields = {name: getattr(message, name) for name in message.__struct_fields__}
         hidden = ("namespace", "name", "scheduler", "action")
-        pod_log = (f"{key}={value}" for key, value in shown.items() if key not in hidden and value)
+        pod_log = (f"{key}={value}" for key, value in fields.items() if key not in hidden and value)
         return f"{kind} {' '.join(pod_log)}"
     return str(message)
 
 
 def as_bind(effect: Effect) -> to_do.Bind | None:
-    """The binding that is asked for, of the API or of an extender; None for another effect."""
+    """The requested binding, of the API or of an extender; None for another effect."""
     if isinstance(effect, to_do.Bind):
         return effect
     body = effect.question.body if isinstance(effect, to_do.CallExtender) else None
@@ -474,7 +476,7 @@ def as_bind(effect: Effect) -> to_do.Bind | None:
 
 
 def uid_of(message: Any) -> str:
-    """The uid of the pod that an event or effect is about, "" where it is about none."""
+    """The uid of the pod of an event or effect, "" where there is none."""
     pod = getattr(message, "pod", None)
     if pod is not None:
         return str(pod.uid)
@@ -509,7 +511,7 @@ def misfit_reason(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
 
 
 def allocatable_of(offered: Mapping[str, Quantity]) -> dict[str, int]:
-    """What a node offers, in base units."""
+    """Allocatable amounts of a node, in base units."""
     return {name: _amount(name, quantity) for name, quantity in offered.items()}
 
 
@@ -519,7 +521,7 @@ def _amount(name: str, quantity: Quantity) -> int:
 
 
 def requests_of(pod: Pod) -> Mapping[str, int]:
-    """What a pod asks for; the same for all pods of a spec."""
+    """Requests of a pod; equal for all pods of a spec."""
     kept: dict[str, int] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         kept = pod.spec.__dict__[_KEPT] = requested(pod)

@@ -67,10 +67,10 @@ _SIGNS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt"}
 
 
 class MakeError(ValueError):
-    """A short text that a builder cannot read: what it is for, what was got, what was wanted."""
+    """An invalid short text of a builder: what it is for, the value and what was expected."""
 
     def __init__(self, what: str, got: str, wanted: str) -> None:
-        super().__init__(f"{what} {got!r}: wanted {wanted}")
+        super().__init__(f"{what} {got!r}: expected {wanted}")
 
 
 # Nodes.
@@ -91,11 +91,11 @@ def node(
     images: Mapping[str, Quantity] | None = None,
     features: Sequence[str] = (),
 ) -> Node:
-    """A node that offers this much; None leaves a resource out.
+    """A node with these amounts; None leaves a resource out.
 
-    resources: what else it offers, by name. images: image name -> size. The hostname label is the
-    name, `zone` and `region` set the topology labels; `labels` come on top. features: those that
-    the node declares.
+    resources: other allocatable resources, by name. images: image name -> size. The hostname label
+    is the name, `zone` and `region` set the topology labels; `labels` are added. features: those
+    that the node declares.
     """
     offered = {"cpu": cpu, "memory": memory, "pods": None if pods is None else str(pods)}
     amounts = {key: amount for key, amount in offered.items() if amount is not None}
@@ -155,7 +155,7 @@ def pod(
     scheduler: str = DEFAULT_SCHEDULER,
     created_at: float | None = None,
 ) -> Pod:
-    """A pod that asks for this much in one container, or has these `containers` instead.
+    """A pod with these requests in one container, or with these `containers` instead.
 
     on: the node that it is bound to. nominated: the node that it preempted for. claims: names of
     PersistentVolumeClaims that it mounts. created_at: seconds since the epoch.
@@ -257,7 +257,7 @@ def affinity(
     prefer_near: Iterable[tuple[int, PodAffinityTerm]] = (),
     prefer_apart: Iterable[tuple[int, PodAffinityTerm]] = (),
 ) -> Affinity:
-    """Where a pod must or would rather run.
+    """Where a pod must or prefers to run.
 
     nodes: node terms of which one must hold. prefer_nodes: node term -> weight. near, apart: pods
     to share a topology domain with, or not to.

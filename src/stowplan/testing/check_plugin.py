@@ -1,4 +1,4 @@
-"""check_plugin(): does a plugin keep the contract that the engine relies on?
+"""check_plugin(): checks of the plugin contract.
 
     from stowplan.testing import check_plugin, checks
 
@@ -9,8 +9,8 @@
     def test_my_plugin(check):
         check()
 
-Each check builds clusters by seeded dice and asks the plugin, alone, as the engine would. What a
-plugin keeps elsewhere than on nodes, pods and the objects that `GeneratedCluster` has is not tried.
+Each check generates clusters from fixed seeds and calls the plugin, alone, as the framework does.
+State of a plugin outside of nodes, pods and the objects of `GeneratedCluster` is not tested.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ METHODS = {
 
 
 class CheckFailed(AssertionError):
-    """A plugin broke the contract. plugin, check, seed: which, what, and the dice that show it.
+    """A failed check. plugin, check, seed: which plugin and check, and the seed that reproduces it.
 
-    finding: equal for two checks that fail for one and the same reason.
+    finding: equal for two checks that fail for the same reason.
     """
 
     def __init__(self, plugin: str, check: str, seed: int, details: str, finding: str = "") -> None:
-        """story: what was asked, what was got and what was wanted."""
+        """details: the call, its result and what was expected."""
         super().__init__(f"plugin {plugin!r}: {check} (seed {seed}): {details}")
         self.plugin = plugin
         self.check = check
@@ -102,7 +102,7 @@ class Check:
         return self.__name__
 
     def __call__(self) -> None:
-        """Raise CheckFailed when the plugin fails the check under one of the seeds."""
+        """Raise CheckFailed when the plugin fails the check for one of the seeds."""
         for seed in self._seeds:
             try:
                 trial = PluginTrial(self.plugin, self._args, self._gates, seed)
@@ -116,7 +116,7 @@ class Check:
                 raise CheckFailed(self.plugin.name, self.name, seed, details + place)
 
     def _place(self, details: str) -> str:
-        """ " (packed.py:14)": where the method is written that a story is about."""
+        """ " (packed.py:14)": location of the method that `details` is about."""
         field = _FIELD.search(details)
         if field is None:
             return definition_location(self.plugin, *CONCERNS.get(self.name, ()))
@@ -134,8 +134,8 @@ def check_plugin(
 ) -> None:
     """Run every check; raises CheckFailed at the first that fails.
 
-    plugin: a class, or a function under `@score`, `@filter` or `@priority`. args: what the plugin
-    is configured with, None for its defaults.
+    plugin: a class, or a function under `@score`, `@filter` or `@priority`. args: the arguments of
+    the plugin, None for its defaults.
     """
     for check in checks(plugin, args, seeds=seeds, gates=gates):
         check()
@@ -148,11 +148,11 @@ def checks(
     seeds: Iterable[int] = SEEDS,
     gates: FeatureGates | None = None,
 ) -> list[Check]:
-    """The checks that concern a plugin, to run one by one: an argument of pytest's parametrize."""
+    """The checks that apply to a plugin, to run one by one: an argument of pytest's parametrize."""
     kept = tuple(seeds)
     made = plugin_of(plugin)
     if not isinstance(getattr(made, "name", None), str) or not points_of(made):
-        details = "wanted a class with a `name` and a method of an extension point, or a rule"
+        details = "expected a class with a `name` and a method of an extension point, or a rule"
         raise CheckFailed(getattr(made, "__qualname__", repr(made)), "is_a_plugin", 0, details)
     return [
         Check(name, made, args, kept, gates or FeatureGates())
@@ -161,11 +161,11 @@ def checks(
     ]
 
 
-# The checks. Each yields what is wrong, if anything is; the first story is told.
+# The checks. Each yields what is wrong, if anything is; the first is reported.
 
 
 def column_agrees_with_scalar(trial: PluginTrial) -> Iterator[str]:
-    """`filter_column` and `score_column` say what `filter` and `score` say.
+    """`filter_column` and `score_column` agree with `filter` and `score`.
 
     For all rows, for some in any order and for none: verdicts, reasons and raw scores.
     """
@@ -177,11 +177,13 @@ def column_agrees_with_scalar(trial: PluginTrial) -> Iterator[str]:
             got = plugin_answers(by_column, pod, snapshot, rows)
             wanted = plugin_answers(by_node, pod, snapshot, rows)
             asked = "all rows" if rows is None else f"rows {rows.tolist()}"
-            yield from _compare_answers(got, wanted, pod, f"by column ({asked}), not as by node")
+            yield from _compare_answers(
+                got, wanted, pod, f"by column ({asked}), compared with node by node"
+            )
 
 
 def inputs_are_not_modified(trial: PluginTrial) -> Iterator[str]:
-    """Pod, nodes, columns, other objects and the scores to normalise are not changed."""
+    """Pod, nodes, columns, other objects and the scores to normalize are not changed."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     kept = ObjectSnapshot(_all_of(trial.scene), snapshot.nodes)
     for pod in trial.scene.pending:
@@ -200,7 +202,7 @@ def _all_of(scene: GeneratedCluster) -> Iterator[Object]:
 
 
 def _modifying_method(trial: PluginTrial) -> str:
-    """The method that changes something, and what; "" where it is not to be seen again."""
+    """The method that changes an input, and the change; "" where it cannot be reproduced."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     found: list[str] = []
     record_mutations(
@@ -253,7 +255,7 @@ def returned_columns_are_owned(trial: PluginTrial) -> Iterator[str]:
             answer = member.call(method, pod, nodes, nodes.all_rows, state)
             if any(np.may_share_memory(answer, column) for column in columns):
                 written_at = f"{method}{definition_location(trial.plugin, method)}"
-                yield f"pod {pod.key!r}: {written_at} gave a view of a column, wanted a new array"
+                yield f"pod {pod.key!r}: {written_at} returns a view; expected a new array"
 
 
 def _columns(nodes: NodeTable) -> list[Any]:
@@ -273,7 +275,7 @@ def scores_are_in_range(trial: PluginTrial) -> Iterator[str]:
             if not 0 <= score <= SCORE_MAX * weight:
                 yield (
                     f"pod {pod.key!r} on node {name!r}: got {score}, "
-                    f"wanted 0 to {SCORE_MAX} times the weight {weight}"
+                    f"expected 0 to {SCORE_MAX} times the weight {weight}"
                 )
 
 
@@ -285,11 +287,12 @@ def row_order_does_not_matter(trial: PluginTrial) -> Iterator[str]:
     for pod in scene.pending:
         wanted = plugin_answers(framework, pod, snapshot)
         got = plugin_answers(framework, pod, other)
-        yield from _compare_answers(got, wanted, pod, "with the nodes on other rows, not as before")
+        yield from _compare_answers(got, wanted, pod, "with the nodes on other rows")
 
 
 def _permuted(trial: PluginTrial) -> NodeTable:
-    """The cluster of the trial, arrived at another way: other order, nodes gone and back."""
+    """The cluster of the trial, built in another way: other order, nodes deleted and added
+    again."""
     table, scene = NodeTable(), trial.scene
     for place in trial.rng.permutation(len(scene.nodes)).tolist():
         table.add_node(scene.nodes[place])
@@ -309,7 +312,7 @@ def calls_are_repeatable(trial: PluginTrial) -> Iterator[str]:
     for pod in trial.scene.pending:
         wanted = plugin_answers(framework, pod, snapshot)
         got = plugin_answers(framework, pod, snapshot)
-        yield from _compare_answers(got, wanted, pod, "asked again, not as the first time")
+        yield from _compare_answers(got, wanted, pod, "on the second call")
 
 
 def empty_cluster_is_accepted(trial: PluginTrial) -> Iterator[str]:
@@ -318,11 +321,11 @@ def empty_cluster_is_accepted(trial: PluginTrial) -> Iterator[str]:
     for pod in trial.scene.pending:
         got = plugin_answers(framework, pod, snapshot)
         if got.filter or got.raw or got.final:
-            yield f"pod {pod.key!r}: got answers {got}, wanted none"
+            yield f"pod {pod.key!r}: got answers {got}; expected none"
 
 
 def pods_are_independent(trial: PluginTrial) -> Iterator[str]:
-    """What a pod is told does not depend on which pods and clusters were asked about before."""
+    """Answers for a pod do not depend on the pods and clusters that were evaluated before."""
     used, scene = trial.framework(), trial.scene
     elsewhere = PluginTrial(
         trial.plugin, trial.args, trial.gates, random_int(trial.rng, 0, 10**6)
@@ -333,13 +336,11 @@ def pods_are_independent(trial: PluginTrial) -> Iterator[str]:
             plugin_answers(used, before, earlier)
             got = plugin_answers(used, pod, later)
             wanted = plugin_answers(trial.framework(), pod, later)
-            yield from _compare_answers(
-                got, wanted, pod, f"after pod {before.key!r}, not as at first"
-            )
+            yield from _compare_answers(got, wanted, pod, f"after pod {before.key!r}")
 
 
 def equal_signatures_mean_equal_answers(trial: PluginTrial) -> Iterator[str]:
-    """Pods with equal signatures get the same answers, so the engine may ask for one of them."""
+    """Pods with equal signatures get the same answers, so the engine may evaluate one of them."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     first: dict[object, tuple[Pod, PluginAnswers]] = {}
     for original in trial.scene.pending:
@@ -348,18 +349,18 @@ def equal_signatures_mean_equal_answers(trial: PluginTrial) -> Iterator[str]:
             try:
                 known = first.get(signature)
             except TypeError:
-                yield f"pod {pod.key!r}: signature {signature!r}, wanted a hashable"
+                yield f"pod {pod.key!r}: signature {signature!r}; expected a hashable"
                 return
             got = plugin_answers(framework, pod, snapshot)
             if known is None:
                 first[signature] = pod, got
                 continue
-            details = f"the signature of pod {known[0].key!r}, not its answers"
+            details = f"compared with pod {known[0].key!r} of the same signature"
             yield from _compare_answers(got, known[1], pod, details)
 
 
 def queue_order_is_strict(trial: PluginTrial) -> Iterator[str]:
-    """`less` is never true both ways nor in a circle, and `sort_key` sorts the same way."""
+    """`less` is never true both ways nor in a cycle, and `sort_key` sorts the same way."""
     framework = trial.framework()
     key = framework.sort_key()
     pods = [QueuedPod(pod, float(random_int(trial.rng, 0, 3))) for pod in trial.scene.pending]
@@ -370,9 +371,9 @@ def queue_order_is_strict(trial: PluginTrial) -> Iterator[str]:
             if less and framework.less(b, a):
                 yield f"pods {names}: each is less than the other"
             if less and any(framework.less(b, c) and not framework.less(a, c) for c in pods):
-                yield f"pods {names}: the first is not less than all that the second is less than"
+                yield f"pods {names}: `less` is not transitive"
             if key is not None and bool(key(a) < key(b)) != less:
-                yield f"pods {names}: less says {less}, sort_key the opposite"
+                yield f"pods {names}: less is {less}, and sort_key sorts the other way"
 
 
 def _compare_answers(
@@ -415,4 +416,4 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "permit_results_are_valid": ("permit",),
     "events_to_register_are_complete": ("events_to_register",),
 }
-"""Check -> the methods of which a plugin must have one; the others concern every plugin."""
+"""Check -> the methods of which a plugin must have one; the others apply to every plugin."""

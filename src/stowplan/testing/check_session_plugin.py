@@ -1,16 +1,16 @@
-"""check_batch_policy(): does a policy, or an action, keep the contract that sessions rely on?
+"""check_session_plugin(): checks of the contract of session plugins and actions.
 
-    from stowplan.testing import batch_checks, check_batch_policy
+    from stowplan.testing import check_session_plugin, session_plugin_checks
 
     def test_my_policy():
-        check_batch_policy(MyPolicy)
+        check_session_plugin(MyPolicy)
 
-    @pytest.mark.parametrize("check", batch_checks(MyPolicy))   # or one test per check
+    @pytest.mark.parametrize("check", session_plugin_checks(MyPolicy))   # or one test per check
     def test_my_policy(check):
         check()
 
-Each check makes worlds by seeded dice and opens sessions in which the policy stands alone; actions
-run among the policies that ship.
+Each check generates clusters from fixed seeds and opens sessions with the plugin alone; actions run
+with the in-tree session plugins.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ ORDER_HOOKS = ("job_order", "queue_order", "task_order")
 VICTIM_HOOKS = ("preemptable", "reclaimable")
 BOOLEAN_HOOKS = ("overused", "job_ready", "job_pipelined")
 COMPARED_MAX = 7
-"""Of so many things at most every triple is compared."""
+"""Maximum number of items whose triples are all compared."""
 
 
 class SessionPluginTrial:
-    """A world, and a session on it with nothing but the policy."""
+    """A generated cluster, and a session on it with the session plugin alone."""
 
     def __init__(
         self, policy: type[SessionPlugin], arguments: Mapping[str, str], seed: int
@@ -60,7 +60,7 @@ class SessionPluginTrial:
         self.rows = np.arange(self.session.state.nodes.n_nodes)
 
     def function(self, kind: str) -> Any:
-        """The policy's function of a kind, None where it has none."""
+        """The plugin's function of a kind, None where it has none."""
         return next(iter(self.hooks.walk(kind)), None)  # type: ignore[arg-type]
 
     def tasks(self, status: TaskStatus) -> list[TaskInfo]:
@@ -69,10 +69,10 @@ class SessionPluginTrial:
         return sorted(found, key=lambda task: task.uid)
 
     def compared(self, kind: str) -> list[Any]:
-        """Some of what an order of this kind compares."""
+        """Items that an order of this kind compares."""
         things: dict[str, list[Any]] = {
             "job_order": list(self.session.jobs.values()),
-            # A queue without jobs takes no part in a session.
+            # A queue without jobs is not part of a session.
             "queue_order": [
                 self.session.queues[name]
                 for name in dict.fromkeys(job.queue for job in self.session.jobs.values())
@@ -82,7 +82,7 @@ class SessionPluginTrial:
         return things[kind][:COMPARED_MAX]
 
     def candidates(self, kind: str, task: TaskInfo) -> list[TaskInfo]:
-        """Who might go for a task: running tasks of other jobs, or of other queues."""
+        """Possible victims of a task: running tasks of other jobs, or of other queues."""
         jobs = self.session.jobs
         queue = jobs[task.job].queue
         return [
@@ -93,7 +93,10 @@ class SessionPluginTrial:
 
 
 class SessionPluginCheck:
-    """One check of one policy; call it to run it. `__name__` names both, for test ids."""
+    """One check of one session plugin; call it to run it.
+
+    `__name__` names both, for test ids.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class SessionPluginCheck:
         arguments: Mapping[str, str],
         seeds: Iterable[int],
     ) -> None:
-        """policy: or an action."""
+        """policy: a session plugin or an action."""
         self.name = name
         self.__name__ = f"{policy.name}-{name}"
         self._policy = policy
@@ -113,11 +116,11 @@ class SessionPluginCheck:
         return self.__name__
 
     def __call__(self) -> None:
-        """Raise CheckFailed when the policy fails the check under one of the seeds."""
+        """Raise CheckFailed when the plugin fails the check for one of the seeds."""
         for seed in self._seeds:
             try:
                 details = next(self._findings(seed), "")
-            # Whatever a stranger's policy raises is what its author has to read.
+            # Any exception of a third-party plugin is a finding for its author.
             except Exception as raised:
                 details = f"raised {type(raised).__name__}: {raised}"
                 raise CheckFailed(self._policy.name, self.name, seed, details) from raised
@@ -138,7 +141,7 @@ def check_session_plugin(
     *,
     seeds: Iterable[int] = SESSION_SEEDS,
 ) -> None:
-    """Run every check of a policy, or of an action; raises CheckFailed at the first that fails.
+    """Run every check of a session plugin or action; raises CheckFailed at the first that fails.
 
     arguments: texts, as a configuration has them.
     """
@@ -152,22 +155,22 @@ def session_plugin_checks(
     *,
     seeds: Iterable[int] = SESSION_SEEDS,
 ) -> list[SessionPluginCheck]:
-    """The checks of a policy or an action, to run one by one."""
+    """The checks of a session plugin or an action, to run one by one."""
     kept = tuple(seeds)
     names = ACTION_CHECKS if issubclass(policy, SessionAction) else SESSION_PLUGIN_CHECKS
     return [SessionPluginCheck(name, policy, arguments or {}, kept) for name in names]
 
 
-# The checks: each yields a story where something is wrong.
+# The checks: each yields what is wrong.
 
 
 def _registers_known_hooks(trial: SessionPluginTrial) -> Iterator[str]:
     given = trial.hooks._given
     for kind, name in given:
         if kind not in HOOK_KINDS:
-            yield f"registered {kind!r}, wanted one of {', '.join(HOOK_KINDS)}"
+            yield f"registered {kind!r}; expected one of {', '.join(HOOK_KINDS)}"
         if name != trial.name:
-            yield f"registered {kind} under {name!r}, wanted its own name"
+            yield f"registered {kind} under {name!r}; expected its own name"
     is_deaf = not given and not trial.session.state.handlers
     policy = type(trial.session.plugins[trial.name])
     if (
@@ -175,7 +178,7 @@ def _registers_known_hooks(trial: SessionPluginTrial) -> Iterator[str]:
         and policy.on_close is SessionPlugin.on_close
         and policy.on_start is SessionPlugin.on_start
     ):
-        yield "registered nothing, so it is never asked"
+        yield "registered nothing, so it is never called"
 
 
 def _orders_are_strict(trial: SessionPluginTrial) -> Iterator[str]:
@@ -187,9 +190,9 @@ def _orders_are_strict(trial: SessionPluginTrial) -> Iterator[str]:
         for a, b in product(things, things):
             one, other = compare(a, b), compare(b, a)
             if isinstance(one, bool) or not isinstance(one, int | float):
-                yield f"{kind}({a}, {b}) is {one!r}, wanted a number below, above or 0"
+                yield f"{kind}({a}, {b}) is {one!r}; expected a number below, above or 0"
             if (a is b and one) or _sign(one) != -_sign(other):
-                yield f"{kind}({a}, {b}) is {one} and turned round {other}: no order"
+                yield f"{kind}({a}, {b}) is {one} and reversed {other}; expected opposite signs"
         for a, b, c in permutations(things, 3):
             if compare(a, b) < 0 and compare(b, c) < 0 and compare(a, c) >= 0:
                 yield f"{kind}: {a} before {b} before {c}, but not {a} before {c}"
@@ -222,13 +225,13 @@ def _victims_are_candidates(trial: SessionPluginTrial) -> Iterator[str]:
             if asked != given:
                 yield f"{kind} changed the list of candidates"
             if not set(uids) <= {other.uid for other in given}:
-                yield f"{kind}({task}) names {uids}, wanted some of the candidates"
+                yield f"{kind}({task}) names {uids}; expected some of the candidates"
             if len(set(uids)) < len(uids):
-                yield f"{kind}({task}) names somebody twice: {uids}"
+                yield f"{kind}({task}) names a task twice: {uids}"
             for victim in answer:
                 job = trial.session.jobs[victim.job]
                 if spares is not None and spares(job):
-                    yield f"{kind}({task}) lets {victim} go, though {job} is said to be spared"
+                    yield f"{kind}({task}) names {victim}, though {job} is spared"
 
 
 def _boolean_hooks_return_bool(trial: SessionPluginTrial) -> Iterator[str]:
@@ -238,15 +241,15 @@ def _boolean_hooks_return_bool(trial: SessionPluginTrial) -> Iterator[str]:
         for thing in (queues if kind == "overused" else jobs) if function is not None else ():
             answer = function(thing)
             if not isinstance(answer, bool | np.bool_):
-                yield f"{kind}({thing}) is {answer!r}, wanted True or False"
+                yield f"{kind}({thing}) is {answer!r}; expected True or False"
     valid = trial.function("job_valid")
     for job in jobs if valid is not None else ():
         answer = valid(job)
         if answer is not None and not (isinstance(answer, ValidateResult) and answer.reason):
-            yield f"job_valid({job}) is {answer!r}, wanted None or Invalid with a reason"
+            yield f"job_valid({job}) is {answer!r}; expected None or Invalid with a reason"
 
 
-def _nodes_are_judged_row_by_row(trial: SessionPluginTrial) -> Iterator[str]:
+def _nodes_are_evaluated_row_by_row(trial: SessionPluginTrial) -> Iterator[str]:
     for kind in ("predicate", "node_order"):
         function = trial.function(kind)
         if function is None:
@@ -259,23 +262,23 @@ def _nodes_are_judged_row_by_row(trial: SessionPluginTrial) -> Iterator[str]:
             yield from _shape(kind, task, answer, trial.rows)
             turned = function(task, trial.rows[::-1].copy())
             if not np.array_equal(turned[::-1], answer):
-                yield f"{kind}({task}) says {answer} of the rows and {turned} of them turned round"
+                yield f"{kind}({task}) is {answer} for the rows and {turned} for them reversed"
             row_kind = trial.hooks._row_kinds[kind, trial.name](task)
             if row_kind is None and kind == "node_order":
                 continue
             single = [function(task, trial.rows[row : row + 1])[0] for row in trial.rows]
             if not np.array_equal(np.array(single), answer):
-                yield f"{kind}({task}) says {answer} of all rows and {single} of each alone"
+                yield f"{kind}({task}) is {answer} for all rows and {single} for each alone"
 
 
 def _shape(kind: str, task: TaskInfo, answer: Any, rows: NDArray[Any]) -> Iterator[str]:
     wanted = np.bool_ if kind == "predicate" else np.number
     if not isinstance(answer, np.ndarray) or answer.shape != rows.shape:
-        yield f"{kind}({task}) is {answer!r}, wanted an array of {rows.shape[0]}"
+        yield f"{kind}({task}) is {answer!r}; expected an array of {rows.shape[0]}"
     elif not np.issubdtype(answer.dtype, wanted):
-        yield f"{kind}({task}) is an array of {answer.dtype}, wanted {wanted.__name__}"
+        yield f"{kind}({task}) is an array of {answer.dtype}; expected {wanted.__name__}"
     elif kind == "node_order" and not np.isfinite(answer).all():
-        yield f"{kind}({task}) is {answer}, wanted finite numbers"
+        yield f"{kind}({task}) is {answer}; expected finite numbers"
 
 
 def _equal_tasks_get_equal_answers(trial: SessionPluginTrial) -> Iterator[str]:
@@ -289,17 +292,17 @@ def _equal_tasks_get_equal_answers(trial: SessionPluginTrial) -> Iterator[str]:
             answer = function(task, trial.rows.copy())
             other, before = first.setdefault(row_kind, (task, answer))
             if not np.array_equal(answer, before):
-                yield f"{kind}: {task} and {other} have one row_kind, but get {answer} and {before}"
+                yield f"{kind}: {task} and {other} share a row_kind, but get {answer} and {before}"
 
 
 def _calls_have_no_side_effects(trial: SessionPluginTrial) -> Iterator[str]:
     before = _state(trial)
     first = _answers(trial)
     if _state(trial) != before:
-        yield "jobs, tasks or nodes were changed by asking"
+        yield "a call changed jobs, tasks or nodes"
     for what, answer in _answers(trial).items():
         if answer != first[what]:
-            yield f"{what} is {first[what]}, and asked again {answer}"
+            yield f"{what} is {first[what]}, and {answer} on the second call"
 
 
 def _discarded_statements_leave_no_trace(trial: SessionPluginTrial) -> Iterator[str]:
@@ -315,7 +318,7 @@ def _discarded_statements_leave_no_trace(trial: SessionPluginTrial) -> Iterator[
     statement.rollback()
     for what, answer in _answers(trial).items():
         if answer != before[what]:
-            yield f"{what} was {before[what]}, and after a statement was rolled back {answer}"
+            yield f"{what} is {answer} after a discarded statement; expected {before[what]}"
 
 
 def _sessions_are_independent(trial: SessionPluginTrial) -> Iterator[str]:
@@ -330,25 +333,25 @@ def _sessions_are_independent(trial: SessionPluginTrial) -> Iterator[str]:
     trial.hooks = trial.session.hooks
     for what, answer in _answers(trial).items():
         if answer != first[what]:
-            yield f"{what} was {first[what]}, and after a session elsewhere it is {answer}"
+            yield f"{what} is {answer} after another session; expected {first[what]}"
 
 
 SESSION_PLUGIN_CHECKS: Mapping[str, Callable[[SessionPluginTrial], Iterator[str]]] = {
-    "registers_what_is_known": _registers_known_hooks,
-    "orders_are_orders": _orders_are_strict,
+    "registers_known_hooks": _registers_known_hooks,
+    "orders_are_strict": _orders_are_strict,
     "victims_are_candidates": _victims_are_candidates,
-    "truths_are_true_or_false": _boolean_hooks_return_bool,
-    "nodes_are_judged_row_by_row": _nodes_are_judged_row_by_row,
-    "alike_tasks_are_told_the_same": _equal_tasks_get_equal_answers,
-    "asking_changes_nothing": _calls_have_no_side_effects,
-    "what_is_taken_back_leaves_nothing": _discarded_statements_leave_no_trace,
-    "sessions_begin_anew": _sessions_are_independent,
+    "boolean_hooks_return_bool": _boolean_hooks_return_bool,
+    "nodes_are_evaluated_row_by_row": _nodes_are_evaluated_row_by_row,
+    "equal_tasks_get_equal_answers": _equal_tasks_get_equal_answers,
+    "calls_have_no_side_effects": _calls_have_no_side_effects,
+    "discarded_statements_leave_no_trace": _discarded_statements_leave_no_trace,
+    "sessions_are_independent": _sessions_are_independent,
 }
 """Name -> check."""
 
 
 def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Iterator[str]:
-    """After the action, among the policies that ship, jobs and nodes say the same of each task."""
+    """After the action, with the in-tree session plugins, jobs and nodes agree on each task."""
     rng = np.random.default_rng(seed)
     inventory = generate_session_cluster(rng)
     configuration = batch_configuration(None, "default")
@@ -362,7 +365,7 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
         for held in nodes.tasks_on(row):
             task = session.jobs[held.task.job].tasks[held.task.uid]
             if task.node != name:
-                yield f"{task} is said to be on {task.node!r}, and {name} has it"
+                yield f"{task} has the node {task.node!r}, and {name} has the task"
             if held.status is not TaskStatus.PIPELINED:
                 taken.add(task.ask.running)
         for resource, there in nodes.allocatable[row].pairs():
@@ -375,7 +378,7 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
 
 
 ACTION_CHECKS: Mapping[str, Callable[[type[SessionAction], int], Iterator[str]]] = {
-    "the_books_balance": _job_and_node_ledgers_agree,
+    "job_and_node_ledgers_agree": _job_and_node_ledgers_agree,
 }
 """Name -> check of actions."""
 
@@ -385,7 +388,7 @@ def _sign(number: float) -> int:
 
 
 def _answers(trial: SessionPluginTrial) -> dict[str, Any]:
-    """What the policy says to everything, to be compared; by what was asked, as text."""
+    """All answers of the plugin, by the call as text."""
     answer: dict[str, Any] = {}
     for kind in HOOK_KINDS:
         function = trial.function(kind)

@@ -1,4 +1,4 @@
-"""Everything that a reader can see of a NodeTable, as plain values to compare."""
+"""Everything that can be read from a NodeTable, as plain values to compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stowplan.columns.pods.podinfo import WILDCARD_IP, Port
 
 
 def contents(table: NodeTable) -> dict[str, Any]:
-    """What `table` answers, by the name of the reader: lists in row order, all of them copies."""
+    """The answers of `table`, by the name of the reader: lists in row order, all of them copies."""
     return {
         "names": list(table.names),
         "nodes": list(table.nodes),
@@ -38,7 +38,7 @@ def contents(table: NodeTable) -> dict[str, Any]:
 
 
 def differences(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
-    """The readers that answer differently, each with both answers; a missing one counts as None."""
+    """The readers with different answers, each with both answers; a missing one counts as None."""
     return [
         f"{reader}: {have.get(reader)}, not {want.get(reader)}"
         for reader in dict.fromkeys((*have, *want))
@@ -47,7 +47,7 @@ def differences(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
 
 
 def _resources(table: NodeTable) -> Iterator[tuple[str, Any]]:
-    # A resource that no node offers and no pod requests may be known or not.
+    # A resource without allocatable and requests may be known or not.
     for name in sorted(table.resources.values):
         for what, column in (
             ("allocatable", table.allocatable(name)),

@@ -33,7 +33,7 @@ from stowplan.testing.builders import MakeError, node, pod
 
 
 class DrawError(ValueError):
-    """A drawing that cannot be read: names the line, what was got and what was wanted."""
+    """An invalid drawing: names the line, the value and what was expected."""
 
     def __init__(self, line: int, what: str) -> None:
         """line: counted from 1 in the text."""
@@ -54,12 +54,12 @@ class Drawing:
         return tuple(p for p in self.pods.values() if not p.node_name)
 
     def snapshot(self, objects: Iterable[Object] = ()) -> Snapshot:
-        """The cluster as a decision sees it. objects: what there is beside nodes and pods."""
+        """The cluster as a snapshot. objects: those beside nodes and pods."""
         return Snapshot(self.table, ObjectStore(objects))
 
 
 def draw(text: str) -> Drawing:
-    """The cluster that `text` shows; raises DrawError."""
+    """The cluster of a drawing; raises DrawError."""
     found: dict[str, dict[str, Any]] = {"node": {}, "pod": {}}
     header: list[str] = []
     for line, row in enumerate(text.splitlines(), start=1):
@@ -69,11 +69,11 @@ def draw(text: str) -> Drawing:
         elif not header:
             header = cells
             if header[0] not in found:
-                raise DrawError(line, f"table of {header[0]!r}, wanted one of node, pod")
+                raise DrawError(line, f"table of {header[0]!r}; expected one of node, pod")
         else:
             made = _made(line, header, cells)
             if made.name in found[header[0]]:
-                raise DrawError(line, f"{header[0]} {made.name!r} is there twice")
+                raise DrawError(line, f"{header[0]} {made.name!r} appears twice")
             found[header[0]][made.name] = made
     try:
         return Drawing(found["node"], found["pod"])
@@ -84,7 +84,7 @@ def draw(text: str) -> Drawing:
 def _made(line: int, header: list[str], cells: list[str]) -> Any:
     if len(cells) != len(header):
         wanted = f"{len(header)} ({' '.join(header)})"
-        raise DrawError(line, f"{len(cells)} cells, wanted {wanted}")
+        raise DrawError(line, f"{len(cells)} cells; expected {wanted}")
     kind, name = header[0], cells[0]
     columns, build = (_NODE, node) if kind == "node" else (_POD, pod)
     given: dict[str, Any] = {}
@@ -101,7 +101,7 @@ def _made(line: int, header: list[str], cells: list[str]) -> Any:
             resources[column] = cell
         else:
             known = ", ".join(columns)
-            raise DrawError(line, f"column {column!r}, wanted one of {known} or a resource")
+            raise DrawError(line, f"column {column!r}; expected one of {known} or a resource")
     try:
         built: object = build(name, resources=resources, **given)
     except (MakeError, QuantityError) as problem:
@@ -119,13 +119,13 @@ def _pairs(cell: str) -> dict[str, str]:
 
 def _whole(cell: str) -> int:
     if not cell.lstrip("-").isdecimal():
-        raise ValueError("wanted a whole number")
+        raise ValueError("expected a whole number")
     return int(cell)
 
 
 def _truth(cell: str) -> bool:
     if cell not in ("yes", "no"):
-        raise ValueError("wanted yes or no")
+        raise ValueError("expected yes or no")
     return cell == "yes"
 
 

@@ -1,8 +1,8 @@
-"""A check of the events that a plugin registers for: a change that helps a refused pod is heard.
+"""Check of registered events: a change that helps a refused pod is among them.
 
-Where a change of the cluster turns the plugin's refusal, one of the events that it stands for has
-to be registered, and its hint must not say that the pod is to be left alone; else the pod would
-stay parked until it is tried again for no reason.
+Where a change of the cluster turns the plugin's refusal, one of the events of that change has to be
+registered, and its hint must not answer Skip; else the pod would stay unschedulable until the
+periodic flush.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from stowplan.testing.generators.scenes import GeneratedCluster, generate_cluste
 from stowplan.testing.plugin_trial import PluginTrial
 
 N_ROUNDS = 2
-"""Scenes per seed; refusals that one change turns are rare."""
+"""Generated clusters per seed; a single change rarely turns a refusal."""
 
 
 class ClusterChange(NamedTuple):
-    """A change of a cluster, the events that it stands for, and the object before and after."""
+    """A change of a cluster, its events, and the object before and after."""
 
     what: str
     events: tuple[ClusterEvent, ...]
@@ -51,7 +51,7 @@ class ClusterChange(NamedTuple):
 
 
 def events_to_register_are_complete(trial: PluginTrial) -> Iterator[str]:
-    """A change that turns a refusal is among the events, and its hint says Queue."""
+    """A change that turns a refusal is among the registered events, and its hint answers Queue."""
     framework = trial.framework()
     registered = trial.member(framework).call("events_to_register")
     yield from _registrations(registered)
@@ -68,7 +68,7 @@ def events_to_register_are_complete(trial: PluginTrial) -> Iterator[str]:
                 if not _is_queued_by(heard, change, pod):
                     labels = ", ".join(event.label for event in change.events) or "no event"
                     details = (
-                        f"{change.what} helps, but {labels} is not heard, or its hint says Skip"
+                        f"{change.what} helps, but {labels} is not registered, or its hint is Skip"
                     )
                     yield f"pod {pod.key!r}: {details}"
 
@@ -76,14 +76,14 @@ def events_to_register_are_complete(trial: PluginTrial) -> Iterator[str]:
 def _registrations(registered: Any) -> Iterator[str]:
     for one in registered:
         if not isinstance(one, ClusterEventWithHint):
-            yield f"events_to_register gave {one!r}, wanted what on(RESOURCE, ACTION, hint) gives"
+            yield f"events_to_register gave {one!r}; expected on(RESOURCE, ACTION, hint)"
             return
         name = one.event.resource
         # Custom resources are written PLURAL.VERSION.GROUP.
         if name not in (*RESOURCES, WILDCARD) and name.count(".") < 2:
-            yield f"events_to_register names the resource {name!r}, wanted one that there is"
+            yield f"events_to_register names the unknown resource {name!r}"
         if not one.event.action:
-            yield f"events_to_register: no action at resource {name!r}, wanted one"
+            yield f"events_to_register: no action for resource {name!r}; expected one"
 
 
 def _is_queued_by(heard: tuple[ClusterEventWithHint, ...], change: ClusterChange, pod: Pod) -> bool:
@@ -97,9 +97,9 @@ def _is_queued_by(heard: tuple[ClusterEventWithHint, ...], change: ClusterChange
 
 
 def _is_schedulable(framework: Framework, pod: Pod, cluster: GeneratedCluster) -> bool:
-    """True when the plugin lets the pod into the queue, and onto some node if there is any.
+    """True when the plugin admits the pod to the queue, and to some node if there is any.
 
-    What plugins read between attempts is the world of the cluster that was asked about last.
+    Plugins read between attempts the objects of the last cluster that was evaluated.
     """
     snapshot, state = cluster.snapshot(), CycleState()
     framework.shared.object_store = snapshot.object_store
@@ -118,7 +118,7 @@ def _is_schedulable(framework: Framework, pod: Pod, cluster: GeneratedCluster) -
     return bool(len(framework.run_filters(pod, snapshot, state, rows).passed()))
 
 
-# Changes, each of them so that `cluster` is before or after it.
+# Changes, in both directions: `cluster` is before or after each of them.
 
 
 def _changes(trial: PluginTrial, cluster: GeneratedCluster) -> Iterator[ClusterChange]:
@@ -133,10 +133,10 @@ def _node_changes(trial: PluginTrial, cluster: GeneratedCluster) -> Iterator[Clu
     one = pick(trial.rng, nodes)
     fewer = replace(cluster, nodes=tuple(n for n in nodes if n is not one))
     added = (ClusterEvent(NODE, Action.ADD),)
-    yield ClusterChange(f"node {one.name!r} that comes", added, fewer, cluster, None, one)
+    yield ClusterChange(f"node {one.name!r} that is added", added, fewer, cluster, None, one)
     other = node(trial.rng, one.name)
     changed = replace(cluster, nodes=tuple(other if n is one else n for n in nodes))
-    what = f"node {one.name!r} that changes"
+    what = f"node {one.name!r} that is updated"
     yield ClusterChange(what, node_update_events(one, other), cluster, changed, one, other)
     yield ClusterChange(what, node_update_events(other, one), changed, cluster, other, one)
 
@@ -146,20 +146,20 @@ def _pod_changes(trial: PluginTrial, cluster: GeneratedCluster) -> Iterator[Clus
     one = pick(trial.rng, pods)
     fewer = replace(cluster, pods=tuple(p for p in pods if p is not one))
     yield ClusterChange(
-        f"pod {one.key!r} that goes", (ASSIGNED_POD_DELETE,), cluster, fewer, one, None
+        f"pod {one.key!r} that is deleted", (ASSIGNED_POD_DELETE,), cluster, fewer, one, None
     )
     yield ClusterChange(
-        f"pod {one.key!r} that comes", (ASSIGNED_POD_ADD,), fewer, cluster, None, one
+        f"pod {one.key!r} that is added", (ASSIGNED_POD_ADD,), fewer, cluster, None, one
     )
     labels = pick(trial.rng, cluster.pending).labels
     other = replace(one, metadata=replace(one.metadata, labels=labels))
     changed = replace(cluster, pods=tuple(other if p is one else p for p in pods))
-    what = f"pod {one.key!r} that changes its labels"
+    what = f"pod {one.key!r} with other labels"
     yield ClusterChange(what, pod_update_events(one, other), cluster, changed, one, other)
 
 
 def _pending_pod_changes(trial: PluginTrial, cluster: GeneratedCluster) -> ClusterChange:
-    """A waiting pod changes itself: labels, more tolerations, or no gates any more."""
+    """A pending pod is updated: labels, more tolerations, or no gates any more."""
     place = random_int(trial.rng, 0, len(cluster.pending) - 1)
     one, like = cluster.pending[place], pick(trial.rng, cluster.pending)
     more = (*one.spec.tolerations, *like.spec.tolerations)
@@ -173,12 +173,12 @@ def _pending_pod_changes(trial: PluginTrial, cluster: GeneratedCluster) -> Clust
     )
     pending = (*cluster.pending[:place], other, *cluster.pending[place + 1 :])
     changed = replace(cluster, pending=pending)
-    what = "a change of its own"
+    what = "an update of the pod"
     return ClusterChange(what, pod_update_events(one, other), cluster, changed, one, other)
 
 
 def _object_changes(trial: PluginTrial, cluster: GeneratedCluster) -> Iterator[ClusterChange]:
-    """An object of a kind that has events comes, goes, or is as in another cluster."""
+    """An object of a kind with events is added, deleted, or replaced by one of another cluster."""
     objects = [o for o in cluster.objects if type(o).__name__ in RESOURCE_OF_KIND]
     if not objects:
         return

@@ -1,4 +1,4 @@
-"""Which field of an object was changed: objects compared with what they were."""
+"""Changed fields of objects, compared with a snapshot of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.testing.contents import contents, differences
 
 
 class ObjectSnapshot:
-    """Objects and a table as they are now, to say later what has been changed of them."""
+    """Objects and a table at one time, to find out later what changed."""
 
     def __init__(self, objects: Iterable[Object], table: NodeTable) -> None:
         self._objects = tuple(objects)

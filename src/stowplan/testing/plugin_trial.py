@@ -1,4 +1,4 @@
-"""One plugin on its own under a seed: a cluster by the dice, and all that it answers there."""
+"""One plugin on a generated cluster, and all its answers there."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ N_NODES_MAX = 10
 
 
 class _ArrivalQueueSort:
-    """Stands in for the queue sort of a profile whose plugin does not sort."""
+    """Queue sort of a profile whose plugin does not sort."""
 
     name = "testing/ByArrival"
 
@@ -41,9 +41,9 @@ class _ArrivalQueueSort:
 
 
 class PluginAnswers(msgspec.Struct, frozen=True):
-    """All that a plugin says of one pod on one cluster, by node name where it is per node.
+    """All answers of a plugin for one pod on one cluster, by node name where they are per node.
 
-    raw, final: scores before and after normalising and weighing, of the nodes that passed.
+    raw, final: scores before and after normalization and weight, of the nodes that passed.
     """
 
     pre_enqueue: Status | None = None
@@ -56,8 +56,9 @@ class PluginAnswers(msgspec.Struct, frozen=True):
 
 
 class PluginTrial:
-    """A plugin class, its arguments and a seed. `scene` is made by the seed's dice, and so are
-    all choices that a check makes after it.
+    """A plugin class, its arguments and a seed.
+
+    The seed generates `scene`, and all choices of a check after it.
     """
 
     def __init__(self, plugin: type[Any], args: Any, gates: FeatureGates, seed: int) -> None:
@@ -72,11 +73,12 @@ class PluginTrial:
         )
 
     def again(self) -> PluginTrial:
-        """A trial of the same plugin under the same seed, with objects of its own."""
+        """A trial of the same plugin with the same seed and its own objects."""
         return PluginTrial(self.plugin, self.args, self.gates, self.seed)
 
     def framework(self, *, columns: bool = True) -> Framework:
-        """A new framework with a new object of the plugin. columns: False walks node by node."""
+        """A new framework with a new object of the plugin. columns: False evaluates node by
+        node."""
         registry = Registry()
         registry.register(self.plugin)
         own = (PluginUse(self.plugin.name),)
@@ -98,7 +100,7 @@ class PluginTrial:
         return rows[: random_int(self.rng, 0, table.n_nodes)].astype(np.int64)
 
     def with_field_of_other_pod(self, pod: Pod) -> Pod:
-        """`pod` with one field taken from another pod: alike to plugins that do not read it."""
+        """`pod` with one field of another pod: equal to plugins that do not read it."""
         other = pending_pod(self.rng, f"{pod.name}-x", ["n0", "n1"])
         fields = ("labels", "namespace", *PodSpec.__struct_fields__)
         field = pick(self.rng, fields)
@@ -113,9 +115,10 @@ class PluginTrial:
 def plugin_answers(
     framework: Framework, pod: Pod, snapshot: Snapshot, rows: Rows | None = None
 ) -> PluginAnswers:
-    """What the plugins of `framework` say of `pod` on `rows`, all of them by default.
+    """Answers of the plugins of `framework` for `pod` on `rows`, all of them by default.
 
-    As in an attempt: what PreFilter refuses is not filtered, what Filter refuses is not scored.
+    As in an attempt: a pod that PreFilter refuses is not filtered, a node that Filter refuses is
+    not scored.
     """
     nodes, state = snapshot.nodes, CycleState()
     # PreEnqueue has no snapshot: it reads the world as it is now.
@@ -134,7 +137,7 @@ def plugin_answers(
 
 
 def pre_enqueue(framework: Framework, pod: Pod) -> PluginAnswers:
-    """Answers that only say what PreEnqueue does."""
+    """Answers with the result of PreEnqueue only."""
     return PluginAnswers(
         pre_enqueue=framework.run_pre_enqueue(pod) if framework.at("preEnqueue") else None
     )
@@ -143,7 +146,7 @@ def pre_enqueue(framework: Framework, pod: Pod) -> PluginAnswers:
 def filter_statuses(
     framework: Framework, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
 ) -> dict[str, Status]:
-    """Node name -> what Filter says, in the order of `rows`."""
+    """Node name -> status of Filter, in the order of `rows`."""
     statuses = {name: Status() for name in names_of(nodes, rows)}
     for plugin, verdicts in framework.filters_separately(pod, nodes, rows, state).items():
         for name, code in zip(statuses, verdicts.codes.tolist(), strict=True):
@@ -160,7 +163,7 @@ def score(
     state: CycleState,
     known: PluginAnswers,
 ) -> PluginAnswers:
-    """`known` and the scores of `rows`."""
+    """`known` with the scores of `rows`."""
     nodes = snapshot.nodes
     status = framework.run_pre_score(pod, snapshot, np.sort(rows), state)
     known = replace(known, pre_score=status)
@@ -188,7 +191,7 @@ def names_of(nodes: NodeTable, rows: Rows) -> list[str]:
 
 
 def disagreement(got: PluginAnswers, wanted: PluginAnswers) -> str:
-    """The first thing that differs, "" when nothing does."""
+    """The first difference, "" when there is none."""
     return next(_disagreements(got, wanted), "")
 
 
@@ -200,14 +203,14 @@ def _disagreements(got: PluginAnswers, wanted: PluginAnswers) -> Iterator[str]:
         if isinstance(have, dict):
             yield from _by_node(field, have, want)
         else:
-            yield f"{field}: got {_format_answer(have)}, wanted {_format_answer(want)}"
+            yield f"{field}: got {_format_answer(have)}; expected {_format_answer(want)}"
 
 
 def _by_node(field: str, have: dict[str, Any], want: dict[str, Any]) -> Iterable[str]:
     for name in dict.fromkeys((*want, *have)):
         if have.get(name) != want.get(name):
             got, wanted = _format_answer(have.get(name)), _format_answer(want.get(name))
-            yield f"{field} on node {name!r}: got {got}, wanted {wanted}"
+            yield f"{field} on node {name!r}: got {got}; expected {wanted}"
 
 
 def _format_answer(answer: object) -> str:

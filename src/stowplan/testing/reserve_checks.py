@@ -1,7 +1,4 @@
-"""Checks of what comes after filtering: what if a pod were there, Reserve and Unreserve, Permit.
-
-Each yields what is wrong, if anything is.
-"""
+"""Checks of AddPod and RemovePod, Reserve and Unreserve, and Permit. Each yields what is wrong."""
 
 from __future__ import annotations
 
@@ -26,9 +23,9 @@ from stowplan.testing.plugin_trial import PluginAnswers, PluginTrial, disagreeme
 
 
 def add_and_remove_pod_agree_with_filter(trial: PluginTrial) -> Iterator[str]:
-    """After `add_pod` and `remove_pod` a node is judged as if the pod were there, or were not.
+    """After `add_pod` and `remove_pod`, Filter answers as if the pod had been added or removed.
 
-    They work on a clone of the state, so the attempt itself goes on as if nobody had asked.
+    They are called on a clone of the state and must not affect the attempt itself.
     """
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     nodes = snapshot.nodes
@@ -98,21 +95,21 @@ def _filter_agrees(
     table: NodeTable,
     what: str,
 ) -> Iterator[str]:
-    """Compare what is said of `node` with what a new attempt says of it in `table`."""
+    """Compare Filter on `node` with Filter of a new attempt on `table`."""
     where = f"pod {pod.key!r} on node {node.name!r} {what}"
     if not status.is_success:
-        yield f"{where}: got {_format_status(status)}, wanted Success"
+        yield f"{where}: got {_format_status(status)}; expected Success"
         return
     anew, snapshot = CycleState(), Snapshot(table, ObjectStore(trial.scene.objects))
     outcome = framework.run_pre_filter(pod, snapshot, anew)
-    # A pod that PreFilter refuses as a whole is refused on this node too, whatever it says.
+    # A pod that PreFilter refuses entirely is refused on this node too, whatever Filter answers.
     wanted = outcome.status
     if wanted.is_success:
         wanted = framework.filter_node(pod, table.info(table.row(node.name)), anew)
     got = framework.filter_node(pod, node, state)
     if got.is_success != wanted.is_success:
         expected = _format_status(wanted)
-        yield f"{where}: got {_format_status(got)}, wanted {expected} as if it were so"
+        yield f"{where}: got {_format_status(got)}; expected {expected} as if it were so"
 
 
 def unreserve_undoes_reserve(trial: PluginTrial) -> Iterator[str]:
@@ -139,7 +136,7 @@ def unreserve_undoes_reserve(trial: PluginTrial) -> Iterator[str]:
 def _chosen(
     trial: PluginTrial, framework: Framework, pod: Pod, snapshot: Snapshot
 ) -> tuple[str, CycleState]:
-    """A node that takes the pod, "" for none, and the state of that attempt."""
+    """A node that the pod fits, "" for none, and the state of that attempt."""
     state, nodes = CycleState(), snapshot.nodes
     if not framework.run_pre_filter(pod, snapshot, state).status.is_success:
         return "", state
@@ -177,10 +174,10 @@ def permit_results_are_valid(trial: PluginTrial) -> Iterator[str]:
         where = f"pod {pod.key!r} on node {node!r}: permit gave"
         if isinstance(answer, PermitWait):
             if not _is_valid_timeout(answer.timeout_s):
-                yield f"{where} PermitWait({answer.timeout_s!r}), wanted seconds above 0"
+                yield f"{where} PermitWait({answer.timeout_s!r}); expected seconds above 0"
         elif answer.code in (Code.WAIT, Code.SKIP):
             wanted = "Success, a refusal, an Error, or PermitWait(seconds)"
-            yield f"{where} {_format_status(answer)}, wanted {wanted}"
+            yield f"{where} {_format_status(answer)}; expected {wanted}"
 
 
 def _is_valid_timeout(seconds: object) -> bool:

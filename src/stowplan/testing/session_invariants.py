@@ -1,7 +1,7 @@
-"""Judge of sessions: whether what a session decided is what sessions promise, found out anew.
+"""Session invariants: checks whether the decisions of a session keep the guarantees of sessions.
 
-It reads what stands at the end of a session, tasks and room, and asks no policy. What it knows of
-rules is what the session's predicates say of single pods.
+They read the tasks and resources at the end of a session, and call no session plugin. Of the rules
+they know only the session's predicates for single pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WAITING_STATUSES = OCCUPYING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
 
 
 def check_session(session: Session) -> None:
-    """Raise Violation for a session, closed and not settled, that decided what it must not."""
+    """Raise Violation for a session, closed and not settled, with an invalid decision."""
     check_gangs(session)
     check_capability(session)
     check_victims(session)
@@ -34,19 +34,24 @@ def check_session(session: Session) -> None:
 
 
 def check_gangs(session: Session) -> None:
-    """A gang starts with as many pods as it needs, or with none, and holds no room meanwhile."""
+    """A gang starts with at least its minimum of pods, or with none, and holds no resources
+    meanwhile."""
     for job in session.jobs.values():
         n_held = len(job.of(TaskStatus.ALLOCATED))
         if n_held and job.ready_count + len(job.of(_PIPELINED)) < job.min_available:
-            raise Violation(f"{job.uid} holds room for {n_held} of {job.min_available} in vain")
+            raise Violation(
+                f"{job.uid} holds resources for {n_held} of its minimum of {job.min_available}"
+            )
     for job in jobs_of(session.state.bound, session):
         if job.ready_count < job.min_available:
-            raise Violation(f"{job.uid} starts with {job.ready_count} of {job.min_available}")
+            raise Violation(
+                f"{job.uid} starts with {job.ready_count} of its minimum of {job.min_available}"
+            )
 
 
 def check_capability(session: Session) -> None:
-    """No queue gets more than its capability: neither now, with the pods that are being deleted, by
-    what is bound, nor by what is promised once those are gone."""
+    """No queue gets more than its capability: neither now, terminating pods included, by what is
+    bound, nor by what is pipelined after that."""
     later = amounts_by_queue(session, lambda t: t.status in OCCUPYING or t.status is _PIPELINED)
     now = amounts_by_queue(session, _is_held)
     promised = [task for job in session.jobs.values() for task in job.of(_PIPELINED).values()]
@@ -60,7 +65,7 @@ def check_capability(session: Session) -> None:
 
 
 def capability_of(session: Session, queue: str) -> dict[str, float]:
-    """Resource -> the most that a queue may have, for those that are limited."""
+    """Resource -> the maximum of a queue, for limited resources."""
     stated = session.queues[queue].capability
     return {} if stated is None else {name: n for name, n in stated.pairs() if n > 0}
 
@@ -80,18 +85,18 @@ def _is_held(task: TaskInfo) -> bool:
 
 
 def check_victims(session: Session) -> None:
-    """Preempt takes what is less important of its queue; reclaim takes of other queues, none of
-    which then has less than it deserves of what is scarce, or of anything where nothing is that the
-    taker wants, and of its own pods those of higher priority last."""
+    """Preempt evicts less important tasks of the same queue; reclaim evicts tasks of other queues,
+    none of which then has less than it deserves of scarce resources (or of any, where the taker
+    requests no scarce one), and those of higher priority last."""
     deserved, scarce = deserved_by_queue(session), scarce_resources(session)
-    # What a queue takes from itself afterwards was there still when it was reclaimed from.
+    # What a queue preempts from itself afterwards was still there when it was reclaimed from.
     own = {task.uid for task, why in session.state.evicted if why == "preempt"}
     own |= pipelined_before(session)
     left = amounts_by_queue(session, lambda task: task.status in OCCUPYING or task.uid in own)
     for victim, why in session.state.evicted:
         taker = session.state.preemptors.get(victim.uid)
         if taker is None:
-            raise Violation(f"{victim.key} goes for nobody ({why})", victim.uid)
+            raise Violation(f"{victim.key} is evicted without need ({why})", victim.uid)
         job, other = session.jobs[taker.job], session.jobs[victim.job]
         if why == "preempt":
             _check_preempted(taker, job, victim, other)
@@ -101,15 +106,15 @@ def check_victims(session: Session) -> None:
             for name in _counted(taker, victim, scarce):
                 have, due = left[other.queue].get(name, 0.0), deserved[other.queue].get(name, 0.0)
                 if have < due - EPSILON:
-                    text = f"queue {other.queue} is left {have} {name} of {due}"
+                    text = f"queue {other.queue} keeps {have} {name} of {due} deserved"
                     raise Violation(f"{victim.key} is reclaimed and {text}", victim.uid)
             _check_reclaimed(session, victim, other)
         _check_victim_order(session, victim)
 
 
 def pipelined_before(session: Session) -> set[str]:
-    """The uids of tasks for which earlier sessions have promised room, and it is kept: it counts
-    for their queues as what they have."""
+    """The uids of tasks that earlier sessions pipelined and that still are: they count for their
+    queues."""
     return {
         uid
         for job, promised in session.state.nominations.items()
@@ -139,7 +144,8 @@ def _check_preempted(taker: TaskInfo, job: JobInfo, victim: TaskInfo, other: Job
 
 
 def _check_reclaimed(session: Session, victim: TaskInfo, job: JobInfo) -> None:
-    """Of pods of one size and queue on a node the least important that their gangs spare go."""
+    """Of pods of one size and queue on a node the least important that their gangs can spare are
+    evicted."""
     nodes = session.state.nodes
     for held in nodes.tasks_on(nodes.row(victim.node)):
         one, other = held.task, session.jobs.get(held.task.job)
@@ -148,25 +154,29 @@ def _check_reclaimed(session: Session, victim: TaskInfo, job: JobInfo) -> None:
         spared = other.min_available <= other.ready_count - 1 or other.min_available == 1
         lower = (other.priority, one.priority) < (job.priority, victim.priority)
         if spared and lower and one.ask.running_pairs == victim.ask.running_pairs:
-            raise Violation(f"{victim.key} goes and {one.key}, of less rank, stays", victim.uid)
+            raise Violation(
+                f"{victim.key} is evicted and {one.key}, of lower rank, stays", victim.uid
+            )
 
 
 def _check_victim_order(session: Session, victim: TaskInfo) -> None:
-    """Of pods of one job and size on a node those of lower priority go first."""
+    """Of pods of one job and size on a node those of lower priority are evicted first."""
     nodes = session.state.nodes
     row = nodes.row(victim.node)
     for held in nodes.tasks_on(row):
         one = held.task
         same = one.job == victim.job and one.ask.running_pairs == victim.ask.running_pairs
         if same and held.status is TaskStatus.RUNNING and one.priority < victim.priority:
-            raise Violation(f"{victim.key} goes and {one.key}, of less priority, stays", victim.uid)
+            raise Violation(
+                f"{victim.key} is evicted and {one.key}, of lower priority, stays", victim.uid
+            )
 
 
 def check_victims_needed(session: Session) -> None:
-    """Whoever goes makes room that is needed: what is promised fits, and did not fit without him.
+    """Every victim is needed: the pipelined tasks fit with its eviction, and did not fit without.
 
-    Found out backwards, from the last that was promised room to the first, as later victims may
-    make earlier ones look needless. Who got room for which nobody went may have come at any time.
+    Checked backwards, from the last pipelined task to the first, as later victims may make earlier
+    ones look needless. Tasks without victims may have been pipelined at any time.
     """
     nodes, preemptors = session.state.nodes, session.state.preemptors
     victims: dict[str, list[TaskInfo]] = {}
@@ -204,7 +214,7 @@ def _is_excess(session: Session, taker: TaskInfo, victim: TaskInfo) -> bool:
 
 
 def _without_victims(session: Session, node: str, takers: Container[str]) -> list[TaskInfo]:
-    """Who has got room on a node in this session and nobody went for him."""
+    """Tasks that this session placed on a node without victims."""
     placed = list(session.state.bound)
     for job in session.jobs.values():
         placed += (*job.of(TaskStatus.ALLOCATED).values(), *job.of(_PIPELINED).values())
@@ -218,10 +228,12 @@ def _check_released_resources(
     later = {name: sum(other.ask.running.get(name) for other in others) for name in wanted}
     short = [name for name in wanted if future[name] + later[name] < -EPSILON]
     if short and gone:
-        raise Violation(f"{gone[0].key} goes and {short} is short all the same", gone[0].uid)
+        raise Violation(f"{gone[0].key} is evicted and {short} is short nevertheless", gone[0].uid)
     for victim in gone:
         if all(future[name] - victim.ask.running.get(name) >= -EPSILON for name in wanted):
-            raise Violation(f"{victim.key} goes, and {taker.key} would fit", victim.uid)
+            raise Violation(
+                f"{victim.key} is evicted, and {taker.key} would fit without it", victim.uid
+            )
 
 
 def check_starvation(session: Session) -> None:
@@ -250,11 +262,11 @@ def check_starvation(session: Session) -> None:
 
 
 def check_reclaim(session: Session) -> None:
-    """No job waits for one pod, in a queue that has less than it deserves of what is scarce, while
-    other queues have more and one of their pods might go for it.
+    """No job waits for one pod, in a queue that has less than it deserves of scarce resources,
+    while other queues have more and one of their pods could be evicted for it.
 
-    Judged where sessions reclaim, by the policies that ship, and nothing has moved in this one; of
-    nodes on which the pods that might go are alike, as it is for no session to try all sets.
+    Checked where sessions reclaim with the in-tree session plugins and nothing else changed in this
+    one, on nodes whose possible victims are alike, as no session tries all sets.
     """
     options, state = session.options, session.state
     known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
@@ -280,13 +292,13 @@ def check_reclaim(session: Session) -> None:
             continue
         for victim in _possible_victims(session, taker, deserved, have, scarce):
             text = f"{job.queue} has {has} of {due}"
-            raise Violation(f"{taker.key} waits, and {victim.key} might go for it; {text}")
+            raise Violation(f"{taker.key} waits, and {victim.key} could be evicted for it; {text}")
 
 
 def _possible_victims(
     session: Session, taker: TaskInfo, deserved: Shares, have: Shares, scarce: set[str]
 ) -> Iterator[TaskInfo]:
-    """Pods of which one alone makes the room that is wanted, and their queues can spare it."""
+    """Pods of which one alone releases enough resources, and that their queues can spare."""
     nodes, mine = session.state.nodes, session.jobs[taker.job].queue
     for row in np.flatnonzero(session.passing(taker)).tolist():
         others = [
@@ -315,14 +327,14 @@ def _possible_victims(
 
 
 def _idle(session: Session, name: str, row: int) -> float:
-    """What is free and promised to nobody."""
+    """Idle resources that no task is pipelined on."""
     nodes = session.state.nodes
     idle = float(nodes.idle.get(name, nodes.n_nodes)[row])
     return min(idle, idle + float(nodes.releasing.get(name, nodes.n_nodes)[row]))
 
 
 def fits_all(session: Session, tasks: list[TaskInfo]) -> bool:
-    """True when these tasks, all alike, find idle room one after the other."""
+    """True when these tasks, all alike, fit into idle resources one after the other."""
     nodes, task = session.state.nodes, tasks[0]
     n_nodes = nodes.n_nodes
     counts: Floats = np.where(session.passing(task), np.inf, 0.0)
@@ -341,7 +353,7 @@ def jobs_of(tasks: Iterable[TaskInfo], session: Session) -> Iterator[JobInfo]:
 
 
 def amounts_by_queue(session: Session, counts: Callable[[TaskInfo], bool]) -> Shares:
-    """Queue -> resource -> what the tasks that count ask for."""
+    """Queue -> resource -> requests of the tasks that count."""
     found: Shares = {name: {} for name in session.queues}
     for job in (*session.jobs.values(), *session.invalid.values()):
         if job.queue not in found:
@@ -355,9 +367,9 @@ def amounts_by_queue(session: Session, counts: Callable[[TaskInfo], bool]) -> Sh
 
 
 def demand_by_queue(session: Session) -> Shares:
-    """What each queue with jobs had when the session opened, or waited for.
+    """Use and pending requests of each queue with jobs when the session opened.
 
-    An invalid job wants what it has.
+    An invalid job counts with its use only.
     """
     gone = {task.uid for task, _ in session.state.evicted}
 
@@ -372,8 +384,8 @@ def demand_by_queue(session: Session) -> Shares:
 
 
 def scarce_resources(session: Session) -> set[str]:
-    """The resources of which queues want more together than there is, and not in vain, nor above
-    their capability."""
+    """Resources of which queues request more together than there is, counting satisfiable requests
+    within their capability."""
     wants = satisfiable_demand_by_queue(session)
     total = session.state.nodes.total().pairs()
     return {name for name, n in total if _sum_wanted(session, wants, name) > n + EPSILON}
@@ -384,13 +396,13 @@ def _sum_wanted(session: Session, wants: Shares, name: str) -> float:
 
 
 def _capped(session: Session, queue: str, wants: dict[str, float], name: str) -> float:
-    """What a queue wants of a resource, up to its capability."""
+    """The demand of a queue for a resource, up to its capability."""
     wanted = wants.get(name, 0.0)
     return min(wanted, capability_of(session, queue).get(name, wanted))
 
 
 def satisfiable_demand_by_queue(session: Session) -> Shares:
-    """What each queue wants, but for what jobs wait for that are more than the cluster."""
+    """The demand of each queue, without jobs that request more than the cluster has."""
     found = demand_by_queue(session)
     for job in session.jobs.values():
         if exceeds_cluster(session, job):
@@ -401,13 +413,13 @@ def satisfiable_demand_by_queue(session: Session) -> Shares:
 
 
 def waiting_tasks(job: JobInfo) -> list[TaskInfo]:
-    """The tasks that have no node, or a promise only."""
+    """Tasks that have no node, or are pipelined only."""
     return [*job.of(TaskStatus.PENDING).values(), *job.of(_PIPELINED).values()]
 
 
 def exceeds_cluster(session: Session, job: JobInfo) -> bool:
-    """True for a gang that could not start if it had all ready nodes to itself: even the smallest
-    pods that would make it whole are too much of something, or more than its queue may have."""
+    """True for a gang that could not start on all ready nodes alone: even its smallest pods exceed
+    some resource, or its queue's capability."""
     gone = [task for task, _ in session.state.evicted if task.job == job.uid]
     n_missing = job.min_available - job.ready_count - len(gone)
     if n_missing <= 0 or "gang" not in session.plugins:
@@ -433,8 +445,8 @@ def exceeds_cluster(session: Session, job: JobInfo) -> bool:
 
 
 def deserved_by_queue(session: Session) -> Shares:
-    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit,
-    to what is wanted in vain when all else is served."""
+    """Deserved resources of each queue when the session opened: shares by weight, filled step by
+    step, and last for demand that cannot be satisfied."""
     total = dict(session.state.nodes.total().pairs())
     found: Shares = {name: {} for name in session.queues}
     for name, amount in total.items():
@@ -447,7 +459,8 @@ def deserved_by_queue(session: Session) -> Shares:
 def _fill_by_weight(
     session: Session, name: str, rest: float, wants: Shares, found: Shares
 ) -> float:
-    """Add of a resource to what queues deserve, up to what they want; what is left then."""
+    """Add an amount of a resource to the queues' deserved shares, up to their demand; returns the
+    rest."""
     open_ = {q for q in wants if session.queues[q].weight > 0}
     while open_ and rest > EPSILON / 10:
         weight = sum(session.queues[q].weight for q in open_)

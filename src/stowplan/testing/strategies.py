@@ -1,6 +1,6 @@
-"""Hypothesis strategies: nodes, pods, clusters and histories, as `generate` makes them.
+"""Hypothesis strategies for nodes, pods, clusters and histories, as the generators make them.
 
-Needs the extra `stowplan[testing]`. A failing example shrinks towards the plainest objects.
+Needs the extra `stowplan[testing]`. A failing example shrinks toward the plainest objects.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ except ImportError as missing:
 
 
 class HypothesisSource:
-    """Dice whose throws Hypothesis chooses and shrinks."""
+    """A RandomSource whose draws Hypothesis chooses and shrinks."""
 
     def __init__(self, draw: DrawFn) -> None:
         self._draw = draw
@@ -50,7 +50,7 @@ def pods(draw: DrawFn, name: str = "p0", on: str = "") -> Pod:
 def clusters(
     draw: DrawFn, n_nodes_max: int = 4, n_pods_max: int = 4, n_pending_max: int = 2
 ) -> GeneratedCluster:
-    """A cluster up to this size, with pods to ask about."""
+    """A cluster up to this size, with pending pods."""
     rng = HypothesisSource(draw)
     return scenes.generate_cluster(
         rng,
@@ -62,6 +62,6 @@ def clusters(
 
 @st.composite
 def histories(draw: DrawFn, n_steps_max: int = 12) -> list[Step]:
-    """What happens to a cluster that is empty at first."""
+    """Changes of an initially empty cluster."""
     rng = HypothesisSource(draw)
     return table_changes.random_steps(rng, random_int(rng, 1, n_steps_max))

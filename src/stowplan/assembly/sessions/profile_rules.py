@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.session_state import SessionState
@@ -26,39 +26,6 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
-from stowplan.plugins.devices.dynamic_resources import DynamicResources
-from stowplan.plugins.image_locality import ImageLocality
-from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
-from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
-from stowplan.plugins.node_name import NodeName
-from stowplan.plugins.node_unschedulable import NodeUnschedulable
-from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
-from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
-from stowplan.plugins.resources.fit import NodeResourcesFit
-from stowplan.plugins.taint_toleration import TaintToleration
-
-WEIGHT_OF = {
-    NodeResourcesFit.name: "least_requested",
-    NodeResourcesBalancedAllocation.name: "balanced_resource",
-    NodeAffinityPlugin.name: "node_affinity",
-    InterPodAffinity.name: "pod_affinity",
-}
-"""Plugin -> the `nodeorder` weight that replaces its own."""
-
-IGNORE_PODS = frozenset(
-    {
-        ImageLocality.name,
-        NodeAffinityPlugin.name,
-        NodeDeclaredFeatures.name,
-        NodeName.name,
-        NodeUnschedulable.name,
-        TaintToleration.name,
-    }
-)
-"""Rules that read nothing about pods on nodes; their result is constant within a session."""
-
-MOVED_BY_PODS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
-"""Scores that depend only on the amounts of the node being scored."""
 
 FEW_ROWS = 4
 """Up to this many rows are looked up one by one."""
@@ -80,7 +47,8 @@ def session_framework(
         point: tuple(
             use
             for use in uses
-            if use.name != NodeResourcesFit.name or point not in ("preFilter", "filter")
+            if point not in ("preFilter", "filter")
+            or not full[use.name].declaration.filters_resources
         )
         for point, uses in profile.points.items()
     }
@@ -282,7 +250,7 @@ class _TaskView:
         scores: dict[str, Ints] = {}
         dynamic = []
         for member in self._scores():
-            if member.name in MOVED_BY_PODS:
+            if member.declaration.scores_by_amounts:
                 dynamic.append(member)
                 continue
             raw = member.scores(pod, nodes, nodes.all_rows, state)
@@ -293,7 +261,7 @@ class _TaskView:
                 return None
             scores[member.name] = normal
         mask = None
-        if all(member.name in IGNORE_PODS for member in self._filters or ()):
+        if all(member.node_only for member in self._filters or ()):
             mask = self._filtered(np.arange(nodes.n_nodes))
         return _StaticAnswers(mask, scores, tuple(dynamic), {})
 
@@ -308,7 +276,7 @@ class _TaskView:
         members = [*self._filters, *self._scores()]
         if not all(m.calls["signature"] is not None for m in members):
             return None
-        if not all(m.name in IGNORE_PODS or m.name in MOVED_BY_PODS for m in self._scores()):
+        if not all(m.node_only or m.declaration.scores_by_amounts for m in self._scores()):
             return None
         return tuple((m.name, m.call("signature", pod)) for m in members)
 
@@ -318,9 +286,7 @@ class _TaskView:
         return [
             m
             for m in self._framework.at("score")
-            if m.name not in state.skip_score
-            # Without claims this score is 0.
-            and not (m.name == DynamicResources.name and m.name in state.skip_filter)
+            if m.name not in state.skip_score and not m.is_idle(state)
         ]
 
     def _static_sum(self, static: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
@@ -343,6 +309,6 @@ class _TaskView:
 def _weight(member: RegisteredPlugin, weights: NodeScoreWeights) -> int:
     """Weight of a score: from the session configuration, otherwise from the profile."""
     stated: int | None = None
-    if member.name in WEIGHT_OF:
-        stated = getattr(weights, WEIGHT_OF[member.name])
+    if member.name in NODEORDER_WEIGHTS:
+        stated = getattr(weights, NODEORDER_WEIGHTS[member.name])
     return member.weight if stated is None else stated

@@ -1,4 +1,4 @@
-"""`stowplan bench`: how fast the scheduler is, shape by shape, beside kube-scheduler's figures."""
+"""`stowplan bench`: throughput and latency per case, beside kube-scheduler's."""
 
 from __future__ import annotations
 
@@ -7,44 +7,67 @@ import sys
 import click
 
 from stowplan.cli import options
+from stowplan.cli.command import Command, flag
 
 ENGINES = ("compiled", "walk")
 TEMPLATES = 200
-"""Those of `stowplan.sim`'s modules of the bench, which import too much for a help text."""
+"""Those of `stowplan.benchmarks`, whose modules import too much for a help text."""
+
+EXAMPLES = """
+# List the benchmark cases
+stowplan bench --list
+
+# Measure one case, five times
+stowplan bench basic --repeat 5
+
+# Measure all cases and compare with an earlier report
+stowplan bench -o json > new.json
+stowplan bench --compare new.json
+"""
 
 
-@click.command(name="bench")
-@click.argument("names", metavar="[SHAPE]...", nargs=-1)
-@options.output
-@click.option("--nodes", type=click.IntRange(min=1), help="Nodes, instead of the shape's own.")
-@click.option("--pods", type=click.IntRange(min=1), help="Pods that are measured, likewise.")
-@click.option(
+@click.command(name="bench", cls=Command, examples=EXAMPLES)
+@click.argument("names", metavar="[CASE]...", nargs=-1)
+@options.output("table", "json", "yaml")
+@flag("--nodes", type=click.IntRange(min=1), help="Number of nodes.  [default: that of the case]")
+@flag(
+    "--pods",
+    type=click.IntRange(min=1),
+    help="Number of measured pods.  [default: that of the case]",
+)
+@flag(
     "--existing",
     type=click.IntRange(min=0),
     default=0,
-    help="Plain pods that are placed beforehand, for the shapes in lower case.",
+    show_default=True,
+    help="Number of plain pods placed before the measurement, for cases with lower-case names.",
 )
-@click.option(
+@flag(
     "--templates",
     type=click.IntRange(min=1),
     default=TEMPLATES,
-    show_default=True,
-    help="Kinds of pods, for the shape of this name.",
+    help="Number of pod templates, for the case `templates`.",
 )
-@click.option(
+@flag(
     "--repeat",
     type=click.IntRange(min=1),
     default=3,
-    show_default=True,
-    help="Measure so often and show the median; once a minute has passed, no more.",
+    help="Number of measurements, of which the median is shown; none begins after one minute.",
 )
-@click.option("--stages", is_flag=True, help="Say where the time goes, in a run of its own.")
-@click.option(
-    "--compare", metavar="OLD.json", type=click.Path(dir_okay=False), help="Say what has changed."
+@flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own.")
+@flag(
+    "--compare",
+    metavar="OLD.json",
+    type=click.Path(dir_okay=False),
+    help="Show the ratio to an earlier report (-o json).",
 )
-@click.option("--engine", type=click.Choice(ENGINES), help="Decide with this.")
-@click.option("--in-process", is_flag=True, help="Do not start a process for each shape.")
-@click.option("--list", "listing", is_flag=True, help="List the shapes and end.")
+@flag(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="Placement engine.  [default: that which `stowplan run` uses]",
+)
+@flag("--in-process", is_flag=True, help="Measure in this process instead of one per case.")
+@flag("--list", "listing", is_flag=True, help="List the cases and exit.")
 def command(
     names: tuple[str, ...],
     output: str,
@@ -61,14 +84,15 @@ def command(
 ) -> None:
     """Measure pods per second through the whole scheduler, without an API server.
 
-    A SHAPE is a cluster and what comes to it; without one all are measured. From the first call
-    with decoded pods to the last binding, queue, cache and effects included, at most 1,000 pods
-    a call; decoding and confirmations are reported apart.
+    A CASE is a cluster and the pods that arrive; without one, all are measured. The time is that
+    from the first call with decoded pods to the last binding, including queue, cache and effects,
+    with at most 1,000 pods per call; decoding and confirmations are reported separately. The output
+    has kube-scheduler's throughput beside ours.
     """
-    from stowplan.cli.runs.bench import BenchSettings, list_shapes, run_benchmarks
+    from stowplan.cli.runs.bench import BenchSettings, list_cases, run_benchmarks
 
     if listing:
-        list_shapes()
+        list_cases()
         return
     settings = BenchSettings(nodes, pods, existing, templates, repeat, stages, engine)
     sys.exit(run_benchmarks(names, settings, output, compare, in_process=in_process))

@@ -1,51 +1,53 @@
-"""`stowplan config`: is this configuration right, and what does it come to?"""
+"""`stowplan config`: validation of configuration files."""
 
 from __future__ import annotations
-
-import json
 
 import click
 
 from stowplan.cli import options
+from stowplan.cli.command import Group
+
+GROUP_EXAMPLES = """
+# Validate a scheduler configuration and print it with all defaults
+stowplan config check scheduler.yaml
+"""
+EXAMPLES = """
+# Validate a KubeSchedulerConfiguration and print it with all defaults
+stowplan config check scheduler.yaml
+
+# Validate profiles, and the actions and tiers of sessions, as they are used together
+stowplan config check scheduler.yaml kube-batch-conf.yaml -o json
+
+# Validate a configuration that names out-of-tree plugins
+stowplan config check scheduler.yaml --plugin my_rule.py
+"""
 
 
-@click.group(name="config")
+@click.group(name="config", cls=Group, examples=GROUP_EXAMPLES)
 def command() -> None:
-    """Check configuration files."""
+    """Validate configuration files."""
 
 
-@command.command()
+@command.command(examples=EXAMPLES)
 @options.plugin
 @options.compat
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["yaml", "json"]),
-    default="yaml",
-    show_default=True,
-    help="How to print the effective configuration.",
+@options.output("yaml", "json")
+@click.argument(
+    "files", metavar="FILE...", type=click.Path(allow_dash=True), nargs=-1, required=True
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def check(
     files: tuple[str, ...], plugin_files: tuple[str, ...], compat: str | None, output: str
 ) -> None:
-    """Print what FILE comes to with all defaults filled in, or every mistake in it.
+    """Validate FILEs and print the effective configuration, with all defaults.
 
-    A mistake is a line: where, what was got, what is allowed, and a guess at what was meant. Of
-    several files one has profiles and one actions and tiers; they are printed as one. Switches of
-    a tier's plugins are on where none is printed.
+    Every error is reported, one per line: field, value, what is allowed, and a suggestion. Of
+    several files one has profiles and one has actions and tiers; they are printed as one. The
+    enable switches of a tier's plugins are true where none is printed.
     """
-    import yaml
-
     from stowplan import config
-    from stowplan.cli.tables.configuration_warnings import warn_of_ineffective_settings
-    from stowplan.simulation.scheduler_configuration import read_deciders
+    from stowplan.cli.runs.deciders import read_command_deciders
+    from stowplan.cli.tables.console import print_tree
 
-    configuration = warn_of_ineffective_settings(
-        read_deciders(files, plugin_files, compat or "")
-    ).configuration
-    tree = config.effective(configuration)
-    if output == "json":
-        click.echo(json.dumps(tree, indent=2))
-    else:
-        click.echo(yaml.safe_dump(tree, sort_keys=False), nl=False)
+    print_tree(
+        config.effective(read_command_deciders(files, plugin_files, compat).configuration), output
+    )

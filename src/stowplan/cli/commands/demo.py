@@ -1,4 +1,4 @@
-"""`stowplan demo`: a scripted minute on a cluster in this process."""
+"""`stowplan demo`: a scripted demonstration on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ import sys
 
 import click
 
+from stowplan.cli.command import Command, flag
 
-@click.command(name="demo")
-@click.option("--fast", is_flag=True, help="Do not stop for people to read.")
+EXAMPLES = """
+# Run the demonstration; it takes half a minute
+stowplan demo
+
+# Run it without pauses
+stowplan demo --fast
+"""
+
+
+@click.command(name="demo", cls=Command, examples=EXAMPLES)
+@flag("--fast", is_flag=True, help="Skip the pauses between the steps.")
 def command(fast: bool) -> None:
-    """Show what Stowplan does, on a small cluster made for it: half a minute.
+    """Show pod scheduling and gang scheduling on a small embedded cluster, in half a minute.
 
-    An API server, controllers and six hollow nodes run in this process, and beside them the
-    scheduler of `stowplan run`. Nothing else is needed, nothing is left at the end. Exit code 1
-    when something that was expected did not come.
+    An API server, controllers, six hollow nodes and the scheduler of `stowplan run` run in this
+    process. It needs no cluster and leaves no files. Exit code 1 if a check fails.
     """
     from stowplan.cli.runs.demo import run_demo_command
 

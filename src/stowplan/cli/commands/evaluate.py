@@ -1,4 +1,4 @@
-"""`stowplan evaluate`: a file of questions in, a line of answer each out."""
+"""`stowplan evaluate`: recorded scheduling cases in, one line of answer out for each."""
 
 from __future__ import annotations
 
@@ -8,37 +8,42 @@ from pathlib import Path
 import click
 
 from stowplan.cli import options
+from stowplan.cli.command import Command, flag
+from stowplan.cli.errors import print_error
 
 FORMATS = ("attempt", "legacy", "order", "queue", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
 INVALID_SHOWN = 10
-"""So many invalid lines are named one by one."""
+"""Invalid lines that are reported one by one; the others are counted."""
+
+EXAMPLES = """
+# Evaluate scheduling attempts
+stowplan evaluate cases.jsonl
+
+# Evaluate sessions as kube-batch v0.5 decides them, from standard input
+zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 -
+"""
 
 
-@click.command(name="evaluate")
-@click.option(
+@click.command(name="evaluate", cls=Command, examples=EXAMPLES)
+@flag(
     "--as",
     "form",
     type=click.Choice(FORMATS),
     default="attempt",
-    show_default=True,
-    help="What a line of the file is.",
+    help="Format of a line.",
 )
 @options.plugin
-@click.option(
-    "--compat",
-    type=click.Choice(options.COMPAT_NAMES),
-    help="For sessions: decide as this scheduler does, its defects included.",
-)
-@click.argument("file", metavar="FILE.jsonl[.gz]")
+@options.compat
+@click.argument("file", metavar="FILE.jsonl[.gz]", type=click.Path(allow_dash=True))
 def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: str) -> None:
-    """Answer scheduling questions in bulk.
+    """Evaluate recorded scheduling cases.
 
-    Each line of FILE (- for standard input) is a case: a cluster, a pending pod and, if need be, a
-    configuration. Each line printed is `{"id": ..., "result": {...}}`. A case that cannot be
-    answered has an outcome `error`, and the others are answered all the same. Exit code 2 when a
-    line was no valid case.
+    Each line of FILE (- for standard input) is a case: a cluster, a pending pod and optionally a
+    configuration. Each line of output is `{"id": ..., "result": {...}}`. A case that cannot be
+    evaluated has the outcome `error`; the others are evaluated all the same. Exit code 2 if a line
+    is not a valid case.
     """
     from stowplan.conformance.evaluate import INVALID, encoded, evaluate
     from stowplan.inputs.files import read_lines
@@ -53,8 +58,8 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
         if answer["result"].get("reason") == INVALID:
             n_invalid += 1
             if n_invalid <= INVALID_SHOWN:
-                click.echo(f"stowplan: {answer['result']['message']}", err=True)
+                print_error(answer["result"]["message"])
     stdout.flush()
     if n_invalid > INVALID_SHOWN:
-        click.echo(f"stowplan: {source}: {n_invalid - INVALID_SHOWN} more invalid lines", err=True)
+        print_error(f"{source}: {n_invalid - INVALID_SHOWN} more invalid lines")
     sys.exit(2 if n_invalid else 0)

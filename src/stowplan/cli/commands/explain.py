@@ -1,16 +1,32 @@
-"""`stowplan explain`: why a pod is where it is, or nowhere."""
+"""`stowplan explain`: why a pod is placed where it is, or why it is pending."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from stowplan.cli import live_options, options
+from stowplan.cli.command import Command, flag
+
+EXAMPLES = """
+# Explain why a pod of a manifest is pending
+stowplan explain pod/web -f cluster.yaml
+
+# Explain the pod of a Deployment that is pending, in the current context of kubectl
+stowplan explain deploy/web -n shop --context prod
+
+# Explain a gang
+stowplan explain podgroup/train -f cluster.yaml --config kube-batch-conf.yaml
+
+# Use another scheduler configuration than the cluster does
+stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
+"""
 
 
-@click.command(name="explain")
-@click.argument("pod", metavar="POD")
+@click.command(name="explain", cls=Command, examples=EXAMPLES)
+@options.pod
 @options.input_options
 @live_options.kubeconfig
 @live_options.context
@@ -18,59 +34,45 @@ from stowplan.cli import live_options, options
 @options.profile
 @options.plugin
 @options.compat
-@click.option("-n", "--namespace", metavar="NS", default="default", show_default=True)
-@click.option(
-    "-A", "--all-namespaces", is_flag=True, help="Look for POD in all namespaces, whatever -n says."
+@flag(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    help="Namespace of POD.  [default: that of the context, else default]",
 )
-@click.option(
+@flag(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="Look for POD in all namespaces; overrides --namespace.",
+)
+@flag(
     "--after-simulation",
     is_flag=True,
-    help="Judge POD on the cluster as `stowplan simulate` has it when its turn comes.",
+    help="Explain the decision in `stowplan simulate`, at the time of POD's attempt.",
 )
-@options.output
-def command(
-    pod: str,
-    files: tuple[str, ...],
-    clusters: tuple[str, ...],
-    orphans: str,
-    validate: str | None,
-    kubeconfig: str | None,
-    context: str,
-    config_files: tuple[str, ...],
-    profile: str | None,
-    plugin_files: tuple[str, ...],
-    compat: str | None,
-    namespace: str,
-    all_namespaces: bool,
-    after_simulation: bool,
-    output: str,
-) -> None:
-    """Say, node by node, which rules refuse POD, what it needs and what there is.
+@options.output("table", "wide", "json", "yaml", "name")
+def command(**given: Any) -> None:
+    """Show for each node which plugins reject POD, what it requests and what is free.
 
-    The cluster is that of files (FILE, -f FILE), or a live one (--kubeconfig, --context); of that
-    it lists what the rules read, and writes nothing.
+    The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
+    which is listed once and not modified.
 
-    POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc mean one of
-    the owner's pods: the last that is pending. podgroup/NAME (or pg/NAME) explains the gang.
+    POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc select one of
+    the owner's pods: the last pending one. podgroup/NAME (or pg/NAME) explains a gang.
 
-    It is judged on the cluster as given, before other pending pods are placed; a placed pod as if
-    it were to be placed now. A line says what `stowplan simulate` makes of it, and
-    --after-simulation explains that. A pod that sessions decide is explained by one session, with
-    its gang and queue. Exit code 1 when no node takes it.
+    The pod is evaluated on the cluster as read, before other pending pods are scheduled; a pod that
+    has a node, as if it were scheduled now. The answer of `stowplan simulate` is shown beside it,
+    and --after-simulation explains that one. A pod of a session scheduler is explained by one
+    session, with its gang and queue. `-o wide` lists every node, `-o name` prints the explained
+    object. Exit code 1 if no node fits.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
+    from stowplan.cli.runs.deciders import read_command_deciders
     from stowplan.cli.runs.explain import ExplainRequest, run_explain
-    from stowplan.cli.tables.configuration_warnings import warn_of_ineffective_settings
-    from stowplan.simulation.scheduler_configuration import read_deciders
 
-    deciders = warn_of_ineffective_settings(read_deciders(config_files, plugin_files, compat or ""))
-    asked = ExplainRequest(
-        pod,
-        ClusterSource((*clusters, *files), kubeconfig, context, orphans, validate),
-        profile,
-        None if all_namespaces else namespace,
-        after_simulation,
-        plugin_files,
-        compat or "",
-    )
-    sys.exit(run_explain(asked, deciders, output))
+    source = ClusterSource.take(given)
+    config_files, output = given.pop("config_files"), given.pop("output")
+    request = ExplainRequest(source=source, **given)
+    deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
+    sys.exit(run_explain(request, deciders, output))

@@ -1,55 +1,68 @@
-"""`stowplan extender`: the opinion of a profile, for a scheduler that cannot be replaced."""
+"""`stowplan extender`: a profile served as a scheduler extender of kube-scheduler."""
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from stowplan.cli import live_options, options
+from stowplan.cli.command import Command, flag
+from stowplan.cli.errors import guess, invalid_argument, reported
+
+EXAMPLES = """
+# Serve the default profile to a kube-scheduler on this computer
+stowplan extender --listen 127.0.0.1:8888
+
+# Serve a profile over TLS, to callers with a certificate of a CA
+stowplan extender --listen 0.0.0.0:8888 --config scheduler.yaml --profile gpu \\
+    --client-ca-file ca.crt
+"""
 
 
-@click.command(name="extender")
-@click.option(
+@click.command(name="extender", cls=Command, examples=EXAMPLES)
+@flag(
     "--listen",
     metavar="HOST:PORT",
     required=True,
-    help="Where kube-scheduler asks. Other than loopback: TLS, and callers must be known.",
+    help="Address that kube-scheduler calls. Other addresses than loopback serve TLS and "
+    "authenticate callers.",
 )
 @options.config
 @options.profile
 @options.plugin
 @live_options.kubeconfig
 @live_options.context
-@click.option(
+@flag(
     "--alone",
     is_flag=True,
-    help="Follow no cluster: judge the whole nodes that come, as if they were empty.",
+    help="Watch no cluster: evaluate the nodes of each request as if they ran no pods.",
 )
-@click.option(
+@flag(
     "--bind",
     "binds",
     is_flag=True,
-    help="Bind for everybody on this computer; callers with a certificate may anyway.",
+    help="Allow the bind verb to callers on this computer; callers with a certificate always may "
+    "use it.",
 )
 @live_options.tls_cert
 @live_options.tls_key
-@click.option(
+@flag(
     "--client-ca-file",
     metavar="FILE",
     default="",
     type=click.Path(dir_okay=False),
-    help="PEM: who asks has to have a certificate that it signs.",
+    help="PEM file with the CA that must have signed the callers' certificates.",
 )
 @live_options.log_format
 @live_options.log_level
 def command(**given: Any) -> None:
-    """Answer a stock kube-scheduler's questions: filter, prioritize, preempt, bind.
+    """Serve a profile to kube-scheduler, as a scheduler extender.
 
-    Name it in the scheduler's `extenders` with urlPrefix http://HOST:PORT and the verbs filter,
-    prioritize, preempt, and with --bind bind. It follows the cluster, so nodeCacheCapable may be
-    true.
+    Configure it in kube-scheduler's `extenders` with urlPrefix http://HOST:PORT and the verbs
+    filter, prioritize, preempt, and with --bind bind. It watches the cluster, so nodeCacheCapable
+    may be true.
     """
     _serve(**given)
 
@@ -63,7 +76,7 @@ def _serve(
     context: str,
     alone: bool,
     binds: bool,
-    **shown: str,
+    **serving: str,
 ) -> None:
     import msgspec
 
@@ -76,24 +89,26 @@ def _serve(
         ConfigurationFileError,
         read_configuration_files,
     )
-    from stowplan.framework.problems import did_you_mean
 
-    try:
-        logs.configure_logging(shown["log_format"], shown["log_level"])
+    with reported(CredentialError, ConfigurationFileError, AddressError, logs.LogError):
+        logs.configure_logging(serving["log_format"], serving["log_level"])
         address = parse_listen_address(
-            listen, shown["tls_cert_file"], shown["tls_private_key_file"]
+            listen, serving["tls_cert_file"], serving["tls_private_key_file"]
         )
         if address is None:
-            raise AddressError("listen: got nothing, wanted HOST:PORT")
-        address = msgspec.structs.replace(address, client_ca=shown["client_ca_file"])
+            raise invalid_argument(listen, "--listen", "must be HOST:PORT")
+        address = msgspec.structs.replace(address, client_ca=serving["client_ca_file"])
         deciders, _ = read_configuration_files(config_files, plugin_files)
-        profiles = deciders.configuration.profiles
-        if not profiles or (profile and profile not in profiles):
-            hint = did_you_mean(profile or "", profiles)
-            wanted = f"one of {', '.join(sorted(profiles))}" if profiles else "a profile"
-            raise click.UsageError(f"--profile: got {profile!r}, wanted {wanted} {hint}".rstrip())
+        _check_profile(profile or "", deciders.configuration.profiles)
         client_config = None if alone else load_client_config(kubeconfig, context)
         serve(ExtenderService(deciders, address, client_config, profile or "", binds=binds))
-    except (CredentialError, ConfigurationFileError, AddressError, logs.LogError) as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(2)
+
+
+def _check_profile(profile: str, known: Iterable[str]) -> None:
+    """Raise a usage error unless the configuration has the profile, or any where none is named."""
+    names = sorted(known)
+    if not names:
+        raise click.UsageError("--config must have a profile: an extender serves one")
+    if profile and profile not in names:
+        must = f"must be one of: {', '.join(names)}{guess(profile, names)}"
+        raise invalid_argument(profile, "--profile", must)

@@ -1,8 +1,7 @@
-"""`stowplan parity`: where Stowplan differs from the originals, as the code itself says."""
+"""`stowplan parity`: the differences from the originals that comments in the code mark."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from importlib import resources
@@ -12,15 +11,24 @@ import click
 import msgspec
 
 from stowplan.cli import options
+from stowplan.cli.command import Command
+
+EXAMPLES = """
+# List differences and unproved parities
+stowplan parity
+
+# Print them as JSON
+stowplan parity -o json
+"""
 
 PARITY_NOTE = re.compile(r"\b(?P<kind>Differs|Unproved): ?(?P<text>.*)")
 
 QUOTED = re.compile(r"""(?<!\"\")["'`(|]\s*$""")
-"""What stands before the word where it is only spoken of, and no mark."""
+"""What precedes the word where a text only mentions it."""
 
 
 class ParityNote(msgspec.Struct, frozen=True):
-    """A place where the code confesses. kind: Differs (on purpose) or Unproved."""
+    """A marked comment. kind: Differs (deliberately) or Unproved."""
 
     kind: str
     module: str
@@ -29,7 +37,7 @@ class ParityNote(msgspec.Struct, frozen=True):
 
 
 def parity_notes_in(module: str, source: str) -> Iterator[ParityNote]:
-    """The marks in a module's text, each with the sentence that follows it."""
+    """The marked comments of a module, each with its paragraph."""
     lines = source.splitlines()
     for number, line in enumerate(lines, start=1):
         found = PARITY_NOTE.search(line)
@@ -54,8 +62,10 @@ def _continued(lines: list[str], *, comment: bool) -> Iterator[str]:
 
 
 def parity_notes() -> list[ParityNote]:
-    """Every mark of the installed package, by module and line."""
-    return sorted(_walk(resources.files("stowplan"), "stowplan"), key=lambda m: (m.module, m.line))
+    """Every marked comment of the installed package, by module and line."""
+    return sorted(
+        _walk(resources.files("stowplan"), "stowplan"), key=lambda note: (note.module, note.line)
+    )
 
 
 def _walk(folder: Traversable, name: str) -> Iterator[ParityNote]:
@@ -67,15 +77,18 @@ def _walk(folder: Traversable, name: str) -> Iterator[ParityNote]:
             yield from parity_notes_in(module, entry.read_text(encoding="utf-8"))
 
 
-@click.command(name="parity")
-@options.output
+@click.command(name="parity", cls=Command, examples=EXAMPLES)
+@options.output("table", "json", "yaml")
 def command(output: str) -> None:
     """List every deliberate difference from the originals, and every parity not yet proved."""
-    marks = parity_notes()
-    if output == "json":
-        click.echo(json.dumps([msgspec.to_builtins(mark) for mark in marks], indent=2))
+    notes = parity_notes()
+    if output in options.TREES:
+        # Imported here, as the list itself needs no table.
+        from stowplan.cli.tables.console import print_tree
+
+        print_tree(notes, output)
         return
-    for mark in marks:
-        click.echo(f"{mark.kind}: {mark.text}\n    {mark.module}:{mark.line}")
-    differs = sum(mark.kind == "Differs" for mark in marks)
-    click.echo(f"{differs} differences, {len(marks) - differs} unproved")
+    for note in notes:
+        click.echo(f"{note.kind}: {note.text}\n    {note.module}:{note.line}")
+    differs = sum(note.kind == "Differs" for note in notes)
+    click.echo(f"{differs} differences, {len(notes) - differs} unproved")

@@ -1,4 +1,4 @@
-"""`stowplan run`: schedule a live cluster."""
+"""`stowplan run`: the scheduler of a live cluster."""
 
 from __future__ import annotations
 
@@ -8,27 +8,50 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options
+from stowplan.cli.command import Command, flag
+from stowplan.cli.errors import CommandFailed, reported
 
 FLUSH_S = 30.0
+"""Seconds for which the last writes may take after the scheduler has stopped."""
+
+EXAMPLES = """
+# Schedule the pods with schedulerName stowplan in the current context
+stowplan run
+
+# Compare decisions with the cluster's own scheduler, without writing
+stowplan run --dry-run
+
+# Replace kube-scheduler, by its own configuration file
+stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
+"""
 
 
-@click.command(name="run")
+@click.command(name="run", cls=Command, examples=EXAMPLES)
 @options.config
 @options.plugin
 @options.compat
 @live_options.kubeconfig
 @live_options.context
-@click.option("--dry-run", is_flag=True, help="Decide, write nothing, and say what would differ.")
-@click.option(
+@flag(
+    "--dry-run",
+    is_flag=True,
+    help="Decide without writing, and report where the decisions differ from the cluster's.",
+)
+@flag(
     "--take-over",
     is_flag=True,
-    help="Schedule even where another scheduler renews the lease of the same schedulerName.",
+    help="Run even if another scheduler renews the lease of the same schedulerName.",
 )
 @live_options.no_leader_elect
 @live_options.lease_namespace
 @live_options.qps
 @live_options.burst
-@click.option("--seed", type=click.IntRange(min=0), help="Draw among equal nodes, from here on.")
+@flag(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of the random choice among nodes with equal scores.  [default: the first node in "
+    "snapshot order is chosen]",
+)
 @live_options.listen
 @live_options.tls_cert
 @live_options.tls_key
@@ -36,12 +59,13 @@ FLUSH_S = 30.0
 @live_options.log_level
 @live_options.verbosity
 def command(**given: Any) -> None:
-    """Schedule the pods of a live cluster.
+    """Run the scheduler against a live cluster, in all namespaces.
 
-    Without --config those whose schedulerName is `stowplan`, by kube-scheduler's default rules; a
-    dry run looks at those of `default-scheduler`.
-    Several may run: one leads, the others stand by. Exit code 1 when the lease is lost or another
-    scheduler has the same name, 0 after SIGTERM.
+    Without --config it schedules the pods whose schedulerName is `stowplan`, by kube-scheduler's
+    default profile; a dry run decides for those of `default-scheduler`.
+
+    Several replicas may run: one leads, the others stand by. Exit code 1 if the lease is lost or
+    another scheduler has the same name, 0 after SIGTERM.
     """
     _run(**given)
 
@@ -60,7 +84,7 @@ def _run(
     burst: int | None,
     seed: int | None,
     verbosity: int | None,
-    **shown: str,
+    **serving: str,
 ) -> None:
     from stowplan.driver import logs
     from stowplan.driver.client.credentials import CredentialError
@@ -76,10 +100,11 @@ def _run(
     from stowplan.driver.process import CompetingSchedulerError, ProcessOptions, exit_after, run
     from stowplan.objects.pod import DEFAULT_SCHEDULER
 
-    try:
-        logs.configure_logging(shown["log_format"], shown["log_level"], verbosity)
+    user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)
+    with reported(*user_errors), reported(CompetingSchedulerError, by=CommandFailed):
+        logs.configure_logging(serving["log_format"], serving["log_level"], verbosity)
         address = parse_listen_address(
-            shown["listen"], shown["tls_cert_file"], shown["tls_private_key_file"]
+            serving["listen"], serving["tls_cert_file"], serving["tls_private_key_file"]
         )
         name = DEFAULT_SCHEDULER if dry_run else SCHEDULER_NAME
         deciders, written = read_configuration_files(config_files, plugin_files, compat or "", name)
@@ -93,12 +118,6 @@ def _run(
             seed,
         )
         code = run(deciders, chosen, ProcessOptions(address, take_over))
-    except (CredentialError, ConfigurationFileError, AddressError, logs.LogError) as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(2)
-    except CompetingSchedulerError as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(1)
-    # Nothing may keep a process alive that does not lead any more.
+    # A process that no longer leads must end, whatever its threads are doing.
     exit_after(FLUSH_S, code)
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""`stowplan simulate`: let a scheduler place the pods of a cluster and say what happened."""
+"""`stowplan simulate`: a cluster's pending pods scheduled in memory, or a replayed workload."""
 
 from __future__ import annotations
 
@@ -8,11 +8,29 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options, simulate_options
+from stowplan.cli.command import Command, flag
 
-OUTPUTS = ("table", "wide", "json", "yaml", "csv")
+OUTPUTS = ("table", "wide", "json", "yaml", "csv", "name")
+
+EXAMPLES = """
+# Schedule a generated workload: 5,000 pods on 1,000 nodes
+stowplan simulate
+
+# Schedule the pending pods of manifests and list every pod that is not placed
+stowplan simulate -f cluster.yaml -o wide
+
+# Schedule the pending pods of a live cluster by another configuration
+stowplan simulate --context prod --config scheduler.yaml
+
+# Replay a day of a trace in virtual time and write the results
+stowplan simulate -f trace.csv --replay --until 1d --out results
+
+# Compare five random seeds
+stowplan simulate --node-count 20 --pod-count 50 --seeds 5
+"""
 
 
-@click.command(name="simulate")
+@click.command(name="simulate", cls=Command, examples=EXAMPLES)
 @options.input_options
 @live_options.kubeconfig
 @live_options.context
@@ -30,28 +48,33 @@ OUTPUTS = ("table", "wide", "json", "yaml", "csv")
 @options.namespace
 @options.all_namespaces
 @options.out
-@click.option(
+@flag(
     "-o",
     "--output",
     type=click.Choice(OUTPUTS),
     default="table",
-    show_default=True,
-    help="wide: every pod without a node. json, yaml: figures and placements. csv: placements.",
+    help="Output format. wide and name list every pod that is not placed; json and yaml have all "
+    "figures and placements, csv the placements.",
 )
 @simulate_options.strict
 def command(**given: Any) -> None:
-    """Let a scheduler place the pending pods of a cluster.
+    """Schedule the pending pods of a cluster in memory.
 
-    The cluster is that of files (FILE, -f FILE), or of a live one (--kubeconfig, --context), whose
-    objects are listed once and not written. Without either it is generated: a mixed GPU and CPU
-    cluster, the same for the same seed. Pods come one by one in the order of their arrival, each is
-    tried once, and nobody leaves.
-    With --replay they come and leave by their times, and the scheduler queues, tries again and
-    preempts as it would in a cluster; a day takes seconds.
-    With a file of actions and tiers sessions are held until one changes nothing, or with --replay
-    one after the other as time passes.
+    The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
+    which is listed once and not modified. Without either it is generated: GPU and CPU nodes of
+    several sizes, the same for the same seed. Pods are scheduled in the order of their arrival,
+    each is attempted once, and none ends.
+
+    With --replay pods arrive and end by their timestamps in virtual time, and the scheduler queues,
+    retries and preempts as it does in a cluster; a day takes seconds.
+
+    With a configuration of actions and tiers sessions run until one changes nothing, or with
+    --replay periodically in virtual time.
     """
+    from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
 
-    own = {name: given.pop(name) for name in SimulateRequest._fields}
-    sys.exit(run_simulate(SimulateRequest(**own), simulate_options.replay_options_of(given)))
+    source = ClusterSource.take(given)
+    own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
+    replay = simulate_options.replay_options_of(given)
+    sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))

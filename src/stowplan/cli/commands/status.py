@@ -1,4 +1,4 @@
-"""`stowplan status`: how a running scheduler is doing."""
+"""`stowplan status`: the status of a running scheduler."""
 
 from __future__ import annotations
 
@@ -7,37 +7,59 @@ import sys
 import click
 
 from stowplan.cli import live_options, options
+from stowplan.cli.command import Command, flag
 
 DEFAULT = "127.0.0.1:10259"
 """That of `stowplan.driver.http.status_server`, which imports too much for a help text."""
 
+EXAMPLES = """
+# Show the scheduler of this computer
+stowplan status
 
-@click.command(name="status")
-@click.option(
+# Show a scheduler that serves TLS, as JSON
+stowplan status --address https://10.0.0.5:10259 --token "$TOKEN" --ca-file ca.crt -o json
+
+# Show the scheduler of a `stowplan up` cluster
+stowplan status --kubeconfig stowplan.kubeconfig
+"""
+
+
+@click.command(name="status", cls=Command, examples=EXAMPLES)
+@flag(
     "--address",
     metavar="HOST:PORT",
     default="",
-    help=f"Where it serves its status; https:// before it where it speaks TLS.  [default: {DEFAULT}"
-    ", or where the `stowplan up` of this directory says]",
+    help="Address that serves the status, with https:// before it where that is TLS.  [default: "
+    f"that of `stowplan up` in this directory, else {DEFAULT}]",
 )
-@live_options.kubeconfig_of_up
+@live_options.up_kubeconfig
 @live_options.context
-@click.option("--token", metavar="TOKEN", default="", help="Who asks, elsewhere than on loopback.")
-@click.option("--ca-file", metavar="FILE", default="", help="PEM: how its certificate is trusted.")
+@flag(
+    "--token",
+    metavar="TOKEN",
+    default="",
+    help="Bearer token; needed unless the address is loopback.",
+)
+@flag(
+    "--ca-file",
+    metavar="FILE",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="PEM file with the CA of the serving certificate.  [default: the system's CAs]",
+)
 @options.no_namespace
 @options.no_all_namespaces
-@options.output
+@options.output("table", "json", "yaml")
 def command(
     address: str, kubeconfig: str | None, context: str, token: str, ca_file: str, output: str
 ) -> None:
-    """Show queues, leader and rates of a running scheduler.
+    """Show the queues, leadership and rates of a running scheduler.
 
-    That of `stowplan run`, by its address, or that of `stowplan up`: --kubeconfig names its
-    cluster, which knows the address. Exit code 1 when it has not listed the cluster yet.
+    The scheduler is one of `stowplan run`, by its address, or that of `stowplan up`, by the
+    kubeconfig of its cluster. Exit code 1 if it has not listed the cluster yet.
     """
     if address and (kubeconfig or context):
-        raise click.UsageError("--address and --kubeconfig, --context: one of them.")
+        raise click.UsageError("--address cannot be used with --kubeconfig or --context")
     from stowplan.cli.runs.status import run_status
 
-    where = (address, kubeconfig, context)
-    sys.exit(run_status(where, token, ca_file, output))
+    sys.exit(run_status((address, kubeconfig, context), token, ca_file, output))

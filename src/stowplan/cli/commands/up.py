@@ -1,4 +1,4 @@
-"""`stowplan up`: a cluster in this process, for kubectl and for any scheduler."""
+"""`stowplan up`: an embedded cluster, for kubectl and for any scheduler."""
 
 from __future__ import annotations
 
@@ -9,62 +9,76 @@ from typing import Any
 import click
 
 from stowplan.cli import options
+from stowplan.cli.command import Command, flag
+from stowplan.cli.errors import invalid_argument
 
 PORT = 6443
 
 
+EXAMPLES = """
+# Run a cluster with five hollow nodes, and use it
+stowplan up --node-count 5
+kubectl --kubeconfig stowplan.kubeconfig get nodes
+
+# Load manifests, and keep the cluster between runs
+stowplan up -f cluster.yaml --data ./cluster
+
+# Run a cluster without a scheduler, on a free port
+stowplan up --no-scheduler --port 0 --kubeconfig test.kubeconfig
+"""
+
+
 class _NonEmptyPath(click.Path):
-    """A path that was given: an empty text, as of an unset variable, would mean the working
+    """A path that is not empty: an empty text, as of an unset variable, would mean the working
     directory."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Raises click.BadParameter."""
         if value == "":
-            self.fail("got nothing, wanted a path", param, ctx)
+            self.fail("must not be empty", param, ctx)
         return super().convert(value, param, ctx)
 
 
 _SERVER_OPTIONS = (
-    click.option(
+    flag(
         "--port",
         type=click.IntRange(0, 65535),
         default=PORT,
-        show_default=True,
-        help="Where it listens; 0: any free one.",
+        help="Port of the API server; 0 selects a free one.",
     ),
-    click.option(
+    flag(
         "--bind",
         metavar="ADDRESS",
         default="127.0.0.1",
-        show_default=True,
-        help="Other than loopback: others can connect, encrypted only.",
+        help="Address of the API server. Any but loopback lets other computers connect.",
     ),
-    click.option(
+    flag(
         "--kubeconfig",
         metavar="FILE",
         type=_NonEmptyPath(dir_okay=False, path_type=Path),
-        help="Write it here.  [default: DIR/kubeconfig or ./stowplan.kubeconfig]",
+        help="Write the kubeconfig to this file.  [default: DIR/kubeconfig of --data, else "
+        "./stowplan.kubeconfig]",
     ),
-    click.option(
+    flag(
         "--token-file",
         metavar="FILE.csv",
         type=_NonEmptyPath(dir_okay=False, path_type=Path),
-        help='More clients, a line each: token,user,uid,"group,group".',
+        help='File with bearer tokens, one per line: token,user,uid,"group1,group2".',
     ),
-    click.option("--no-anonymous", is_flag=True, help="Refuse requests without a token."),
+    flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
 )
 
 
 def _server_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options about who reaches the cluster, and how."""
+    """Give a command the options of the API server."""
     for option in reversed(_SERVER_OPTIONS):
         function = option(function)
     return function
 
 
-@click.command(name="up")
+@click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
-@click.option(
+@flag(
     "--cluster",
     "-f",
     "--filename",
@@ -72,21 +86,26 @@ def _server_options(function: Callable[..., None]) -> Callable[..., None]:
     metavar="PATH",
     type=_NonEmptyPath(allow_dash=True),
     multiple=True,
-    help="What to begin with: manifests, directories, dumps, - for standard input. Repeatable.",
+    help="Create the objects of manifests, directories or dumps; - reads standard input. "
+    "Repeatable.",
 )
-@click.option(
-    "--node-count", type=click.IntRange(min=0), default=0, help="Hollow nodes to begin with."
+@flag(
+    "--node-count",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of hollow nodes to create.",
 )
-@click.option(
+@flag(
     "--data",
     metavar="DIR",
     type=_NonEmptyPath(file_okay=False, path_type=Path),
-    help="Keep the cluster here. Without it, it is gone at the end.",
+    help="Store the cluster in this directory.  [default: in memory]",
 )
 @_server_options
 @options.config
 @options.plugin
-@click.option("--no-scheduler", is_flag=True, help="Let pods wait for a scheduler of your own.")
+@flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
     clusters: tuple[str, ...],
@@ -101,17 +120,17 @@ def command(
     plugin_files: tuple[str, ...],
     no_scheduler: bool,
 ) -> None:
-    """Run a cluster: an API server, controllers, a scheduler, and nodes that only pretend.
+    """Run an embedded cluster: an API server, controllers, a scheduler and hollow nodes.
 
-    It answers kubectl and other clients until Ctrl-C. Files (FILE, -f FILE) are manifests to begin
-    with; what is there already stays as it is. Pods that name no scheduler, or `stowplan`, are
-    decided, with --config those that name one of its schedulers. `stowplan status` in the same
-    directory, or with --kubeconfig, says how that one is doing.
+    It serves kubectl and other clients until Ctrl-C. Objects of the files (FILE, -f FILE) are
+    created; existing ones are kept. Pods without schedulerName or with `stowplan` are scheduled;
+    with --config, those of its profiles. `stowplan status` in the same directory, or with
+    --kubeconfig, shows the scheduler.
     """
     if not bind:
-        raise click.BadParameter("got nothing, wanted an address", param_hint="--bind")
+        raise invalid_argument("", "--bind", "must be an IP address")
     if no_scheduler and (config_files or plugin_files):
-        raise click.UsageError("--no-scheduler cannot be combined with --config or --plugin.")
+        raise click.UsageError("--no-scheduler cannot be used with --config or --plugin")
     from stowplan.cli.runs.up import run_up
     from stowplan.driver.local_cluster import LocalClusterSettings
 
@@ -124,5 +143,5 @@ def command(
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,
     )
-    how = None if no_scheduler else (config_files, plugin_files)
-    run_up(settings, (*clusters, *files), how)
+    scheduler = None if no_scheduler else (config_files, plugin_files)
+    run_up(settings, (*clusters, *files), scheduler)

@@ -1,4 +1,4 @@
-"""What `stowplan bench` does: measure shape by shape, print beside kube-scheduler's figures."""
+"""What `stowplan bench` does: measure case by case, print beside kube-scheduler's figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import NamedTuple
 import click
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
@@ -20,14 +19,15 @@ from stowplan.benchmarks.comparison import compare_result, read_earlier
 from stowplan.benchmarks.measurement import BenchmarkResult, environment_facts, measure, peak_mb
 from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
 from stowplan.benchmarks.start_time import start_seconds
-from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.options import TREES
+from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
 
 START_NODES = 5000
 _SOURCES = {MEASURED: "m", PUBLISHED: "p"}
 
 
 class BenchSettings(NamedTuple):
-    """How every shape is to be measured; None: as the shape itself says."""
+    """How every case is measured; None for the settings of the case."""
 
     nodes: int | None
     pods: int | None
@@ -39,12 +39,7 @@ class BenchSettings(NamedTuple):
 
 
 class BenchFailed(click.ClickException):
-    """A shape could not be measured; the text says why."""
-
-
-def list_shapes() -> None:
-    """Print the shapes that can be measured."""
-    _print_shapes(stdout_console())
+    """A case could not be measured; the text says why."""
 
 
 def run_benchmarks(
@@ -55,36 +50,36 @@ def run_benchmarks(
     *,
     in_process: bool,
 ) -> int:
-    """Measure the shapes and print what came of it; the exit code."""
+    """Measure the cases and print the results; the exit code."""
     chosen = [check_case_name(name) for name in names] or list(NAMES)
     before = None if compare is None else read_earlier(compare)
-    results, failed = _run_shapes(
+    results, failed = _run_cases(
         chosen, settings, _measure_in_process if in_process else _measure_in_subprocess
     )
     if before is not None:
         results = [compare_result(result, before.get(result.shape)) for result in results]
-    if output == "json":
+    if output in TREES:
         report = {"machine": environment_facts(), "results": results, "failed": failed}
-        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        print_tree(report, output)
     else:
         _print(results, stdout_console(), comparing=before is not None)
-    short = any(result.done < result.pods for result in results)
-    return 1 if short or failed else 0
+    is_short = any(result.done < result.pods for result in results)
+    return 1 if is_short or failed else 0
 
 
-def _run_shapes(
+def _run_cases(
     names: Sequence[str],
     settings: BenchSettings,
-    one: Callable[[str, BenchSettings], BenchmarkResult],
+    measure_case: Callable[[str, BenchSettings], BenchmarkResult],
 ) -> tuple[list[BenchmarkResult], dict[str, str]]:
-    """The results, and by shape why there is none. A line on standard error for each."""
+    """The results, and case -> why it has none. Prints a line per case to standard error."""
     results: list[BenchmarkResult] = []
     failed: dict[str, str] = {}
     console = Console(stderr=True, highlight=False, soft_wrap=True)
     for index, name in enumerate(names, start=1):
         try:
             with console.status(f"{index} of {len(names)}: {name}"):
-                result = one(name, settings)
+                result = measure_case(name, settings)
         except BenchFailed as problem:
             failed[name] = problem.message
             console.print(Text(f"{name}: {problem.message}"))
@@ -95,7 +90,7 @@ def _run_shapes(
 
 
 def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
-    """The figures of a shape, measured in this process."""
+    """The result of a case, measured in this process."""
     nodes, pods, existing, templates, repeat, stages, engine = settings
     if name == START:
         n_nodes = nodes or START_NODES
@@ -114,7 +109,7 @@ def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
 
 
 def _measure_in_subprocess(name: str, settings: BenchSettings) -> BenchmarkResult:
-    """The figures of a shape, measured in a process whose memory and warmth are its own."""
+    """The result of a case, measured in a process of its own, with its own memory and caches."""
     arguments = ["bench", name, "--in-process", "-o", "json"]
     for option, value in settings._asdict().items():
         if value is True:
@@ -131,50 +126,43 @@ def _measure_in_subprocess(name: str, settings: BenchSettings) -> BenchmarkResul
 
 def _failure_text(code: int, text: str) -> str:
     lines = text.strip().splitlines()
-    said = lines[-1] if lines else "without a word"
-    return f"the measuring process ended with {code}: {said}"
+    last = lines[-1] if lines else "no output"
+    return f"the measuring process exited with code {code}: {last}"
 
 
-# What is shown.
+# Output.
 
 
 def _line(result: BenchmarkResult) -> str:
     if isinstance(result.seconds, dict):
-        told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+        text = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
         if result.memory_mb is not None:
-            told += f", {result.memory_mb:,.0f} MiB"
-        return f"{result.shape}: {told}"
+            text += f", {result.memory_mb:,.0f} MiB"
+        return f"{result.shape}: {text}"
     rate = result.pods_per_s or 0.0
     text = f"{result.shape}: {rate:,.0f} {result.unit}/s"
     if result.done < result.pods:
-        text += f", but only {result.done:,} of {result.pods:,} came to their end"
+        text += f", but only {result.done:,} of {result.pods:,} completed"
     return text
 
 
-def _print_shapes(console: Console) -> None:
-    table = _table("SHAPE", NODES=False, PODS=False, WHAT=True)
+def list_cases() -> None:
+    """Print the cases that can be measured."""
+    table = plain_table("", "NAME", "NODES", "PODS", "DESCRIPTION", right=("NODES", "PODS"))
     for shape in CASES.values():
         pods = f"{shape.pods:,}" + ("" if shape.unit == "pods" else f" {shape.unit}")
         table.add_row(shape.name, f"{shape.nodes:,}", pods, Text(shape.what))
     table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
     text = "sessions on a crowded cluster, and for gangs on an empty one"
     table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
-    console.print(table)
-
-
-def _table(first: str, **columns: bool) -> Table:
-    """A table. columns: by name, True for text, False for figures."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name, is_text in columns.items():
-        table.add_column(name, justify="left" if is_text else "right")
-    return table
+    stdout_console().print(table)
 
 
 def _print(results: Sequence[BenchmarkResult], console: Console, *, comparing: bool) -> None:
     rates = [result for result in results if not isinstance(result.seconds, dict)]
-    names = ["NODES", "PODS", "PER S", "P50 MS", "P99 MS", "MIB", "FLOOR", "FACTOR"]
-    table = _table("SHAPE", **dict.fromkeys(names + ["OLD", "RATIO"] * comparing, False))
+    columns = ["NODES", "PODS", "PER S", "P50 MS", "P99 MS", "MIB", "BASELINE", "FACTOR"]
+    columns += ["OLD", "RATIO"] * comparing
+    table = plain_table("", "NAME", *columns, right=columns)
     for result in rates:
         table.add_row(*_row(result, comparing=comparing))
     if rates:
@@ -185,40 +173,40 @@ def _print(results: Sequence[BenchmarkResult], console: Console, *, comparing: b
             console.print(_line(result))
     if any(result.floor for result in rates):
         for source, mark in _SOURCES.items():
-            console.print(Text(f"Floor {mark}: {source}"), soft_wrap=True)
+            console.print(Text(f"Baseline {mark}: {source}"), soft_wrap=True)
 
 
 def _row(result: BenchmarkResult, *, comparing: bool) -> list[str]:
-    def shown(value: object, digits: int = 0) -> str:
+    def figure(value: object, digits: int = 0) -> str:
         return f"{value:,.{digits}f}" if isinstance(value, float | int) else ""
 
     mark = f" {_SOURCES[result.floor_source]}" if result.floor_source else ""
     unit = "" if result.unit == "pods" else f" {result.unit}"
     done = (
-        shown(result.pods) if result.done == result.pods else f"{result.done:,} of {result.pods:,}"
+        figure(result.pods) if result.done == result.pods else f"{result.done:,} of {result.pods:,}"
     )
     cells = [
         result.shape,
-        shown(result.nodes),
+        figure(result.nodes),
         done + unit,
-        shown(result.pods_per_s),
-        shown(result.p50_ms, 1),
-        shown(result.p99_ms, 1),
-        shown(result.memory_mb),
-        shown(result.floor) + mark,
-        shown(result.factor, 1),
+        figure(result.pods_per_s),
+        figure(result.p50_ms, 1),
+        figure(result.p99_ms, 1),
+        figure(result.memory_mb),
+        figure(result.floor) + mark,
+        figure(result.factor, 1),
     ]
     if comparing:
-        cells += [shown(result.old_pods_per_s), shown(result.ratio, 2)]
+        cells += [figure(result.old_pods_per_s), figure(result.ratio, 2)]
     return cells
 
 
 def _print_stages(results: Sequence[BenchmarkResult], console: Console) -> None:
-    told = [(r.shape, r.stages_us) for r in results if isinstance(r.stages_us, dict)]
-    if not told:
+    rows = [(r.shape, r.stages_us) for r in results if isinstance(r.stages_us, dict)]
+    if not rows:
         return
-    table = _table("US EACH", **{name.upper(): False for name in told[0][1]})
-    for shape, stages in told:
+    columns = [name.upper() for name in rows[0][1]]
+    table = plain_table("\nMicroseconds per pod and stage", "NAME", *columns, right=columns)
+    for shape, stages in rows:
         table.add_row(shape, *(f"{us:,.1f}" for us in stages.values()))
-    console.print()
     console.print(table)

@@ -1,22 +1,29 @@
-"""Reading: the cluster that a command is about, from files or as a live one has it now."""
+"""Reading the cluster of a command: from files, or listed once from an API server."""
 
 from __future__ import annotations
 
-import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+
+from stowplan.cli import live_options
+from stowplan.cli.errors import reported
 
 if TYPE_CHECKING:
     from stowplan.assembly.deciders import Deciders
     from stowplan.inputs.cluster_reader import Cluster
 
+DEFAULT_NAMESPACE = "default"
+IGNORED_EXIT_CODE = 2
+"""Exit code with --strict where kinds were ignored that may change the answer."""
+
 
 class ClusterSource(NamedTuple):
     """Where a command's cluster comes from.
 
-    paths: files and directories. kubeconfig, context: of a live cluster. orphans, validate: how
-    files are read, see `read_cluster`; validate None: "auto".
+    paths: files and directories. kubeconfig, context: of an API server. orphans, validate: how
+    files are read, see `read_cluster`; validate None: "auto". is_live: whether an API server is
+    read.
     """
 
     paths: tuple[str, ...]
@@ -24,45 +31,83 @@ class ClusterSource(NamedTuple):
     context: str
     orphans: str = "pending"
     validate: str | None = None
+    is_live: bool = False
 
+    @classmethod
+    def take(cls, given: dict[str, Any]) -> ClusterSource:
+        """The source that a command's options name, which are taken out of `given`; raises a usage
+        error where they name two."""
+        paths = (*given.pop("clusters"), *given.pop("files"))
+        kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
+        is_named = bool(kubeconfig or context)
+        if paths and is_named:
+            raise click.UsageError("--kubeconfig and --context cannot be used with files")
+        is_live = is_named or (not paths and live_options.uses_current_context())
+        how = given.pop("orphans"), given.pop("validate")
+        return cls(paths, kubeconfig, context, *how, is_live)
 
-def is_live(source: ClusterSource) -> bool:
-    """True where a live cluster is meant; raises a usage error where files are given as well."""
-    live = bool(source.kubeconfig or source.context)
-    if source.paths and live:
-        raise click.UsageError("--kubeconfig and --context cannot stand beside files: one of them.")
-    return live
+    @property
+    def is_given(self) -> bool:
+        """True where the options name a cluster."""
+        return self.is_live or bool(self.paths)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of objects that are named without one: the context's, or `default`."""
+        if not self.is_live:
+            return DEFAULT_NAMESPACE
+        from stowplan.driver.client.credentials import CredentialError
+        from stowplan.driver.client.kubeconfig_loading import load_client_config
+
+        with reported(CredentialError):
+            return load_client_config(self.kubeconfig, self.context).namespace or DEFAULT_NAMESPACE
 
 
 def read_cluster_source(
     source: ClusterSource, deciders: Deciders, *, notes: bool = False
 ) -> Cluster:
-    """The cluster of the files, or of a kubeconfig: what the rules read of it, listed once.
+    """The cluster of the files, or what the plugins read of a live one, listed once.
 
-    notes: print those of the cluster, for commands that print them nowhere else. Raises InputError
-    and usage errors; ends with exit code 2 where no server answers.
+    notes: print the notes of the cluster, for commands that print them nowhere else. Raises
+    InputError, usage errors, and CommandError where the API server does not answer.
     """
-    if is_live(source):
-        return _live(source.kubeconfig, source.context, deciders)
+    if source.is_live:
+        return _list_cluster(source, deciders)
     if not source.paths:
         raise click.UsageError(
-            "No cluster: name files (FILE, -f FILE, - for standard input), or a live one "
-            "(--kubeconfig FILE, --context NAME)."
+            "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
+            "(--kubeconfig FILE, --context NAME)"
         )
-    from stowplan.cli.runs.input_reading import read_input
-
-    return read_input(source.paths, source.orphans, source.validate, notes=notes)
+    return _read_files(source, notes=notes)
 
 
-def _live(kubeconfig: str | None, context: str, deciders: Deciders) -> Cluster:
+def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
     from stowplan.inputs.cluster_reader import Cluster
 
-    try:
-        found = list_once(load_client_config(kubeconfig, context), deciders)
-    except (ServerUnreachable, CredentialError) as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(2)
+    with reported(ServerUnreachable, CredentialError):
+        found = list_once(load_client_config(source.kubeconfig, source.context), deciders)
     return Cluster(found.nodes, found.pods, found.objects)
+
+
+def _read_files(source: ClusterSource, *, notes: bool) -> Cluster:
+    from stowplan.inputs.cluster_reader import read_cluster
+    from stowplan.inputs.ignored_kinds import describe_ignored
+
+    validate = source.validate or "auto"
+    cluster = read_cluster(source.paths, orphans=source.orphans, validate=validate)
+    for line in describe_ignored(cluster.ignored):
+        click.echo(f"Warning: {line}", err=True)
+    for note in cluster.notes if notes else ():
+        click.echo(f"Note: {note}", err=True)
+    return cluster
+
+
+def strict_exit_code(code: int, cluster: Cluster | None, *, strict: bool) -> int:
+    """The exit code: with --strict `IGNORED_EXIT_CODE` where kinds were ignored that may matter."""
+    from stowplan.inputs.ignored_kinds import relevant_kinds
+
+    matters = strict and cluster is not None and relevant_kinds(cluster.ignored)
+    return IGNORED_EXIT_CODE if matters else code

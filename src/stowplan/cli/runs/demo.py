@@ -1,4 +1,4 @@
-"""What `stowplan demo` does and prints: a scripted minute on a cluster in this process."""
+"""What `stowplan demo` does and prints: a scripted demonstration on an embedded cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from stowplan.cli.tables.console import stdout_console
-from stowplan.cli.tables.jobs import plain_table
+from stowplan.cli.errors import CommandFailed, reported
+from stowplan.cli.tables.console import plain_table, stdout_console
 from stowplan.examples.demo import DemoResult, run_demo
 from stowplan.examples.demo_cluster import AppPlacement, DemoError, demo_deciders
 from stowplan.examples.demo_explanations import explain_placement
@@ -21,24 +21,21 @@ from stowplan.simulation.session_runner import SessionRunner
 
 CPU = "cpu"
 NEXT_STEPS = (
-    ("up --node-count 5", "a cluster of your own, for kubectl"),
+    ("up --node-count 5", "an embedded cluster for kubectl"),
     ("simulate", "5,000 pods on 1,000 nodes, without a cluster"),
 )
 
 
 def run_demo_command(*, fast: bool) -> int:
-    """Run the demonstration and print what came of it; the exit code."""
+    """Run the demonstration and print its results; the exit code."""
     console = stdout_console()
     console.print(
-        "Six nodes of 8 cores in three zones, and one scheduler with two ways to decide:\n"
-        "pod by pod, as kube-scheduler does, and in sessions, as kube-batch does for gangs."
+        "Six nodes of 8 cores in three zones, and one scheduler that decides in two ways:\n"
+        "pod by pod, as kube-scheduler does, and in sessions for gangs, as kube-batch does."
     )
-    theatre = LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
-    try:
-        with theatre:
-            outcome = run_demo(theatre, fast=fast)
-    except DemoError as problem:
-        raise click.ClickException(str(problem)) from None
+    display = LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+    with reported(DemoError, by=CommandFailed), display:
+        outcome = run_demo(display, fast=fast)
     print_placements(outcome.placements)
     if outcome.snapshot.nodes:
         print_queues(_shares(outcome))
@@ -48,7 +45,7 @@ def run_demo_command(*, fast: bool) -> int:
 
 
 def _shares(outcome: DemoResult) -> Shares:
-    """The queues as `stowplan queues` sees them."""
+    """The shares that `stowplan queues` would print."""
     found = outcome.snapshot
     return shares_of(
         SessionRunner(Cluster(found.nodes, found.pods, found.objects), demo_deciders())
@@ -56,8 +53,8 @@ def _shares(outcome: DemoResult) -> Shares:
 
 
 def print_placements(placements: list[AppPlacement]) -> None:
-    """A line per app: who placed how many of its pods where, and why the last of them there."""
-    table = plain_table("\nWho went where", "APP", "BY", "PLACED", "NODE:PODS", "WHY")
+    """A line per app: its scheduler, its nodes, and why the last pod was placed there."""
+    table = plain_table("\nPlacements", "NAME", "SCHEDULER", "PLACED", "NODE:PODS", "REASON")
     for one in placements:
         nodes = ", ".join(f"{name.removeprefix('node-')}:{n}" for name, n in one.where.items())
         placed = f"{one.n_placed} of {one.n_pods}"
@@ -70,7 +67,8 @@ def print_placements(placements: list[AppPlacement]) -> None:
 def print_queues(shares: Shares) -> None:
     """A line per queue, in cores."""
     title = "\nQueues after the reclaim, in cores"
-    table = plain_table(title, "QUEUE", "WEIGHT", "DESERVES", "HAS", "WAITS FOR")
+    columns = ("WEIGHT", "DESERVED", "ALLOCATED", "REQUESTED")
+    table = plain_table(title, "NAME", *columns, right=columns)
     for queue in shares.queues:
         deserved = (queue.deserved or {}).get(CPU, 0.0)
         amounts = (deserved, queue.allocated[CPU], queue.pending[CPU])
@@ -79,8 +77,11 @@ def print_queues(shares: Shares) -> None:
 
 
 def print_waits(outcome: DemoResult) -> None:
-    """A line per decider."""
-    table = plain_table("\nFrom being created to having a node", "BY", "PODS", "P50", "P99")
+    """A line per scheduler."""
+    table = plain_table(
+        "\nTime from creation to binding", "SCHEDULER", "PODS", "P50", "P99",
+        right=("PODS", "P50", "P99"),
+    )  # fmt: skip
     for wait in outcome.waits:
         times = (f"{1000 * seconds:.0f} ms" for seconds in (wait.p50_s, wait.p99_s))
         table.add_row(wait.decided_by, str(wait.n_pods), *times)
@@ -88,17 +89,17 @@ def print_waits(outcome: DemoResult) -> None:
 
 
 def print_end(outcome: DemoResult) -> None:
-    """Whether all went as expected, and what to try next."""
+    """Print which checks failed, and what to try next."""
     failed = [check for check in outcome.checks if not check.held]
     n_checks = len(outcome.checks)
     if failed:
         click.echo(f"\n{len(failed)} of {n_checks} checks failed ({outcome.took_s:.0f} s):")
         for check in failed:
-            click.echo(f"  expected: {check.expected}\n  seen:     {check.seen}")
+            click.echo(f"  expected: {check.expected}\n  observed: {check.seen}")
         for line in outcome.warnings:
             click.echo(f"  {line}", err=True)
     else:
-        click.echo(f"\nAll {n_checks} checks held, in {outcome.took_s:.0f} s.")
+        click.echo(f"\nAll {n_checks} checks passed, in {outcome.took_s:.0f} s.")
     click.echo("Next:")
     program = _program()
     for arguments, what in NEXT_STEPS:
@@ -106,7 +107,7 @@ def print_end(outcome: DemoResult) -> None:
 
 
 def _program() -> str:
-    """How to call this command from here."""
-    called = Path(sys.argv[0])
-    is_known = shutil.which("stowplan") is not None or called.name != "stowplan"
-    return "stowplan" if is_known else str(called)
+    """The name by which a shell finds this program."""
+    started = Path(sys.argv[0])
+    is_found = shutil.which("stowplan") is not None or started.name != "stowplan"
+    return "stowplan" if is_found else str(started)

@@ -1,13 +1,13 @@
-"""`stowplan explain podgroup/NAME`: what one session makes of a PodGroup."""
+"""`stowplan explain podgroup/NAME`: the result of one session for a PodGroup."""
 
 from __future__ import annotations
 
 import click
-import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.cli.commands.queues import default_session_deciders
-from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.deciders import default_session_deciders
+from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.jobs import print_job_explanation
 from stowplan.forecast.explain_job import explain_pod_group
 from stowplan.inputs.cluster_reader import Cluster
@@ -15,8 +15,8 @@ from stowplan.insight.gang_notes import LOAD_SESSIONS
 from stowplan.objects.podgroup import PodGroup
 
 KINDS = ("podgroup", "podgroups", "pg")
-"""What may stand before the name, as kubectl takes it."""
-NOT_LOADED = f"{LOAD_SESSIONS}; kube-batch's default configuration decides here"
+"""Resource names that may precede the slash."""
+NOT_LOADED = f"{LOAD_SESSIONS}; kube-batch's default configuration is used here"
 
 
 def is_pod_group_argument(argument: str) -> bool:
@@ -25,8 +25,10 @@ def is_pod_group_argument(argument: str) -> bool:
 
 
 def pod_group_key(argument: str, namespace: str, cluster: Cluster) -> str:
-    """The PodGroup, by `NAMESPACE/NAME`, that an argument means, "" where it means a pod: a plain
-    name means a PodGroup where there is no pod and a PodGroup of that name."""
+    """NAMESPACE/NAME of the PodGroup that an argument names, "" where it names a pod.
+
+    A plain name is a PodGroup where there is no pod, and a PodGroup, of that name.
+    """
     if is_pod_group_argument(argument):
         name = argument.partition("/")[2]
         return name if "/" in name else f"{namespace}/{name}"
@@ -45,15 +47,17 @@ def run_explain_pod_group(
     plugin_files: tuple[str, ...] = (),
     compat: str = "",
 ) -> int:
-    """Print what a session makes of a PodGroup; the exit code. Without sessions in the
-    configuration kube-batch's default decides, and that is said."""
+    """Print the result of a session for a PodGroup; the exit code. Without sessions in the
+    configuration kube-batch's default is used, and a note says so."""
     is_loaded = deciders.batch is not None
     used = deciders if is_loaded else default_session_deciders(plugin_files, compat)
-    told = explain_pod_group(key, cluster, config=used)
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+    explanation = explain_pod_group(key, cluster, config=used)
+    if output in TREES:
+        print_tree(explanation, output)
+    elif output == "name":
+        print_names("podgroup", [key.rpartition("/")[2]])
     else:
-        print_job_explanation(told, stdout_console())
+        print_job_explanation(explanation, stdout_console(), wide=output == "wide")
     if not is_loaded:
-        click.echo(f"Note: {NOT_LOADED}", err=output == "json")
-    return 0 if told.is_placed else 1
+        click.echo(f"Note: {NOT_LOADED}", err=output not in ("table", "wide"))
+    return 0 if explanation.is_placed else 1

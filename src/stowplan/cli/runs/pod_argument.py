@@ -1,57 +1,70 @@
-"""Which pod an argument names: `web`, `NAMESPACE/web`, `pod/web`, or one of `deploy/web`."""
+"""The pod that an argument names: `web`, `NAMESPACE/web`, `pod/web`, or one of `deploy/web`."""
 
 from __future__ import annotations
 
 import click
 
-from stowplan.forecast.explain import found_pod
+from stowplan.cli.errors import CommandError, guess
 from stowplan.inputs.cluster_reader import Cluster
-from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, pods_of_owner
 from stowplan.objects.pod import Pod
 
-DEFAULT_NAMESPACE = "default"
 NAMES_SHOWN = 5
 
 
 def find_pod_argument(text: str, namespace: str | None, cluster: Cluster) -> Pod:
-    """The pod that an argument of the command line names; raises InputError.
+    """The pod that an argument of the command line names; raises CommandError.
 
-    namespace: None for any. Of an owner's pods it is the last that waits, or else the last: pods
-    of a template come one after the other, so the last is the one that finds no room.
+    namespace: None for any. Of an owner's pods it is the last pending one, or else the last: pods
+    of a template are scheduled in order, so that the last is the first not to fit.
     """
-    before, slash, name = text.partition("/")
+    resource, slash, name = text.partition("/")
     if not slash:
         return _by_name(text, namespace, cluster)
-    if before in POD_NAMES:
+    if resource in POD_NAMES:
         return _by_name(name, namespace, cluster)
-    if before in OWNER_KINDS:
-        pods = pods_of_owner(cluster.pods, OWNER_KINDS[before], name, namespace)
+    if resource in OWNER_KINDS:
+        kind = OWNER_KINDS[resource]
+        pods = pods_of_owner(cluster.pods, kind, name, namespace)
         if pods:
             return _last(text, pods, cluster)
         # The word may be the name of a namespace, too.
         if not any(pod.key == text for pod in cluster.pods):
-            where = "any namespace" if namespace is None else f"namespace {namespace!r}"
-            wanted = f"{OWNER_KINDS[before]} with pods in {where}"
-            raise InputError(text, "", "no pods that it owns", f"a {wanted}")
-    return found_pod(text, cluster)
+            raise CommandError(f'no pods found for {kind} "{name}"{_in(namespace)}')
+    return _by_name(name, resource, cluster)
 
 
 def _by_name(name: str, namespace: str | None, cluster: Cluster) -> Pod:
-    if namespace is not None:
-        return found_pod(f"{namespace}/{name}", cluster)
-    found = [pod for pod in cluster.pods if pod.name == name]
+    found = [pod for pod in cluster.pods if pod.name == name and namespace in (None, pod.namespace)]
+    if not found:
+        raise CommandError(_not_found(name, namespace, cluster))
     if len(found) > 1:
         keys = ", ".join(pod.key for pod in found[:NAMES_SHOWN])
-        raise InputError(f"pod {name}", "", f"{len(found)} of this name", f"one of {keys}")
-    return found[0] if found else found_pod(name, cluster)
+        raise CommandError(f'pods "{name}" found {len(found)} times: name one of {keys}')
+    return found[0]
+
+
+def _not_found(name: str, namespace: str | None, cluster: Cluster) -> str:
+    key = f"{namespace}/{name}"
+    if key in cluster.not_created:
+        return f"pods {key} was not created: {cluster.not_created[key]}"
+    text = f'pods "{name}" not found{_in(namespace)}'
+    own = [pod.name for pod in cluster.pods if namespace in (None, pod.namespace)]
+    others = {pod.name: pod.key for pod in cluster.pods}
+    if name in others:
+        return f'{text} (did you mean "{others[name]}"?)'
+    return text + (guess(name, own) or guess(key, others.values()))
+
+
+def _in(namespace: str | None) -> str:
+    return " in any namespace" if namespace is None else f' in namespace "{namespace}"'
 
 
 def _last(text: str, pods: list[Pod], cluster: Cluster) -> Pod:
     keys = {pod.key for pod in pods}
-    waiting = [pod for pod in cluster.pending() if pod.key in keys]
-    chosen = (waiting or pods)[-1]
+    pending = [pod for pod in cluster.pending() if pod.key in keys]
+    chosen = (pending or pods)[-1]
     if len(pods) > 1:
-        count = f"{len(pods)} pods, {len(waiting)} of them pending"
-        click.echo(f"{text} has {count}; using pod/{chosen.name}", err=True)
+        count = f"{len(pods)} pods, {len(pending)} of them pending"
+        click.echo(f"Found {count}, using pod/{chosen.name}", err=True)
     return chosen

@@ -1,4 +1,4 @@
-"""`stowplan simulate` with sessions: what it refuses, runs and prints."""
+"""`stowplan simulate` with sessions: checks of the options, the run, and its output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.options import TREES
+from stowplan.cli.tables.console import print_names, stdout_console, tree_text
 from stowplan.cli.tables.jobs import print_jobs
-from stowplan.cli.tables.simulation_output import TREES, as_csv, as_text
+from stowplan.cli.tables.simulation_output import as_csv, unplaced_names
 from stowplan.cli.tables.simulations import print_placement_list
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.simulation.results.result_files import write_files
@@ -21,29 +22,29 @@ from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 JOBS_SHOWN = 40
 
 
-def is_for_sessions(deciders: Deciders, files: Cluster | None) -> bool:
-    """True where nothing but sessions decides, or some pod waits for them."""
+def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
+    """True if sessions schedule every pod, or some pending pod."""
     batch = deciders.batch
     if batch is None or not deciders.configuration.profiles:
         return batch is not None
-    waiting = files.pending() if files is not None else ()
-    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in waiting)
+    pending = cluster.pending() if cluster is not None else ()
+    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in pending)
 
 
-def refuse_beside_sessions(
+def check_session_options(
     seeds: tuple[int, ...],
     node_count: int | None,
     profile: str | None,
 ) -> None:
-    """Raise a usage error for what has no meaning for sessions on a cluster that stands still."""
-    wrong = {
+    """Raise a usage error for options that sessions support with --replay only."""
+    given = {
         "several seeds": len(seeds) > 1,
         "--node-count": node_count is not None,
         "--profile": profile is not None,
     }
-    for name, is_given in wrong.items():
+    for name, is_given in given.items():
         if is_given:
-            raise click.UsageError(f"{name} can stand beside actions and tiers with --replay only.")
+            raise click.UsageError(f"{name} cannot be used with actions and tiers without --replay")
 
 
 def run_sessions(
@@ -55,15 +56,19 @@ def run_sessions(
     *,
     strict: bool,
 ) -> int:
-    """Hold sessions, print or write what came of them; the exit code."""
+    """Run sessions, and print and write the results; the exit code."""
     if cluster is None:
-        raise click.UsageError("Sessions need --cluster: the generated workload has no gangs.")
+        raise click.UsageError(
+            "no cluster given: the generated workload has no gangs for actions and tiers"
+        )
     run = simulate_jobs(cluster, config=deciders, seed=seed)
     if out is not None:
         write_files(out, run.files())
     if output in TREES:
         placements: list[Any] = [msgspec.to_builtins(one) for one in run.placements]
-        click.echo(as_text(run.summary | {"placements": placements}, output), nl=False)
+        click.echo(tree_text(run.summary | {"placements": placements}, output), nl=False)
+    elif output == "name":
+        print_names("pod", unplaced_names({"": run.placements}))
     elif output == "csv":
         click.echo(as_csv({"": run.placements}), nl=False)
     else:
@@ -83,10 +88,10 @@ def has_unplaced_pods(summary: dict[str, Any]) -> bool:
 
 
 def _print(run: JobSimulation, console: Console) -> None:
-    told = run.summary
-    head = f"{told['placed']:,} of {told['pods']:,} pods placed on {told['nodes']:,} nodes"
-    more = f"{told['jobs_ready']:,} of {told['jobs']:,} jobs ready"
-    console.print(Text(f"{head}, {more}, in {told['sessions']:,} sessions", style="bold"))
+    summary = run.summary
+    head = f"{summary['placed']:,} of {summary['pods']:,} pods placed on {summary['nodes']:,} nodes"
+    more = f"{summary['jobs_ready']:,} of {summary['jobs']:,} jobs ready"
+    console.print(Text(f"{head}, {more}, in {summary['sessions']:,} sessions", style="bold"))
     unready = [job for job in run.jobs if job.waiting or job.promised or not job.is_ready]
     ready = [job for job in run.jobs if job.placed and job not in unready]
     shown = (unready + ready)[:JOBS_SHOWN]
@@ -94,9 +99,9 @@ def _print(run: JobSimulation, console: Console) -> None:
         print_jobs(shown, console)
     hidden = len(unready) + len(ready) - len(shown)
     if hidden:
-        console.print(Text(f"and {hidden:,} jobs more"))
+        console.print(Text(f"and {hidden:,} more jobs"))
     if run.evicted:
-        gone = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
-        console.print(Text(f"Evicted: {gone}"), soft_wrap=True)
-    for note in told["notes"]:
+        evicted = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
+        console.print(Text(f"Evicted: {evicted}"), soft_wrap=True)
+    for note in summary["notes"]:
         console.print(Text(f"Note: {note}"), soft_wrap=True)

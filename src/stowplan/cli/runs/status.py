@@ -1,15 +1,15 @@
-"""What `stowplan status` does: find the scheduler, ask it, print what it says."""
+"""What `stowplan status` does: find the scheduler, request its status, print it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import click
-import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 
-from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.errors import reported
+from stowplan.cli.options import TREES
+from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
 from stowplan.driver.client.credentials import CredentialError
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ServerUnreachable, fetch_status
@@ -19,13 +19,10 @@ from stowplan.driver.status_address import local_cluster_config, published_statu
 
 def run_status(where: tuple[str, str | None, str], token: str, ca_file: str, output: str) -> int:
     """Print the status; the exit code. where: address, kubeconfig and context as given."""
-    try:
+    with reported(ServerUnreachable, CredentialError):
         tree = _tree(*where, token, ca_file)
-    except (ServerUnreachable, CredentialError) as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        return 2
-    if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(tree), indent=2).decode())
+    if output in TREES:
+        print_tree(tree, output)
     else:
         _print(tree, stdout_console())
     return 0 if tree.get("synced") else 1
@@ -34,49 +31,47 @@ def run_status(where: tuple[str, str | None, str], token: str, ca_file: str, out
 def _tree(
     address: str, kubeconfig: str | None, context: str, token: str, ca_file: str
 ) -> dict[str, Any]:
-    """The status at an address, of a cluster, or of whatever runs here."""
+    """The status at an address, of a cluster, or of the scheduler of this directory or computer."""
     if address:
         return fetch_status(address, token, ca_file)
     if kubeconfig or context:
         return fetch_status(published_status_address(load_client_config(kubeconfig, context)))
-    beside = local_cluster_config()
-    if beside is None:
+    local = local_cluster_config()
+    if local is None:
         return fetch_status(DEFAULT_LISTEN_ADDRESS, token, ca_file)
     try:
-        return fetch_status(published_status_address(beside))
-    except ServerUnreachable as gone:
-        # Its kubeconfig may have outlived it.
+        return fetch_status(published_status_address(local))
+    except ServerUnreachable as unreachable:
+        # The kubeconfig may be left over from a cluster that was killed.
         try:
             return fetch_status(DEFAULT_LISTEN_ADDRESS, token, ca_file)
         except ServerUnreachable:
-            raise gone from None
+            raise unreachable from None
 
 
 def _print(tree: dict[str, Any], console: Console) -> None:
     leader, counts, rates = tree["leader"], tree["counts"], tree["rates"]
-    role = f"leads, term {leader['term']}" if leader["leads"] else "stands by"
+    role = f"leader, term {leader['term']}" if leader["leads"] else "standby"
     if not leader["leads"] and leader["holder"]:
-        role += f" for {leader['holder']}"
+        role += f", leader is {leader['holder']}"
     console.print(f"{', '.join(tree['schedulerNames'])} at {tree['server']}: {role}")
     console.print(
-        f"{tree['nodes']} nodes; bound {counts['bound']} ({rates['boundPerSecond']:g}/s), "
-        f"refused {counts['refused']} ({rates['refusedPerSecond']:g}/s); "
-        f"writes waiting {tree['writes']['waiting']}, under way {tree['writes']['underWay']}"
+        f"{tree['nodes']} nodes; {counts['bound']} pods bound ({rates['boundPerSecond']:g}/s), "
+        f"{counts['refused']} attempts unschedulable ({rates['refusedPerSecond']:g}/s); "
+        f"{tree['writes']['waiting']} writes queued, {tree['writes']['underWay']} in flight"
     )
     if "sessions" in tree:
         sessions = tree["sessions"]
-        console.print(f"sessions held {sessions['held']}, {sessions['waiting']} pods wait for one")
+        console.print(f"{sessions['held']} sessions run, {sessions['waiting']} pods pending")
     if "shadow" in tree:
         found = ", ".join(f"{count} {what}" for what, count in tree["shadow"].items())
-        console.print(
-            f"dry run, compared with the cluster's own scheduler: {found or 'nothing yet'}"
-        )
-    queues = Table("queue", "pods", box=None, pad_edge=False)
+        console.print(f"dry run, compared with the cluster's scheduler: {found or 'no pods yet'}")
+    queues = plain_table("", "QUEUE", "PODS", right=("PODS",))
     for queue, count in tree["pending"].items():
         queues.add_row(queue, str(count))
     console.print(queues)
-    followed = Table("followed", "objects", "", box=None, pad_edge=False)
+    informers = plain_table("", "RESOURCE", "OBJECTS", "STATUS", right=("OBJECTS",))
     for one in tree["followed"]:
-        note = "not served" if one.get("served") is False else one.get("fault", "")
-        followed.add_row(one["resource"], str(one["objects"]), note)
-    console.print(followed)
+        status = "not served" if one.get("served") is False else one.get("fault", "")
+        informers.add_row(one["resource"], str(one["objects"]), Text(status))
+    console.print(informers)

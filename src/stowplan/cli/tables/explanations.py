@@ -1,4 +1,4 @@
-"""An explanation as text: who, where, why not elsewhere, and what each rule thought."""
+"""An explanation as text: the decision, the reasons of nodes that do not fit, and the scores."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stowplan.cli.tables.console import examples, plain_table
 from stowplan.cycle.explanation import (
     SIMULATED,
     Explanation,
@@ -22,29 +23,29 @@ DETAILS_SHOWN = 3
 CELL_WIDTH = 9
 
 
-def print_explanation(explanation: Explanation, screen: Console) -> None:
-    """Print for a terminal; wide tables fold to its width."""
+def print_explanation(explanation: Explanation, screen: Console, *, wide: bool = False) -> None:
+    """Print for a terminal; wide tables fold to its width. wide: a line for every node."""
     screen.print(_headline(explanation))
     for note in explanation.notes:
         screen.print(Text(f"Note: {note}"))
     if explanation.state == "pending":
-        screen.print(Text(_verdict_text(explanation), style="dim"))
+        screen.print(Text(_basis_text(explanation), style="dim"))
     if explanation.message:
         screen.print(Text(explanation.message, style="dim"))
     outcome = explanation.simulation
     if outcome is not None and explanation.evaluated_on != SIMULATED:
         screen.print(Text(_simulation_comparison(explanation, outcome)), soft_wrap=True)
     elif outcome is not None and outcome.message not in ("", explanation.message):
-        # Extenders have their say in a simulation, not in an explanation.
+        # A simulation calls extenders, an explanation does not.
         screen.print(Text(outcome.message, style="dim"))
     if explanation.pod_refusal is not None:
         refusal = explanation.pod_refusal
         screen.print(Text(f"{refusal.plugin or 'PreFilter'}: {', '.join(refusal.reasons)}"))
-    refused = [node for node in explanation.nodes if not node.fits]
-    if refused and explanation.pod_refusal is None:
-        few = len(refused) <= NODES_LISTED
-        screen.print(_by_node(refused) if few else _by_reason(refused))
-    # Where no rule scored the pod every node has 0.
+    rejecting = [node for node in explanation.nodes if not node.fits]
+    if rejecting and explanation.pod_refusal is None:
+        by_node = wide or len(rejecting) <= NODES_LISTED
+        screen.print(_by_node(rejecting) if by_node else _by_reason(rejecting))
+    # Where no plugin scored the pod every node has 0.
     if explanation.scores and explanation.scores[0].plugins:
         _print_scores(explanation.scores, explanation.current_node, screen)
     if explanation.preemption is not None:
@@ -55,54 +56,56 @@ def _headline(explanation: Explanation) -> Text:
     fitting = sum(node.fits for node in explanation.nodes)
     where = f"{explanation.pod} ({explanation.scheduler_name}): "
     if explanation.state == "gated":
-        return Text(where + "scheduling gated, not tried", style="bold")
+        return Text(where + "pending; scheduling gated, not attempted", style="bold")
     count = f"{fitting} of {len(explanation.nodes)} nodes fit"
     if explanation.evaluated_on == SIMULATED:
-        there = f"placed on {explanation.node}" if explanation.node else "refused"
-        return Text(f"{where}{there} in the simulation; {count}", style="bold")
+        result = f"scheduled on {explanation.node}" if explanation.node else "unschedulable"
+        return Text(f"{where}{result} in the simulation; {count}", style="bold")
     if explanation.state == "placed":
-        now = explanation.node or "nowhere"
-        text = f"on {explanation.current_node}; placed again it would go to {now}, {count}"
+        now = f"be scheduled on {explanation.node}" if explanation.node else "be unschedulable"
+        text = f"on {explanation.current_node}; if scheduled now it would {now}, {count}"
         return Text(where + text, style="bold")
     if explanation.node:
-        return Text(f"{where}pending; it would go to {explanation.node}, {count}", style="bold")
+        return Text(
+            f"{where}pending; would be scheduled on {explanation.node}, {count}", style="bold"
+        )
     return Text(f"{where}pending; {count}", style="bold")
 
 
-def _verdict_text(explanation: Explanation) -> str:
+def _basis_text(explanation: Explanation) -> str:
     outcome = explanation.simulation
     if explanation.evaluated_on != SIMULATED or outcome is None:
-        return "judged on the cluster as given, before other pending pods are placed"
-    before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
-    return f"judged in the simulation, {before}"
+        return "evaluated on the cluster as read, before other pending pods are scheduled"
+    return f"evaluated in the simulation{_after(outcome)}"
+
+
+def _after(outcome: SimulationOutcome) -> str:
+    """How many pods a simulation has attempted before, "" for none."""
+    if not outcome.tried_before:
+        return ""
+    counts = f"{outcome.placed_before:,} of {outcome.tried_before:,}"
+    return f", after {counts} earlier pods were scheduled"
 
 
 def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome) -> str:
-    """What a simulation makes of the pod, and whether that is another answer."""
+    """The result of a simulation for the pod, and whether it differs."""
     by = f" --profile {outcome.profile}" if outcome.profile else ""
     command = f"`stowplan simulate{by}`"
     if outcome.not_run:
-        return f"Not compared with {command}: {outcome.not_run} (--after-simulation does it)"
-    before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
+        return f"Not compared with {command}: {outcome.not_run} (--after-simulation compares)"
+    after = _after(outcome)
     if outcome.node:
-        but = "But " if not explanation.node else ""
-        return f"{but}{command} places it on {outcome.node} ({before})"
+        but = "However, " if not explanation.node else ""
+        return f"{but}{command} schedules it on {outcome.node}{after}"
     if explanation.node:
         more = "--after-simulation explains it"
-        return f"But {command} refuses it ({before}; {more}): {outcome.message}"
-    return f"{command} refuses it, too ({before})"
+        return f"However, {command} does not schedule it{after} ({more}): {outcome.message}"
+    return f"{command} does not schedule it either{after}"
 
 
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
-def _by_node(refused: list[NodeExplanation]) -> Table:
-    table = _table("\nNodes that refuse it", "NODE", "RULE", "REASON", "NEED AND HAVE")
-    for node in refused:
+def _by_node(rejecting: list[NodeExplanation]) -> Table:
+    table = plain_table("\nNodes that do not fit", "NODE", "PLUGIN", "REASON", "DETAILS")
+    for node in rejecting:
         shown = node.failing or ((node.first,) if node.first else ())
         for index, refusal in enumerate(shown):
             table.add_row(
@@ -114,42 +117,47 @@ def _by_node(refused: list[NodeExplanation]) -> Table:
     return table
 
 
-def _by_reason(refused: list[NodeExplanation]) -> Table:
+def _by_reason(rejecting: list[NodeExplanation]) -> Table:
     groups: dict[tuple[str, str], list[NodeExplanation]] = defaultdict(list)
-    for node in refused:
+    for node in rejecting:
         if node.first is not None:
             groups[node.first.plugin, ", ".join(node.first.reasons)].append(node)
-    table = _table("\nNodes that refuse it, by first reason", "NODES", "RULE", "REASON", "SUCH AS")
+    table = plain_table(
+        "\nNodes that do not fit, by first reason", "NODES", "PLUGIN", "REASON", "EXAMPLES",
+        right=("NODES",),
+    )  # fmt: skip
     for (plugin, reason), nodes in sorted(groups.items(), key=lambda g: -len(g[1])):
-        table.add_row(str(len(nodes)), Text(plugin), Text(reason), Text(_examples(nodes)))
+        table.add_row(str(len(nodes)), Text(plugin), Text(reason), Text(_node_examples(nodes)))
     return table
 
 
-def _examples(nodes: list[NodeExplanation]) -> str:
-    shown = []
-    for node in nodes[:DETAILS_SHOWN]:
+def _node_examples(nodes: list[NodeExplanation]) -> str:
+    names = []
+    for node in nodes:
         details = "; ".join(node.first.details) if node.first else ""
-        shown.append(f"{node.name} ({details})" if details else node.name)
-    more = len(nodes) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+        names.append(f"{node.name} ({details})" if details else node.name)
+    return examples(names, DETAILS_SHOWN)
 
 
 def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) -> None:
-    """Rules down, nodes across; nodes whose names are too long for that get a number."""
+    """A row per plugin and a column per node; nodes with long names are numbered."""
     shown = scores[:NAMES_SHOWN]
     shown += tuple(score for score in scores[NAMES_SHOWN:] if score.name == current)
-    rules = [f"{name} x{score.weight}" for name, score in shown[0].plugins.items()]
+    rows = [f"{name} x{score.weight}" for name, score in shown[0].plugins.items()]
     names = [score.name for score in shown]
-    width = max(map(len, rules)) + sum(2 + max(len(name), CELL_WIDTH) for name in names)
+    width = max(map(len, rows)) + sum(2 + max(len(name), CELL_WIDTH) for name in names)
     if width > screen.width:
         names = [f"({number})" for number in range(1, len(shown) + 1)]
-    table = _table("\nScores: final (raw); final is the normalised score times the weight", "RULE")
+    title = "\nScores: final (raw); final is the normalized score times the weight"
+    # Not as the title of the table, which folds to its width.
+    screen.print(Text(title))
+    table = plain_table("", "PLUGIN")
     table.columns[0].no_wrap = True
     for name in names:
         table.add_column(Text(name), justify="right", no_wrap=True)
-    for plugin, rule in zip(shown[0].plugins, rules, strict=True):
+    for plugin, row in zip(shown[0].plugins, rows, strict=True):
         cells = [score.plugins[plugin] for score in shown]
-        table.add_row(Text(rule), *(f"{cell.final} ({cell.raw})" for cell in cells))
+        table.add_row(Text(row), *(f"{cell.final} ({cell.raw})" for cell in cells))
     table.add_row("total", *(str(score.total) for score in shown), style="bold")
     screen.print(table)
     for name, score in zip(names, shown, strict=True):
@@ -162,5 +170,5 @@ def _preemption(explanation: Explanation) -> Text:
     assert preemption is not None
     if preemption.node:
         victims = ", ".join(preemption.victims)
-        return Text(f"\nPreemption would make room on {preemption.node} by evicting {victims}")
-    return Text("\nPreemption does not help here")
+        return Text(f"\nPreemption on {preemption.node} would help: victims {victims}")
+    return Text("\nPreemption is not helpful for scheduling")

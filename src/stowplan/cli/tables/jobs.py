@@ -1,4 +1,4 @@
-"""Jobs as text: what a session made of each gang, and why a pod of one waits."""
+"""Jobs as text: the result of a session for each gang, and why a pod of one is pending."""
 
 from __future__ import annotations
 
@@ -6,62 +6,58 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from stowplan.cli.tables.console import examples, plain_table
 from stowplan.forecast.explain_job import JobExplanation
 from stowplan.simulation.session_runner import JobReport
 
 NODES_LISTED = 20
-
-
-def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+EXAMPLES_SHOWN = 3
 
 
 def print_jobs(jobs: Iterable[JobReport], screen: Console) -> None:
-    """A line per job, those that are not ready with the reason below."""
-    table = plain_table("\nJobs", "JOB", "QUEUE", "READY", "NEEDS", "PODS", "PHASE", "WHY NOT")
+    """A line per job, with the reason where it is not ready."""
+    table = plain_table(
+        "\nJobs", "NAMESPACE", "NAME", "READY", "MIN-MEMBER", "PODS", "PHASE", "QUEUE", "REASON",
+        right=("READY", "MIN-MEMBER", "PODS"),
+    )  # fmt: skip
     for job in jobs:
         why = f"{job.reason}: {job.message}" if job.reason else ""
-        table.add_row(
-            Text(job.name),
-            Text(job.queue),
-            *map(str, (job.ready, job.min_member, job.pods)),
-            job.phase,
-            Text(why),
-        )
+        namespace, _, name = job.name.partition("/")
+        figures = map(str, (job.ready, job.min_member, job.pods))
+        table.add_row(Text(namespace), Text(name), *figures, job.phase, Text(job.queue), Text(why))
     screen.print(table)
 
 
-def print_job_explanation(explanation: JobExplanation, screen: Console) -> None:
-    """Print for a terminal; wide tables fold to its width."""
+def print_job_explanation(
+    explanation: JobExplanation, screen: Console, *, wide: bool = False
+) -> None:
+    """Print for a terminal; wide tables fold to its width. wide: a line for every node."""
     screen.print(Text(_headline(explanation), style="bold"))
     job = explanation.job
     if job is not None:
-        text = f"{_title(job)}: {job.ready} of {job.pods} pods have a node, {job.min_member} needed"
+        text = f"{job.kind} {job.name}: {job.ready} of {job.pods} pods have a node, "
+        text += f"minMember {job.min_member}"
         more = f", {job.phase}" if job.phase else ""
         screen.print(Text(f"{text}; queue {job.queue or '(none)'}, priority {job.priority}{more}"))
         if job.reason:
             screen.print(Text(f"{job.reason}: {job.message}"))
     for why in explanation.never[1 if explanation.pod_group else 0 :]:
-        screen.print(Text(f"It can never run here: {why}"))
+        screen.print(Text(f"It cannot run in this cluster: {why}"))
     for note in explanation.evictions:
         screen.print(Text(note[:1].upper() + note[1:]))
     if explanation.evicted:
-        gone = ", ".join(f"{pod} ({why})" for pod, why in explanation.evicted.items())
-        screen.print(Text(f"The session evicts {gone} for it"))
+        evicted = ", ".join(f"{pod} ({why})" for pod, why in explanation.evicted.items())
+        screen.print(Text(f"The session evicts {evicted} for it"))
     if explanation.evicted_for_others:
-        screen.print(Text(f"and {explanation.evicted_for_others} pods for others", style="dim"))
+        text = f"The session evicts {explanation.evicted_for_others} pods for other jobs"
+        screen.print(Text(text, style="dim"))
     if explanation.nodes:
         whose = f"{explanation.nodes_of}, " if explanation.pod_group else ""
-        text = f"{whose}judged on the cluster as the session leaves it"
+        text = f"{whose}evaluated on the cluster at the end of the session"
         screen.print(Text(text, style="dim"))
-        _print_nodes(explanation, screen)
+        _print_nodes(explanation, screen, wide=wide)
 
 
 def _group_headline(explanation: JobExplanation) -> str:
@@ -70,9 +66,9 @@ def _group_headline(explanation: JobExplanation) -> str:
     if job is None:
         return f"{where}pending; {explanation.message}"
     if explanation.never:
-        return f"{where}pending; it can never run here: {explanation.never[0]}"
+        return f"{where}pending; it cannot run in this cluster: {explanation.never[0]}"
     state = "ready" if job.is_ready else "pending"
-    return f"{where}{state}; {job.ready} pods have a node, {job.min_member} are needed"
+    return f"{where}{state}; {job.ready} pods have a node, minMember is {job.min_member}"
 
 
 def _headline(explanation: JobExplanation) -> str:
@@ -82,35 +78,30 @@ def _headline(explanation: JobExplanation) -> str:
     if explanation.current_node:
         return f"{where}on {explanation.current_node}"
     if explanation.node:
-        return f"{where}pending; a session would place it on {explanation.node}"
+        return f"{where}pending; a session would schedule it on {explanation.node}"
     if explanation.promised:
-        return f"{where}pending; a session keeps room for it on {explanation.promised}"
+        return f"{where}pending; a session reserves resources for it on {explanation.promised}"
     if explanation.job is None:
-        return f"{where}not looked at; it is another scheduler's"
+        return f"{where}ignored by sessions; another scheduler decides it"
     if explanation.gates:
-        return f"{where}pending; it waits for its scheduling gates: {', '.join(explanation.gates)}"
+        return f"{where}pending; scheduling gates: {', '.join(explanation.gates)}"
     if not explanation.nodes:
-        return f"{where}pending; {explanation.job.message or 'there is no node'}"
+        return f"{where}pending; {explanation.job.message or 'the cluster has no nodes'}"
     fits = sum(not node.reasons for node in explanation.nodes)
-    return f"{where}pending; {fits} of {len(explanation.nodes)} nodes have room for it alone"
+    return f"{where}pending; {fits} of {len(explanation.nodes)} nodes fit this pod alone"
 
 
-def _title(job: JobReport) -> str:
-    return f"{job.kind} {job.name}"
-
-
-def _print_nodes(explanation: JobExplanation, screen: Console) -> None:
-    if len(explanation.nodes) <= NODES_LISTED:
+def _print_nodes(explanation: JobExplanation, screen: Console, *, wide: bool) -> None:
+    if wide or len(explanation.nodes) <= NODES_LISTED:
         table = plain_table("\nNodes", "NODE", "REASON")
         for node in explanation.nodes:
-            table.add_row(Text(node.name), Text(", ".join(node.reasons) or "would take it"))
+            table.add_row(Text(node.name), Text(", ".join(node.reasons) or "fits"))
     else:
-        alike: dict[str, list[str]] = defaultdict(list)
+        groups: dict[str, list[str]] = defaultdict(list)
         for node in explanation.nodes:
-            alike[", ".join(r.split(" (")[0] for r in node.reasons)].append(node.name)
-        table = plain_table("\nNodes, by reason", "NODES", "REASON", "SUCH AS")
-        for reason, names in sorted(alike.items(), key=lambda pair: -len(pair[1])):
-            table.add_row(
-                str(len(names)), Text(reason or "would take it"), Text(", ".join(names[:3]))
-            )
+            groups[", ".join(r.split(" (")[0] for r in node.reasons)].append(node.name)
+        table = plain_table("\nNodes, by reason", "NODES", "REASON", "EXAMPLES", right=("NODES",))
+        for reason, names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
+            shown = examples(names, EXAMPLES_SHOWN)
+            table.add_row(str(len(names)), Text(reason or "fits"), Text(shown))
     screen.print(table)

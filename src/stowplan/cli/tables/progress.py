@@ -1,4 +1,4 @@
-"""How far a simulation is: a bar on a terminal, elsewhere a line now and then on standard error."""
+"""Progress of a simulation: a bar on a terminal, elsewhere lines on standard error."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from stowplan.simulation import kernel_cache
 from stowplan.simulation.simulate import KERNEL_LOAD_MIN
 
 FIRST_S, EVERY_S = 5.0, 10.0
-"""Seconds of processor time until the first line, and between two: what a run writes should not
-depend on what else the machine does."""
+"""Seconds of processor time until the first line, and between two: the output does not depend on
+the load of the machine."""
 
 
 class Progress:
-    """Takes what `simulate` calls back with."""
+    """Receiver of the progress callbacks of `simulate`."""
 
-    def __init__(self, what: str, n_pods: int, bar: Bar | None) -> None:
-        """what: is done, as in "placing". bar: None has lines written."""
-        self._what = what
+    def __init__(self, action: str, n_pods: int, bar: Bar | None) -> None:
+        """action: as in "scheduling". bar: None to write lines."""
+        self._action = action
         self._n_pods = n_pods
         self._bar = bar
-        self._task = None if bar is None else bar.add_task(what, total=n_pods)
+        self._task = None if bar is None else bar.add_task(action, total=n_pods)
         self._began = time.monotonic()
         self._due = time.process_time() + FIRST_S
 
     def show(self, done: int, n_pods: int) -> None:
-        """Of a fill: so many pods have been tried."""
-        self._report(self._what, done, "pods tried")
+        """Report a run without times. done: pods attempted."""
+        self._report(self._action, done, "pods attempted")
 
     def tick(self, done: int, waiting: int, now_s: float) -> None:
-        """Of a replay: so many have been bound, so many wait, at a virtual time."""
+        """Report a replay. done: pods bound. waiting: pods pending. now_s: virtual time."""
         self._report(
-            f"{self._what}, {format_virtual_time(now_s)}, {waiting} waiting", done, "pods bound"
+            f"{self._action}, {format_virtual_time(now_s)}, {waiting} pending", done, "pods bound"
         )
 
     def _report(self, text: str, done: int, unit: str) -> None:
@@ -61,14 +61,14 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str, n_pods: int) -> Iterator[Progress]:
-    """Tell on standard error how far something is, for as long as it goes on. Kernels that it would
-    use and that are not on disk are compiled beside it."""
+def progress(action: str, n_pods: int) -> Iterator[Progress]:
+    """Report progress on standard error while the block runs. Kernels that are not on disk are
+    compiled in the background."""
     if n_pods >= KERNEL_LOAD_MIN:
         kernel_cache.BACKGROUND_COMPILATION.begin()
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield Progress(what, n_pods, None)
+        yield Progress(action, n_pods, None)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -78,11 +78,11 @@ def progress(what: str, n_pods: int) -> Iterator[Progress]:
         TimeElapsedColumn(),
     )
     with Bar(*columns, console=console, transient=True) as bar:
-        yield Progress(what, n_pods, bar)
+        yield Progress(action, n_pods, bar)
 
 
 def format_virtual_time(seconds: float) -> str:
-    """Virtual time for people: days where there are any."""
+    """Virtual time as text, with days where there are any."""
     whole = int(seconds)
     days, rest = divmod(whole, 86_400)
     text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"

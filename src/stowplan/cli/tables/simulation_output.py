@@ -1,51 +1,52 @@
-"""What `stowplan simulate` prints: tables, or figures and placements for other programs."""
+"""Output of `stowplan simulate` in each format."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import click
 import msgspec
-import yaml
 from rich.text import Text
 
-from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.options import TREES
+from stowplan.cli.tables.console import print_names, stdout_console, tree_text
 from stowplan.cli.tables.explanations import print_explanation
-from stowplan.cli.tables.simulations import print_placement_list, print_run, print_seeds
+from stowplan.cli.tables.simulations import (
+    print_placement_list,
+    print_run,
+    print_seeds,
+    unplaced,
+)
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 from stowplan.simulation.results.seed_comparison import compare_seeds, files_of
 from stowplan.simulation.simulate import Simulation
 
-TREES = ("json", "yaml")
-
 
 class OutputRequest(NamedTuple):
-    """What is to be written where. out: a directory. namespace: show its pods only; None: all."""
+    """Where and how results are written. out: a directory. namespace: None for all."""
 
     out: str | None
     output: str
     namespace: str | None = None
 
 
-def print_simulation(runs: Mapping[int, Simulation], wanted: OutputRequest) -> None:
-    """Print what came of one run, or of several that differ in their seed."""
+def print_simulation(runs: Mapping[int, Simulation], request: OutputRequest) -> None:
+    """Print the results of one run, or of several that differ in their seed."""
     _warn(runs.values())
     only = next(iter(runs.values())) if len(runs) == 1 else None
-    if wanted.output in TREES:
-        click.echo(as_text(_tree(runs, only, wanted.namespace), wanted.output), nl=False)
-    elif wanted.output == "csv":
-        rows = {
-            "" if only is not None else str(seed): _of_namespace(run.placements, wanted.namespace)
-            for seed, run in runs.items()
-        }
+    if request.output in TREES:
+        click.echo(tree_text(_tree(runs, only, request.namespace), request.output), nl=False)
+    elif request.output == "name":
+        print_names("pod", unplaced_names(_own_placements(runs, request.namespace)))
+    elif request.output == "csv":
+        rows = _own_placements(runs, request.namespace)
         click.echo(as_csv(rows), nl=False)
     else:
-        _print(runs, only, wanted)
+        _print(runs, only, request)
 
 
 def _warn(runs: Iterable[Simulation]) -> None:
@@ -54,13 +55,20 @@ def _warn(runs: Iterable[Simulation]) -> None:
         click.echo(f"Warning: {text}", err=True)
 
 
-def as_text(tree: dict[str, Any], output: str) -> str:
-    """A tree as JSON or YAML, with a line end."""
-    if output == "json":
-        return json.dumps(tree, indent=2) + "\n"
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    text: str = yaml.dump(tree, Dumper=dumper, sort_keys=False, allow_unicode=True, width=10**6)
-    return text
+def _own_placements(
+    runs: Mapping[int, Simulation], namespace: str | None
+) -> dict[str, Sequence[Placement]]:
+    """Seed -> placements; the seed of the only run is ""."""
+    return {
+        str(seed) if len(runs) > 1 else "": _of_namespace(run.placements, namespace)
+        for seed, run in runs.items()
+    }
+
+
+def unplaced_names(placements: Mapping[str, Sequence[Placement]]) -> list[str]:
+    """Names of the pods that have no node in some run, each once."""
+    keys = dict.fromkeys(one.pod for run in placements.values() for one in unplaced(run))
+    return [key.rpartition("/")[2] for key in keys]
 
 
 def as_csv(placements: Mapping[str, Sequence[Placement]]) -> str:
@@ -82,10 +90,8 @@ def _tree(
     runs: Mapping[int, Simulation], only: Simulation | None, namespace: str | None
 ) -> dict[str, Any]:
     if only is None:
-        placements = {
-            str(seed): _plain(_of_namespace(run.placements, namespace))
-            for seed, run in runs.items()
-        }
+        own = _own_placements(runs, namespace)
+        placements = {seed: _plain(run) for seed, run in own.items()}
         return compare_seeds(runs) | {"placements": placements}
     tree = only.summary | {
         "failures": _plain(_failures(only, namespace)),
@@ -107,7 +113,7 @@ def _of_namespace(placements: Sequence[Placement], namespace: str | None) -> Seq
 
 
 def _failures(run: Simulation, namespace: str | None) -> list[PlacementFailure]:
-    """The failures, those of a namespace's pods only where one is named."""
+    """The failures of all pods, or of those of a namespace."""
     if namespace is None:
         return run.failures
     found = []
@@ -118,25 +124,28 @@ def _failures(run: Simulation, namespace: str | None) -> list[PlacementFailure]:
     return found
 
 
-def _print(runs: Mapping[int, Simulation], only: Simulation | None, wanted: OutputRequest) -> None:
+def _print(runs: Mapping[int, Simulation], only: Simulation | None, request: OutputRequest) -> None:
     console = stdout_console()
     if only is None:
         print_seeds(compare_seeds(runs), console)
     else:
-        wide = wanted.output == "wide"
-        print_run(only.summary, _failures(only, wanted.namespace), console, wide=wide)
-        if wanted.namespace is not None:
-            own = _of_namespace(only.placements, wanted.namespace)
+        wide = request.output == "wide"
+        namespaced = request.namespace is not None
+        failures = _failures(only, request.namespace)
+        print_run(only.summary, failures, console, wide=wide, namespaced=namespaced)
+        if namespaced:
+            own = _of_namespace(only.placements, request.namespace)
             placed = sum(1 for one in own if one.node)
-            text = f"In namespace {wanted.namespace}: {placed:,} of {len(own):,} pods placed"
+            text = f"In namespace {request.namespace}: {placed:,} of {len(own):,} pods placed"
             console.print(Text(text))
         if wide:
-            print_placement_list(_of_namespace(only.placements, wanted.namespace), console)
+            own = _of_namespace(only.placements, request.namespace)
+            print_placement_list(own, console, namespaced=namespaced)
         if only.explanation is not None:
             console.print()
             print_explanation(only.explanation, console)
-    if wanted.out is not None:
-        folder = wanted.out.rstrip("/") or wanted.out
+    if request.out is not None:
+        folder = request.out.rstrip("/") or request.out
         names = ", ".join(f"{folder}/{name}" for name in files_of(runs) if "/" not in name)
-        more = "" if only is not None else f", and a folder for each of {len(runs)} seeds"
+        more = "" if only is not None else f", and a directory for each of {len(runs)} seeds"
         console.print(Text(f"Written: {names}{more}"), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What `stowplan simulate` prints."""
+"""Tables of `stowplan simulate`: figures of a run, pods that are not placed, several seeds."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from stowplan.cli.tables.console import examples, plain_table
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 
@@ -22,10 +22,12 @@ def print_run(
     console: Console,
     *,
     wide: bool = False,
+    namespaced: bool = False,
 ) -> None:
-    """The figures of one run. wide: pods that failed are listed one by one elsewhere."""
+    """The figures of one run. wide: failed pods are listed one by one elsewhere. namespaced: the
+    failures are of one namespace."""
     if not summary["pods"]:
-        console.print("No pod waits for a node.")
+        console.print("No pending pods found.")
     console.print(
         f"[bold]{summary['placed']:,} of {summary['pods']:,} pods placed[/bold]"
         f" on {summary['nodes']:,} nodes, {summary['pods_per_s']:,.0f} pods/s"
@@ -33,8 +35,8 @@ def print_run(
     if "waits_s" in summary:
         _print_times(summary, console)
     if failures and not wide:
-        _print_failures(failures, console)
-    _print_use(summary, console)
+        _print_failures(failures, console, namespaced=namespaced)
+    _print_utilization(summary, console)
     if "extenders" in summary:
         _print_extenders(summary["extenders"], console)
     for note in summary["notes"]:
@@ -43,57 +45,62 @@ def print_run(
 
 def _print_times(summary: dict[str, Any], console: Console) -> None:
     waits, preemption = summary["waits_s"], summary["preemption"]
-    table = _table("WAIT", *(name.upper() for name in waits))
+    names = [name.upper() for name in waits]
+    table = plain_table("", "PENDING TIME", *names, right=names)
     if waits:
         table.add_row("", *(format_duration(seconds) for seconds in waits.values()))
         console.print(table)
     console.print(
-        f"From the first arrival to the last end {format_duration(summary['makespan_s'])};"
-        f" {preemption['victims']:,} pods evicted for {preemption['preemptors']:,} others,"
-        f" {summary['nodes_left']:,} absences of nodes, {summary['restarts']:,} restarts"
+        f"Makespan {format_duration(summary['makespan_s'])};"
+        f" {preemption['victims']:,} pods preempted by {preemption['preemptors']:,} others,"
+        f" {summary['nodes_left']:,} node removals, {summary['restarts']:,} pod restarts"
     )
 
 
-def _print_failures(failures: Sequence[PlacementFailure], console: Console) -> None:
-    """A line per owner and reason, the commonest first."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("PODS", justify="right")
-    for name in ("NOT PLACED BECAUSE", "OWNER", "SUCH AS"):
-        table.add_column(name, overflow="fold")
+def _print_failures(
+    failures: Sequence[PlacementFailure], console: Console, *, namespaced: bool
+) -> None:
+    """A line per owner and reason, the most frequent first."""
+    columns = ("OWNER", "PODS", "REASON", "EXAMPLES")
+    head = () if namespaced else ("NAMESPACE",)
+    table = plain_table("", *head, *columns, right=("PODS",))
     for one in failures[:FAILURES_SHOWN]:
-        owner = f"{one.namespace}/{one.owner}" if one.namespace else one.owner
-        cells = (one.reason, owner, _examples(one.pods))
-        table.add_row(f"{len(one.pods):,}", *map(Text, cells))
+        cells = (one.owner, f"{len(one.pods):,}", one.reason, examples(list(one.pods), PODS_SHOWN))
+        # Pods without an owner are one group in all namespaces.
+        table.add_row(*map(Text, cells if namespaced else (one.namespace or "<none>", *cells)))
     hidden = failures[FAILURES_SHOWN:]
     if hidden:
         rest = sum(len(one.pods) for one in hidden)
-        table.add_row(f"{rest:,}", Text(f"{len(hidden)} more groups (-o wide lists every pod)"))
+        text = f"{len(hidden)} more groups (-o wide lists every pod)"
+        table.add_row(*[""] * len(head), "", f"{rest:,}", Text(text))
     console.print(table)
 
 
-def _examples(pods: Sequence[str]) -> str:
-    more = len(pods) - PODS_SHOWN
-    return ", ".join(pods[:PODS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
-
-
-def print_placement_list(placements: Iterable[Placement], console: Console) -> None:
-    """A line for every pod without a node, and why."""
-    failed = [one for one in placements if not one.node]
+def print_placement_list(
+    placements: Iterable[Placement], console: Console, *, namespaced: bool = False
+) -> None:
+    """A line for every pod without a node, and why. namespaced: all are of one namespace."""
+    failed = unplaced(placements)
     if not failed:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("NAMESPACE", "POD", "NOT PLACED BECAUSE"):
-        table.add_column(name, overflow="fold")
+    table = plain_table("", *(() if namespaced else ("NAMESPACE",)), "NAME", "REASON")
     for one in failed:
         namespace, _, name = one.pod.partition("/")
-        table.add_row(*map(Text, (namespace, name, one.message or one.reason)))
+        cells = (name, one.message or one.reason)
+        table.add_row(*map(Text, cells if namespaced else (namespace, *cells)))
     console.print(table)
 
 
-def _print_use(summary: dict[str, Any], console: Console) -> None:
+def unplaced(placements: Iterable[Placement]) -> list[Placement]:
+    """The placements of pods without a node."""
+    return [one for one in placements if not one.node]
+
+
+def _print_utilization(summary: dict[str, Any], console: Console) -> None:
     over_time = summary.get("over_time")
-    columns = ("MEAN", "PEAK", "FRAGMENTED") if over_time else ()
-    table = _table("RESOURCE", "REQUESTED", "OF", "SHARE", *columns)
+    columns = ["REQUESTED", "ALLOCATABLE", "UTILIZATION"]
+    columns += ["MEAN", "PEAK", "FRAGMENTATION"] if over_time else []
+    table = plain_table("", "RESOURCE", *columns, right=columns)
     for resource, use in summary["utilisation"].items():
         if over_time is None and not use["requested"]:
             continue
@@ -114,11 +121,7 @@ def _print_use(summary: dict[str, Any], console: Console) -> None:
 
 
 def _print_extenders(extenders: list[dict[str, Any]], console: Console) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("EXTENDER", overflow="fold")
-    table.add_column("ANSWERED BY")
-    table.add_column("CALLS")
-    table.add_column("FAILED", justify="right")
+    table = plain_table("", "EXTENDER", "SIMULATED BY", "CALLS", "FAILED", right=("FAILED",))
     for one in extenders:
         calls = ", ".join(f"{count:,} {verb}" for verb, count in one["calls"].items())
         table.add_row(Text(one["url"]), Text(one["answered_by"]), calls, f"{one['failed']:,}")
@@ -126,24 +129,18 @@ def _print_extenders(extenders: list[dict[str, Any]], console: Console) -> None:
 
 
 def print_seeds(summary: dict[str, Any], console: Console) -> None:
-    """The figures of several runs, side by side."""
-    console.print(f"[bold]{len(summary['seeds'])} seeds[/bold]: {summary['seeds'][0]} and others")
-    table = _table("FIGURE", "MEAN", "LEAST", "MOST")
+    """Mean, minimum and maximum of the figures of several runs."""
+    seeds = ", ".join(map(str, summary["seeds"]))
+    console.print(f"[bold]{len(summary['seeds'])} seeds[/bold]: {seeds}")
+    columns = ("MEAN", "MIN", "MAX")
+    table = plain_table("", "METRIC", *columns, right=columns)
     for name, spread in summary["figures"].items():
         table.add_row(name, *(f"{spread[key]:,.6g}" for key in ("mean", "min", "max")))
     console.print(table)
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column(first)
-    for column in others:
-        table.add_column(column, justify="right")
-    return table
-
-
 def format_amount(resource: str, amount: int) -> str:
-    """An amount in base units for people: whole CPUs, GiB, or a count."""
+    """An amount in base units as text: CPUs, GiB, or a count."""
     if resource == "cpu":
         return f"{amount / 1000:,.0f}"
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
@@ -152,7 +149,7 @@ def format_amount(resource: str, amount: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A span of virtual time for people."""
+    """A duration in seconds as text, in the largest unit of which there are two."""
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.1f}{unit}"

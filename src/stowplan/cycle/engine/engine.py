@@ -206,9 +206,12 @@ class Engine:
         framework = one.framework
         if framework not in self._uses:
             uses = self._uses[framework] = plugin_points_of(framework)
-            kinds = [kind for use in uses or () for kind in use.member.reads_objects]
-            self._reads = tuple(dict.fromkeys((*self._reads, *kinds)))
-            self._reads_any |= not all(use.member.declares_reads for use in uses or ())
+            for use in uses or ():
+                # Only these are evaluated for a plan.
+                if use.parts is not None or use.member.node_only:
+                    reads = use.member.declaration.reads
+                    self._reads_any |= reads is None
+                    self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))
         uses = self._uses[framework]
         one.number, one.terms, one.counted_at = -1, (), -1
         if uses is None:

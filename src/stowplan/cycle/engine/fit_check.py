@@ -53,7 +53,7 @@ class ClassFitCheck:
         if static_revision_of(snapshot) != self._static_revision:
             return False
         members = one.framework.at("postFilter")
-        return not any(m.may_help is None or m.may_help(one.pod, snapshot) for m in members)
+        return not any(member.may_help(one.pod, snapshot) for member in members)
 
     def may_fit(self, rows: Sequence[int] | None) -> NDArray[np.bool_]:
         """See `FitCheck.may_fit`."""

@@ -136,7 +136,7 @@ class Framework:
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
         binders = self.at("bind")
-        is_sure = bool(binders) and binders[0].binds_all and not binders[0].does_io
+        is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
         handle._framework = self
 

@@ -194,9 +194,9 @@ def can_filter_by_amounts(members: Sequence[RegisteredPlugin]) -> bool:
 
 
 def _filters_by_amounts(member: RegisteredPlugin) -> bool:
-    """True for a filter whose column form reads only the number of pods on a row and their
-    requests."""
-    return bool(getattr(member.plugin, "by_amounts", False)) and bool(member.calls["filter_column"])
+    """True for a filter whose column walk reads of pods only how many there are on a row and what
+    they request."""
+    return member.declaration.by_amounts and bool(member.calls["filter_column"])
 
 
 def refusals_with_nominated_pods(

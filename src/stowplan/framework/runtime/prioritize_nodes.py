@@ -229,7 +229,7 @@ def priorities_of(framework: Framework, snapshot: Snapshot) -> list[Priority]:
     """The score plugins of a profile as priorities that score one node each, on one snapshot.
 
     Their metadata is the CycleState of PreFilter and PreScore, whose errors become errors of the
-    priorities. A plugin with the class attribute `whole_list` is one function.
+    priorities. A plugin that declares `whole_list` is one function.
     """
     everything = np.arange(snapshot.nodes.n_nodes)
 
@@ -260,7 +260,7 @@ def _priority_of(
     def whole(pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         return reduce(member.scores(pod, nodes, rows, state), pod, nodes, rows, state)
 
-    if getattr(member.plugin, "whole_list", False):
+    if member.declaration.whole_list:
         return Priority(member.name, member.weight, whole_list=whole, metadata=prepared)
     reducing = reduce if member.calls["normalize_score"] or member.divisor != 1 else None
     return Priority(member.name, member.weight, map=score, reduce=reducing, metadata=prepared)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,9 +21,9 @@ from stowplan.framework.plugin_calls import (
     takes_parameter,
 )
 from stowplan.framework.problems import ContractError
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, Status
-from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
@@ -33,37 +32,27 @@ CACHED_NODES_MIN = 64
 
 
 class RegisteredPlugin:
-    """A plugin of a profile with its methods bound; a missing method is None.
+    """A plugin of a profile with its methods bound; a method that it lacks is None.
 
-    row_local: its columns may be cached and re-evaluated for changed rows only. node_only: its
-    answers depend on nodes and never on the pods on them. normalizes: form of NormalizeScore when
-    it reads only the highest raw score of the other nodes: "highest" for percentages of it,
-    "reversed" for 100 minus these, "" for any other. binds_all: it binds every pod. reads_objects:
-    kinds of objects, other than nodes and pods, that its kernel terms depend on. declares_reads:
-    False for an out-of-tree plugin without that declaration: it may read any. rests_when_skipped:
-    when its PreFilter skips a pod, its Reserve, Unreserve and PreBind have nothing to do. may_help:
-    of a PostFilter, False for a pod that it can only reject with a message that depends on the
-    filters' rejections. has_stable_codes: the codes of its column form mean the same in every call.
-    does_io: it has `perform`; in_parallel: in parallel with others. succeeded: Success of this
-    plugin.
+    declaration: what it declares; `row_local`, `node_only`, `rests_when_skipped` and `normalizes`
+    repeat it, as they are read for every pod. row_local also needs a `signature`.
+    in_tree: part of Stowplan, so its exceptions are bugs and are not blamed on a plugin's author.
+    has_stable_codes: the codes of its column walk mean the same at every call. does_io: it has
+    `perform`. succeeded: Success with this plugin's name.
     """
 
     __slots__ = (
-        "binds_all",
         "calls",
         "column_wants_rows",
-        "declares_reads",
+        "declaration",
         "divisor",
         "does_io",
         "has_stable_codes",
-        "in_parallel",
         "in_tree",
-        "may_help",
         "name",
         "node_only",
         "normalizes",
         "plugin",
-        "reads_objects",
         "rejected",
         "rests_when_skipped",
         "row_local",
@@ -81,8 +70,8 @@ class RegisteredPlugin:
         columns: bool = True,
         divisor: int = 1,
     ) -> None:
-        """columns: False ignores the column methods, so that the plugin is called node by node.
-        divisor: see `Profile.divisors`."""
+        """columns: False leaves the column walk out: nodes are evaluated one by one. divisor: see
+        `Profile.divisors`. Raises ContractError for an invalid declaration."""
         self.name = name
         self.plugin = plugin
         self.weight = weight
@@ -99,22 +88,14 @@ class RegisteredPlugin:
             if self.calls[method] is not None
         }
         self.rejected: Status | None = getattr(plugin, "REJECTED", None)
-        self.row_local = (
-            bool(getattr(plugin, "row_local", False)) and self.calls["signature"] is not None
-        )
-        self.binds_all = in_tree and bool(getattr(plugin, "binds_all", False))
-        self.reads_objects: tuple[type[Object], ...] = getattr(plugin, "reads_objects", ())
-        self.declares_reads = in_tree or hasattr(plugin, "reads_objects")
-        self.node_only = bool(getattr(plugin, "node_only", False))
-        self.normalizes = str(getattr(plugin, "normalizes", ""))
-        self.rests_when_skipped = bool(getattr(plugin, "rests_when_skipped", False))
+        declared = self.declaration = declaration_of(plugin)
+        self.row_local = declared.row_local and self.calls["signature"] is not None
+        self.node_only = declared.node_only
+        self.normalizes = declared.normalizes
+        self.rests_when_skipped = declared.rests_when_skipped
         self.does_io = callable(getattr(plugin, "perform", None))
-        self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
-        self.may_help: Callable[[Pod, Snapshot], bool] | None = None
-        if in_tree:
-            self.may_help = getattr(plugin, "may_help", None)
         self.has_stable_codes = self.calls["filter_column"] is not None and (
-            self.rejected is not None or bool(getattr(plugin, "by_amounts", False))
+            self.rejected is not None or declared.by_amounts
         )
         self.succeeded = OK.by(name)
 
@@ -127,6 +108,11 @@ class RegisteredPlugin:
     def place(self, *methods: str) -> str:
         """ " (packed.py:14)": location of the first of these methods, "" for an in-tree plugin."""
         return "" if self.in_tree else definition_location(self.plugin, *methods)
+
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False where PostFilter can only refuse the pod, for reasons that the filters gave."""
+        call = self.calls["may_help"]
+        return call is None or bool(call(pod, snapshot))
 
     def is_idle(self, state: CycleState) -> bool:
         """True when the plugin has no work for the pod after its node was chosen."""

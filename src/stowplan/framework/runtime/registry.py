@@ -9,8 +9,10 @@ import msgspec
 
 from stowplan.framework.extension_points import points_of
 from stowplan.framework.functions.decorators import plugin_of
+from stowplan.framework.plugin import Plugin
 from stowplan.framework.plugin_calls import check_signatures
 from stowplan.framework.problems import ContractError
+from stowplan.framework.runtime.declarations import check_arguments, declaration_of
 
 
 class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,16 +22,21 @@ class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RegistryEntry(msgspec.Struct, frozen=True):
     """A registered plugin class.
 
-    points: configuration names of the extension points that it implements. args: Struct of its
-    arguments. weight: default weight of its scores. in_tree: part of Stowplan.
+    points: the extension points that it implements, by their configuration names. args: the Struct
+    that its arguments decode to. declaration: that of the class. in_tree: part of Stowplan.
     """
 
     name: str
     plugin: type[Any]
     points: tuple[str, ...]
     args: type[msgspec.Struct]
-    weight: int
+    declaration: Plugin
     in_tree: bool
+
+    @property
+    def weight(self) -> int:
+        """The weight of its scores where a configuration names none."""
+        return self.declaration.weight
 
 
 class Registry(Mapping[str, RegistryEntry]):
@@ -56,27 +63,26 @@ class Registry(Mapping[str, RegistryEntry]):
         return other
 
     def register(self, plugin: Callable[..., Any]) -> None:
-        """Register an out-of-tree plugin class or decorated function.
+        """Add a third-party plugin: a class, or a decorated function.
 
-        Raises ContractError when it is invalid.
+        Raises ContractError for an invalid declaration, signature or name.
         """
         self._enter(plugin_of(plugin), in_tree=False)
 
     def _enter(self, plugin: type[Any], *, in_tree: bool) -> None:
-        name = getattr(plugin, "name", None)
         where = f"plugin class {plugin.__module__}.{plugin.__qualname__}"
-        if not isinstance(name, str) or not name:
-            raise ContractError(f"{where}: `name` is {name!r}; expected a non-empty string")
+        declared = declaration_of(plugin)
+        name = declared.name
         if name in self._entries:
-            raise ContractError(f"{where}: the name {name!r} is taken; expected one that is free")
+            raise ContractError(f"{where}: a plugin named {name!r} already exists")
         points = points_of(plugin)
         if not points:
-            raise ContractError(f"{where}: implements no extension point; expected at least one")
+            raise ContractError(f"{where}: implements no extension point: expected at least one")
         args = getattr(plugin, "Args", NoArgs)
         if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
-            raise ContractError(f"{where}: `Args` is {args!r}; expected a msgspec.Struct class")
+            raise ContractError(
+                f"{where}: Args: Invalid value: {args!r}: expected a msgspec.Struct class"
+            )
         check_signatures(plugin, where)
-        weight = getattr(plugin, "weight", 1)
-        if not isinstance(weight, int) or weight < 1:
-            raise ContractError(f"{where}: `weight` is {weight!r}; expected a whole number above 0")
-        self._entries[name] = RegistryEntry(name, plugin, points, args, weight, in_tree)
+        check_arguments(declared, args, where)
+        self._entries[name] = RegistryEntry(name, plugin, points, args, declared, in_tree)

@@ -1,7 +1,8 @@
-"""DynamicResources: devices that pods claim. Claims are not allocated yet.
+"""DynamicResources: resource claims of pods.
 
-A pod without resource claims passes as in the original, down to the message that PostFilter adds
-to every refusal. A pod with claims is refused, so that it never runs without its devices.
+Claims are not allocated yet. A pod without resource claims passes as in the original, down to the
+message that PostFilter adds to every refusal. A pod with claims is refused, so that it never runs
+without its devices.
 
 Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocation resourceclaim.
 """
@@ -32,22 +33,22 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
-from stowplan.objects.device import ResourceClaim
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.hints import dynamic_resources_events
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """filter_timeout: how long the search for devices may take per node, 0 for no limit.
-    binding_timeout: how long devices may take to get ready. Checked, and without effect so far.
-    """
+    """filter_timeout: limit of the device search per node, 0 for none. binding_timeout: limit until
+    devices are ready. Both are validated and have no effect yet."""
 
     filter_timeout: timedelta = timedelta(seconds=10)
     binding_timeout: timedelta = timedelta(seconds=600)
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is too short."""
+        """Timeouts that are too short."""
         for name, length, least_s in (
             ("filterTimeout", self.filter_timeout, 0),
             ("bindingTimeout", self.binding_timeout, 1),
@@ -61,15 +62,20 @@ NO_RESOURCE_CLAIMS: tuple[str, ...] = ()
 
 
 class DynamicResources:
-    """Skips pods without claims and refuses those with some."""
+    """Skips pods without resource claims and refuses the others."""
 
     name = "DynamicResources"
-    weight = 2
+    declaration = Plugin(
+        name=name,
+        weight=2,
+        reads=(ResourceClaim, DeviceClass, ResourceSlice),
+        repeatable=True,
+        rests_when_skipped=True,
+    )
     Args = DynamicResourcesArgs
-    rests_when_skipped = True
-    # Differs: the original allocates devices. Device classes that stand for extended resources are
-    # not looked at either: these resources are what the nodes say that they have.
-    # Unresolvable: evicting pods does not help, since no claim is looked at.
+    # Differs: the original allocates devices. Device classes that provide extended resources are
+    # not read either: such resources are read from the nodes only. Unresolvable: evicting pods does
+    # not help, since no claim is allocated.
     REJECTED = unresolvable("resource claims are not supported yet, so the pod would lack devices")
     NO_STATE = error("not found")
     NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
@@ -82,14 +88,14 @@ class DynamicResources:
         self._is_enabled = handle.gates.dynamic_resource_allocation
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Success once every claim of the pod is there, and is the pod's own if made for it."""
+        """Success once every claim of the pod exists and, if generated, belongs to the pod."""
         if not pod.spec.resource_claims or not self._is_enabled:
             return OK
         claims = resource_claims_of(pod, self.handle.shared.object_store)
         return claims if isinstance(claims, Status) else OK
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Claims, classes, slices or nodes come or change."""
+        """Claims, classes, slices or nodes are added or changed."""
         if not self._is_enabled:
             return ()
         shared = self.handle.shared
@@ -100,10 +106,10 @@ class DynamicResources:
         return bool(pod.spec.resource_claims)
 
     def pre_filter(self, pod: Pod, state: CycleState) -> Status:
-        """Skip for a pod without claims. Refuses one whose claims are not made yet."""
+        """Skip for a pod without claims. Refuses a pod whose claims are not generated yet."""
         if not self._is_enabled:
             return SKIP
-        # Written in any case: PostFilter fails where PreFilter did not come this far.
+        # Written in any case: PostFilter fails where PreFilter did not run.
         state.write(self.name, NO_RESOURCE_CLAIMS)
         if not pod.spec.resource_claims:
             return SKIP
@@ -131,15 +137,15 @@ class DynamicResources:
         return np.full(n_rows_of(rows), not self.filter(state).is_success, dtype=np.int64)
 
     def filter_status(self, state: CycleState) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         return self.filter(state)
 
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """False: no claim is given back."""
+        """False: no claim is deallocated."""
         return False
 
     def post_filter(self, state: CycleState) -> PostFilterResult:
-        """No claim is given back, so this never helps; an error where PreFilter did not run."""
+        """Refuses: no claim is deallocated; an error where PreFilter did not run."""
         if not self._is_enabled:
             return PostFilterResult(self.DISABLED)
         names: tuple[str, ...] | None = state.find(self.name)
@@ -148,7 +154,7 @@ class DynamicResources:
         return PostFilterResult(self.NOTHING_HELPS if names else self.NOTHING_TO_DEALLOCATE)
 
     def score(self) -> int:
-        """0: alternatives among devices are scored, and there are no devices."""
+        """0: the score ranks alternatives among devices, and there are no devices."""
         return 0
 
     def score_column(self, rows: Rows) -> NDArray[np.int64]:
@@ -160,22 +166,22 @@ class DynamicResources:
         return default_normalize_score(scores)
 
     def reserve(self) -> Status:
-        """Success: a pod with claims does not come here."""
+        """Success: a pod with claims is refused before."""
         return OK
 
     def unreserve(self) -> None:
-        """Nothing was reserved."""
+        """No effect: nothing was reserved."""
 
     def pre_bind(self) -> Status:
         """Success: there is nothing to allocate."""
         return OK
 
     def explain(self, pod: Pod, state: CycleState) -> list[str]:
-        """The claims that the pod needs."""
+        """The claims of the pod."""
         return [f"resource claims: needs {', '.join(state.find(self.name) or ())}"]
 
     def signature(self, pod: Pod) -> object:
-        """The claims, what they were made into and whose they are: some belong to one pod."""
+        """The claims, their generated names and the pod's identity: some belong to one pod."""
         claims = pod.spec.resource_claims
         if not claims:
             return ()
@@ -183,7 +189,7 @@ class DynamicResources:
 
 
 def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | None:
-    """The claim behind an entry of the pod: None where on purpose none was made, or a refusal."""
+    """The claim of an entry of the pod: None where none is needed, or a refusal."""
     if use.resource_claim_name is not None:
         return use.resource_claim_name
     if use.resource_claim_template_name is None:
@@ -196,7 +202,8 @@ def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | No
 
 
 def resource_claims_of(pod: Pod, object_store: ObjectStore) -> tuple[ResourceClaim, ...] | Status:
-    """The claims that the pod uses, or the refusal where one is missing, leaving or another's."""
+    """The claims of the pod, or the refusal where one is missing, being deleted or another
+    pod's."""
     claims = []
     for use in pod.spec.resource_claims:
         name = resource_claim_name_of(pod, use)

@@ -1,4 +1,5 @@
-"""Hints of DynamicResources: resource claims, classes and slices that come or change.
+"""Queueing hints of DynamicResources: resource claims, classes and slices that are added or
+changed.
 
 Source: kube-scheduler v1.36, plugins/dynamicresources.
 """
@@ -26,19 +27,19 @@ from stowplan.objects.pod import Pod
 from stowplan.plugins.pod_hints import queueing_hint
 
 ResourceClaimsOf = Callable[[Pod], tuple[ResourceClaim, ...] | Status]
-"""The resource claims of a pod, or why they are not all there."""
+"""The resource claims of a pod, or why some are missing."""
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
 
 def dynamic_resources_events(claims_of: ResourceClaimsOf) -> tuple[ClusterEventWithHint, ...]:
-    """What DynamicResources registers."""
+    """Events that DynamicResources registers."""
 
     def after_claim(pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
         claims = claims_of(pod)
         if isinstance(claims, Status):
             return QUEUE_SKIP
-        # Devices that another claim gives back may serve this pod.
+        # Devices that another claim releases may serve this pod.
         if old is not None and old.status.allocation is not None and new.status.allocation is None:
             return QUEUE_POD
         if not any(claim.metadata.uid == new.metadata.uid for claim in claims):

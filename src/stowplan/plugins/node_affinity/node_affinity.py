@@ -1,4 +1,4 @@
-"""NodeAffinity: pods go to nodes that their node selector and node affinity select.
+"""NodeAffinity: pods run on nodes that their node selector and node affinity select.
 
 Source: kube-scheduler v1.36, plugins/nodeaffinity.
 """
@@ -25,6 +25,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects import pod as pods
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -52,12 +53,12 @@ _PARSE_ERROR = re.compile(r"(?P<place>\S+): \w+ value: (?P<got>.*?): (?P<wanted>
 
 
 class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """added_affinity: node affinity that every pod of the profile has beside its own."""
+    """added_affinity: node affinity that every pod of the profile has in addition to its own."""
 
     added_affinity: pods.NodeAffinity | None = None
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """Terms that could never match. path: where these arguments stand."""
+        """Terms that can never match. path: the place of these arguments in the configuration."""
         if self.added_affinity is None:
             return
         path += ".addedAffinity"
@@ -84,12 +85,11 @@ class NodeAffinityPlugin:
     """Filter on `nodeSelector` and required node affinity, score on preferred node affinity."""
 
     name = "NodeAffinity"
-    node_only = True
-    normalizes = "highest"
-    row_local = True
-    weight = 2
+    declaration = Plugin(
+        name=name, weight=2, reads=(), row_local=True, node_only=True, normalizes="highest"
+    )
     Args = NodeAffinityArgs
-    # Unresolvable, all of them: no eviction changes a label.
+    # All unresolvable: no eviction changes a label.
     REJECTED = unresolvable("node(s) didn't match Pod's node affinity/selector")
     ENFORCED = unresolvable("node(s) didn't match scheduler-enforced node affinity")
     CONFLICT = unresolvable("pod affinity terms conflict")
@@ -100,7 +100,7 @@ class NodeAffinityPlugin:
         self._added_preferred = () if added is None else added.preferred
 
     def pre_filter(self, pod: Pod) -> Status | RestrictTo:
-        """Skip where nothing is required; the nodes named, where every term names some."""
+        """Skip where nothing is required; the nodes named, where every term names nodes."""
         required = required_node_selector(pod)
         nothing_own = required is None and pod.spec.node_selector is None
         if nothing_own and self._added_required is None:
@@ -126,7 +126,7 @@ class NodeAffinityPlugin:
         return codes
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """Each requirement that does not hold, with what the node has."""
+        """Each requirement that does not hold, with the node's value."""
         texts = []
         for key, value in (pod.spec.node_selector or {}).items():
             if node.labels.get(key) != value:
@@ -137,11 +137,11 @@ class NodeAffinityPlugin:
         return texts
 
     def filter_status(self, code: int) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         return self.REJECTED if code == 1 else self.ENFORCED
 
     def pre_score(self, pod: Pod) -> Status:
-        """Skip where nothing is preferred; an error where one of the pod's terms has faults."""
+        """Skip where nothing is preferred; an error where a term of the pod cannot be parsed."""
         affinity = node_affinity_of(pod)
         preferred = () if affinity is None else affinity.preferred
         fault = preferred_terms_error(preferred)
@@ -150,7 +150,7 @@ class NodeAffinityPlugin:
         return OK if preferred or self._added_preferred else SKIP
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
-        """Sum of the weights of the preferred terms that match; may be any size."""
+        """Sum of the weights of the preferred terms that match; any size."""
         return sum(
             term.weight
             for term in self._preferred(pod)
@@ -169,7 +169,7 @@ class NodeAffinityPlugin:
         return default_normalize_score(scores)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives or has other labels."""
+        """A node is added or has other labels."""
         return hints.node_affinity_events(self._meets_added)
 
     def signature(self, pod: Pod) -> object:
@@ -179,7 +179,7 @@ class NodeAffinityPlugin:
         return labels, node_affinity_of(pod)
 
     def _meets_added(self, node: NodeInfo | Node) -> bool:
-        """True where the node is one that the arguments require."""
+        """True where the node meets the affinity that the arguments require."""
         added = self._added_required
         return added is None or node_selector_matches(added, node.labels, node.name)
 
@@ -191,7 +191,8 @@ class NodeAffinityPlugin:
 def node_names_of_terms(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
     """The nodes that required terms name; None where a term names none, or there is no term.
 
-    Within a term all names must agree, and any term is enough; so an empty set is a conflict.
+    Within a term all names must agree, and one matching term is enough; so an empty set is a
+    conflict.
     """
     names: set[str] = set()
     for term in terms:
@@ -207,7 +208,7 @@ def node_names_of_terms(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] |
 
 
 def _unmet_requirements(term: NodeSelectorTerm, node: NodeInfo) -> str:
-    """What of a term the node does not meet."""
+    """The requirements of a term that the node does not meet."""
     if term.is_empty or term.faults:
         return "affinity: a term that matches nothing"
     texts = []

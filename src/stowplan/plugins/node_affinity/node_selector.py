@@ -1,7 +1,7 @@
 """Which nodes a pod's node selector and node affinity select, for one node and for all rows.
 
-The rule over one value is `requirement_admits`. The column walk asks it once per distinct value
-of a label; for the operators that name values or ask for a key's presence it needs no asking.
+The rule over one value is `requirement_admits`. The column walk calls it once per distinct value of
+a label; operators that name values or test a key's presence need no call.
 
 Source: kube-scheduler v1.36: component-helpers scheduling/corev1/nodeaffinity.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.pod import NodeAffinity, Pod
@@ -26,8 +26,6 @@ from stowplan.objects.selectors import (
     requirement_admits,
 )
 from stowplan.plugins.arithmetic import n_rows_of
-
-Bools = NDArray[np.bool_]
 
 
 def node_affinity_of(pod: Pod) -> NodeAffinity | None:
@@ -83,7 +81,7 @@ def node_selector_term_column(term: NodeSelectorTerm, nodes: NodeTable, rows: Ro
 
 
 def label_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows) -> Bools:
-    """bool (n_rows,): rows whose labels meet a requirement without faults."""
+    """bool (n_rows,): rows whose labels meet a valid requirement."""
     column = nodes.labels.column(requirement.key)
     if requirement.operator == "In":
         return column.where_in(requirement.values, rows)
@@ -96,7 +94,7 @@ def label_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows)
 
 
 def field_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows) -> Bools:
-    """bool (n_rows,): rows whose fields meet a requirement without faults.
+    """bool (n_rows,): rows whose fields meet a valid requirement.
 
     The only field is `metadata.name`; every other is read as the empty string.
     """

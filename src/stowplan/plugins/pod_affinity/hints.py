@@ -1,4 +1,4 @@
-"""Hints of InterPodAffinity: pods that come near or leave, and nodes that change domains.
+"""Queueing hints of InterPodAffinity: pods that are added or deleted, nodes that change domains.
 
 Source: kube-scheduler v1.36, plugins/interpodaffinity/plugin.go.
 """
@@ -26,7 +26,7 @@ Terms = tuple[AffinityTerm, ...]
 
 
 def inter_pod_affinity_events() -> tuple[ClusterEventWithHint, ...]:
-    """What InterPodAffinity registers."""
+    """Events that InterPodAffinity registers."""
     of_pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
     return (
         on(POD, of_pods, after_pod_change),
@@ -35,8 +35,8 @@ def inter_pod_affinity_events() -> tuple[ClusterEventWithHint, ...]:
 
 
 def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-    """A pod that has a node now matches what the pod wants to be near, or has stopped matching
-    what it wants to be away from; or the pod itself has other labels."""
+    """An assigned pod now matches the required affinity, or no longer the anti-affinity; or the pod
+    itself has other labels."""
     if old is not None and new is not None and new.uid == pod.uid:
         return QUEUE_POD
     if not all(is_assigned_or_nominated(one) for one in (old, new) if one is not None):
@@ -53,8 +53,11 @@ def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint
 
 
 def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
-    """A node is in another domain of a term's topology: into one for affinity, out of one for
-    anti-affinity. A new node always may help a pod with anti-affinity."""
+    """A node changed its domain of a term's topology: into one for affinity, out of one for
+    anti-affinity.
+
+    A new node always may help a pod with anti-affinity.
+    """
     near, away = _required_affinity(pod), _required_anti_affinity(pod)
     if near is None:
         return QUEUE_POD
@@ -74,7 +77,7 @@ def _after_pod_added(near: Terms, new: Pod) -> QueueingHint:
 
 
 def _after_pod_deleted(away: Terms, pod: Pod, old: Pod | None) -> QueueingHint:
-    """The pod that left was one to be away from, or wanted to be away from this one."""
+    """The deleted pod matched the pod's anti-affinity, or its anti-affinity matched the pod."""
     if old is None:
         return QUEUE_SKIP
     if _match_all(away, old):
@@ -84,13 +87,13 @@ def _after_pod_deleted(away: Terms, pod: Pod, old: Pod | None) -> QueueingHint:
 
 
 def _required_affinity(pod: Pod) -> Terms | None:
-    """Required affinity; None when a term of it cannot be read."""
+    """Required affinity terms; None when one cannot be parsed."""
     terms = terms_of(pod)
     return _parsed_terms(terms.required_affinity, "requiredAffinityTerms:", terms.faults)
 
 
 def _required_anti_affinity(pod: Pod) -> Terms | None:
-    """Required anti-affinity; None when a term of it cannot be read."""
+    """Required anti-affinity terms; None when one cannot be parsed."""
     terms = terms_of(pod)
     return _parsed_terms(terms.required_anti_affinity, "requiredAntiAffinityTerms:", terms.faults)
 
@@ -104,10 +107,10 @@ def _parsed_terms(
 
 
 def _match_all(terms: Terms, pod: Pod) -> bool:
-    """True when there are terms and all of them are about the pod.
+    """True when there are terms and all of them match the pod.
 
-    As in the original no labels of namespaces are looked at: a namespace selector then matches
-    if it matches a namespace without labels.
+    As in the original, labels of namespaces are not read: a namespace selector matches if it
+    matches a namespace without labels.
     """
     return bool(terms) and all(term.matches(pod, {}) for term in terms)
 

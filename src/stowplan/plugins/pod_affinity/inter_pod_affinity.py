@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits, sums_by_value
 from stowplan.columns.pods.podterms import AffinityTerm, ExistingPodTerms, TermRole, terms_of
@@ -46,6 +47,7 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
     TopologyTerms,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
@@ -58,7 +60,6 @@ from stowplan.plugins.pod_affinity.kernel_terms import (
     preferred_affinity_terms,
 )
 
-Ints = NDArray[np.int64]
 Pair = tuple[str, str]
 
 SELECTS_NO_POD = PodSelection((), frozenset())
@@ -66,27 +67,25 @@ _NO_LABELS: Mapping[str, str] = {}
 _PRE_SCORE = "PreScoreInterPodAffinity"
 
 AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY = 1, 2, 3
-"""Codes of `filter_column`, in the order in which they are looked at."""
+"""Codes of `filter_column`, in the order of evaluation."""
 
 
 class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """hard_pod_affinity_weight: what a required affinity term of a placed pod counts in scores.
-
-    ignore_preferred_terms_of_existing_pods: whether pods that prefer nothing are left unscored.
-    """
+    """hard_pod_affinity_weight: weight of required affinity terms of existing pods in scores.
+    ignore_preferred_terms_of_existing_pods: whether pods without preferences are not scored."""
 
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is out of range. path: where these arguments stand."""
+        """Problems of the arguments. path: their place in the configuration."""
         weight = self.hard_pod_affinity_weight
         if not 0 <= weight <= 100:
             yield Problem(f"{path}.hardPodAffinityWeight", str(weight), "0 to 100")
 
 
 class TopologyPairCounts:
-    """Counts per topology pair: as the columns gave them, and what changed on a clone since."""
+    """Counts per topology pair: those of the columns, and what changed on a clone since."""
 
     __slots__ = ("_changes", "_columns", "_sums", "_total")
 
@@ -136,17 +135,8 @@ class TopologyPairCounts:
         chosen: NDArray[np.bool_] = (self._sums[key] > 0)[self._columns[key].codes[rows]]
         return chosen
 
-    def by_pair(self) -> dict[Pair, int]:
-        """Every pair with a count."""
-        pairs = set(self._changes)
-        for key, sums in self._sums.items():
-            values = self._columns[key].vocabulary.values
-            pairs.update((key, values[item]) for item in np.flatnonzero(sums))
-        counts = {pair: self.of(*pair) for pair in pairs}
-        return {pair: n_counted for pair, n_counted in counts.items() if n_counted}
-
     def clone(self) -> TopologyPairCounts:
-        """Counts that can change without these."""
+        """A copy that changes independently."""
         copy = TopologyPairCounts()
         copy._columns, copy._sums, copy._total = self._columns, self._sums, self._total
         copy._changes = dict(self._changes)
@@ -154,10 +144,10 @@ class TopologyPairCounts:
 
 
 class RequiredAffinityTerms(msgspec.Struct, frozen=True):
-    """What the pod requires, namespaces resolved.
+    """Required terms of a pod, namespaces resolved.
 
-    affinity: the topology keys of its affinity terms. near: the pods that match all of them.
-    anti: topology key -> pods, for each anti-affinity term.
+    affinity: the topology keys of its affinity terms. near: the pods that match all of them. anti:
+    topology key -> pods, for each anti-affinity term.
     """
 
     affinity: tuple[str, ...]
@@ -167,7 +157,7 @@ class RequiredAffinityTerms(msgspec.Struct, frozen=True):
 
 
 class InterPodAffinityPreFilterState:
-    """What PreFilter leaves for Filter."""
+    """Result of PreFilter, read by Filter."""
 
     __slots__ = ("affinity", "anti", "existing_anti", "required")
 
@@ -178,7 +168,7 @@ class InterPodAffinityPreFilterState:
         self.existing_anti = TopologyPairCounts()
 
     def clone(self) -> InterPodAffinityPreFilterState:
-        """A state whose counts can change without these."""
+        """A state whose counts change independently."""
         copy = InterPodAffinityPreFilterState(self.required)
         copy.affinity = self.affinity.clone()
         copy.anti = self.anti.clone()
@@ -187,7 +177,7 @@ class InterPodAffinityPreFilterState:
 
 
 class InterPodAffinityPreScoreState(msgspec.Struct, frozen=True):
-    """What PreScore leaves for Score: key -> (column, int64 (n_values + 1,) score by value)."""
+    """Result of PreScore, read by Score: key -> (column, int64 (n_values + 1,) score by value)."""
 
     by_key: dict[str, tuple[LabelColumn, Ints]]
 
@@ -196,10 +186,9 @@ class InterPodAffinity:
     """Filter on required, score on preferred affinity and anti-affinity between pods."""
 
     name = "InterPodAffinity"
-    reads_objects = (Namespace,)
-    weight = 2
+    declaration = Plugin(name=name, weight=2, reads=(Namespace,))
     Args = InterPodAffinityArgs
-    # Unresolvable: evicting pods brings no pod near.
+    # Unresolvable: evicting pods cannot satisfy affinity.
     NO_AFFINITY = unresolvable("node(s) didn't match pod affinity rules")
     REJECTED_BY_POD = unschedulable("node(s) didn't match pod anti-affinity rules")
     REJECTED_BY_EXISTING = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
@@ -211,7 +200,8 @@ class InterPodAffinity:
     # Filter.
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Count what Filter reads. Skip where neither side requires anything."""
+        """Count what Filter reads. Skip where neither the pod nor existing pods require
+        anything."""
         terms = terms_of(pod)
         if terms.faults:
             return unresolvable(f"parsing pod: {terms.fault}")
@@ -228,12 +218,12 @@ class InterPodAffinity:
         return OK
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Count a pod that came to a node."""
+        """Count a pod that was added to a node."""
         self._change(pod, info, node, state, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Stop counting a pod that left a node."""
+        """Stop counting a pod that was removed from a node."""
         self._change(pod, info, node, state, -1)
         return OK
 
@@ -251,7 +241,7 @@ class InterPodAffinity:
                 kept.anti.change(key, labels, by)
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where all required terms, the pod's and those of placed pods, hold."""
+        """Success where all required terms, the pod's and those of existing pods, hold."""
         kept = state.read(self.name, InterPodAffinityPreFilterState)
         labels = node.labels
         if not self._is_near(pod, labels, kept):
@@ -295,7 +285,7 @@ class InterPodAffinity:
         return codes
 
     def filter_status(self, code: int) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         if code == AFFINITY:
             return self.NO_AFFINITY
         return self.REJECTED_BY_POD if code == ANTI_AFFINITY else self.REJECTED_BY_EXISTING
@@ -303,7 +293,7 @@ class InterPodAffinity:
     # Score.
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Add up what preferences of either side say. Skip where none is met anywhere."""
+        """Sum the preferences of both sides. Skip where none matches anywhere."""
         affinity = pod.spec.affinity
         groups = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
         prefers = any(group is not None and group.preferred for group in groups)
@@ -319,7 +309,7 @@ class InterPodAffinity:
         for key, (met, weighed) in self._met(pod, snapshot, held).items():
             column = snapshot.nodes.labels.column(key)
             codes = column.codes[snapshot.nodes.all_rows]
-            # Met on a node with the label, be it with weights that cancel out: not skipped.
+            # Matches on a node with the label, even if weights cancel out: not skipped.
             if (met[codes != ABSENT] > 0).any():
                 scores[key] = column, sums_by_value(codes, len(column.vocabulary), weighed)
         if not scores:
@@ -330,8 +320,8 @@ class InterPodAffinity:
     def _met(
         self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
     ) -> dict[str, tuple[Ints, Ints]]:
-        """Topology key -> int64 (n_nodes,) twice: how often the pods of each row meet a
-        preference, and the same with every time counted by its weight."""
+        """Topology key -> int64 (n_nodes,) twice: how often the pods of each row match a
+        preference, and the same weighted."""
         met: dict[str, tuple[Ints, Ints]] = {}
         for key, weight, counts in self._preferences(pod, snapshot, held):
             times, weighed = met.get(key, (0, 0))
@@ -341,8 +331,8 @@ class InterPodAffinity:
     def _preferences(
         self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
     ) -> Iterator[tuple[str, int, Ints]]:
-        """Of each preference of either side: topology key, weight, and int64 (n_nodes,) how often
-        the pods of each row meet it."""
+        """Topology key, weight and int64 (n_nodes,) matches by row, of each preference of both
+        sides."""
         preferred = terms_of(pod).preferred
         if preferred:
             pods = MatchingPods.of(snapshot.nodes)
@@ -385,7 +375,7 @@ class InterPodAffinity:
     def parts(
         self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms
     ) -> tuple[KernelTerm, ...] | None:
-        """A term per topology key and kind; None where a selector cannot be read."""
+        """A kernel term per topology key and kind; None where a selector cannot be parsed."""
         terms = terms_of(pod)
         if terms.faults:
             return None
@@ -408,7 +398,7 @@ class InterPodAffinity:
         return (TopologyTerms(tuple(found)),) if found else ()
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Pods come near or leave, or nodes change domains."""
+        """Pods are added or deleted, or nodes change domains."""
         return inter_pod_affinity_events()
 
     def signature(self, pod: Pod) -> object:
@@ -416,7 +406,7 @@ class InterPodAffinity:
         return pod.namespace, frozenset(pod.labels.items()), terms_of(pod)
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Per topology key that refuses the node: what is wanted there and how many there are."""
+        """Per topology key that refuses the node: the required and the existing pods."""
         kept = state.read(self.name, InterPodAffinityPreFilterState)
         status, labels = self.filter(pod, node, state), node.labels
         if status is self.NO_AFFINITY:
@@ -438,12 +428,12 @@ class InterPodAffinity:
 
 
 def is_first_pod_of_affinity(pod: Pod, kept: InterPodAffinityPreFilterState) -> bool:
-    """True for a pod that nothing matches yet but itself: it may start its own company."""
+    """True for a pod that only itself matches: the first of a group that has affinity to itself."""
     return kept.affinity.is_empty and kept.required.near.takes(pod)
 
 
 def required_terms(pod: Pod, object_store: ObjectStore) -> RequiredAffinityTerms:
-    """The pod's required terms, ready to be counted."""
+    """The pod's required terms, ready for counting."""
     terms = terms_of(pod)
     affinity = [weighted.term for weighted in terms.required_affinity]
     return RequiredAffinityTerms(
@@ -462,7 +452,7 @@ def required_terms(pod: Pod, object_store: ObjectStore) -> RequiredAffinityTerms
 def count_existing_anti_affinity(
     kept: InterPodAffinityPreFilterState, pod: Pod, nodes: NodeTable, held: ExistingPodTerms
 ) -> None:
-    """Count the terms of required anti-affinity on the nodes that are about the pod."""
+    """Count the required anti-affinity terms of existing pods that match the pod."""
     by_key: dict[str, Ints] = {}
     labels = kept.required.namespace_labels
     for one in held.matching(TermRole.REQUIRED_ANTI_AFFINITY, pod, labels):
@@ -473,7 +463,7 @@ def count_existing_anti_affinity(
 
 
 def count_incoming_affinity(kept: InterPodAffinityPreFilterState, nodes: NodeTable) -> None:
-    """Count the pods on the nodes that the pod's required terms are about."""
+    """Count the existing pods that match the pod's required terms."""
     required = kept.required
     if not (required.affinity or required.anti):
         return
@@ -491,10 +481,10 @@ def namespace_labels_of(pod: Pod, object_store: ObjectStore) -> Mapping[str, str
 
 
 def resolve_namespaces(term: AffinityTerm, object_store: ObjectStore) -> PodSelection:
-    """The pods that a term of the pod to be placed is about.
+    """The pods that a term of the incoming pod selects.
 
-    A namespace selector that an unlabelled namespace would meet selects every namespace, for the
-    original asks it again, about no labels, after it has looked up the names.
+    A namespace selector that a namespace without labels meets selects every namespace: the original
+    evaluates it again, without labels, after it has looked up the names.
     """
     if term.requirements is None:
         return SELECTS_NO_POD
@@ -509,7 +499,7 @@ def resolve_namespaces(term: AffinityTerm, object_store: ObjectStore) -> PodSele
 
 
 class NamespaceIndex:
-    """The names of a world's namespaces by the selectors that have been asked for."""
+    """Names of the namespaces by selectors that were evaluated."""
 
     def __init__(self, object_store: ObjectStore) -> None:
         self.version = object_store.version_of((Namespace,))
@@ -517,7 +507,7 @@ class NamespaceIndex:
         self._admitted: dict[tuple[SelectorRequirement, ...], frozenset[str]] = {}
 
     def admitted(self, selector: tuple[SelectorRequirement, ...]) -> frozenset[str]:
-        """The names of the namespaces whose labels meet `selector`."""
+        """Names of the namespaces whose labels meet `selector`."""
         names = self._admitted.get(selector)
         if names is None:
             names = self._admitted[selector] = frozenset(
@@ -532,7 +522,7 @@ _NAMESPACES: WeakKeyDictionary[ObjectStore, NamespaceIndex] = WeakKeyDictionary(
 
 
 def namespace_index_of(object_store: ObjectStore) -> NamespaceIndex:
-    """The index of a world as it is now."""
+    """The index of the current object store."""
     index = _NAMESPACES.get(object_store)
     if index is None or index.version != object_store.version_of((Namespace,)):
         index = _NAMESPACES[object_store] = NamespaceIndex(object_store)

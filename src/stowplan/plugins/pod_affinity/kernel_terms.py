@@ -1,7 +1,8 @@
-"""InterPodAffinity as parts: per topology key, what the pods of a domain count for or against.
+"""Kernel terms of InterPodAffinity: per topology key, what the pods of a domain count for or
+against.
 
-Placed pods count twice: by what they are, for the terms of the pod in question, and by the terms
-that they have themselves, where those are about it.
+Existing pods count twice: by their labels, for the terms of the incoming pod, and by their own
+terms, where those match it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, anchor
 from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, WeightedTerm, terms_of
 from stowplan.framework import NodeTable
@@ -22,12 +23,9 @@ from stowplan.framework.deciders.kernel_terms import (
 )
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-
 
 class IncomingPodAffinity(msgspec.Struct, frozen=True):
-    """What a pod is about to meet: itself, the labels of its namespace, and what is kept beside
-    the columns."""
+    """An incoming pod, the labels of its namespace, and the term counts kept beside the columns."""
 
     pod: Pod
     namespace_labels: dict[str, str]
@@ -35,15 +33,15 @@ class IncomingPodAffinity(msgspec.Struct, frozen=True):
     peers: PeerAffinityTerms
 
     def about(self, terms: Iterable[WeightedTerm], key: str) -> Iterator[WeightedTerm]:
-        """Those of `terms` that are about the pod, of one topology key."""
+        """Those of `terms` with one topology key that match the pod."""
         for weighted in terms:
             term = weighted.term
             if term.topology_key == key and term.matches(self.pod, self.namespace_labels):
                 yield weighted
 
     def keys(self, role: TermRole) -> set[str]:
-        """The topology keys of all terms in a role that are about the pod, of pods that are placed
-        or may be."""
+        """The topology keys of all terms in a role that match the pod, of existing or possible
+        pods."""
         held = ExistingPodTerms.of(self.nodes).matching(role, self.pod, self.namespace_labels)
         keys = {one.weighted.term.topology_key for one in held}
         for weighted in self.peers.terms(role, self.pod):
@@ -52,8 +50,8 @@ class IncomingPodAffinity(msgspec.Struct, frozen=True):
         return keys
 
     def held(self, role: TermRole, key: str, weight: int | None) -> Ints:
-        """int64 (n_nodes,): the weights of the terms on each row that are about the pod; None for
-        those that they have themselves."""
+        """int64 (n_nodes,): the weights of the terms on each row that match the pod; None without
+        terms."""
         total = np.zeros(self.nodes.n_nodes, dtype=np.int64)
         terms = ExistingPodTerms.of(self.nodes)
         for one in terms.matching(role, self.pod, self.namespace_labels):
@@ -68,7 +66,7 @@ def incoming_pod_terms(
     wanted: Iterable[tuple[str, PodSelection]],
     matches: int = 0,
 ) -> Iterator[TopologyTerm]:
-    """A term per (topology key, pods that it is about) of the pod's own."""
+    """A kernel term per (topology key, selected pods) of the pod's own terms."""
     for key, selection in wanted:
         counting = _counting_term(sides.nodes, selection)
         anchors = anchor(selection.requirements)
@@ -78,7 +76,7 @@ def incoming_pod_terms(
 
 
 def existing_anti_affinity_terms(sides: IncomingPodAffinity) -> Iterator[TopologyTerm]:
-    """Per topology key the required anti-affinity of others that is about the pod."""
+    """Per topology key the required anti-affinity of existing pods that matches the pod."""
     role = TermRole.REQUIRED_ANTI_AFFINITY
     for key in sorted(sides.keys(role)):
 
@@ -94,10 +92,10 @@ def existing_anti_affinity_terms(sides: IncomingPodAffinity) -> Iterator[Topolog
 def preferred_affinity_terms(
     sides: IncomingPodAffinity, own: dict[str, list[tuple[int, PodSelection]]], hard_weight: int
 ) -> Iterator[TopologyTerm]:
-    """Per topology key what either side prefers.
+    """Per topology key the preferences of both sides.
 
-    own: topology key -> the pod's preferences: weight, and the pods that they are about.
-    hard_weight: what a required affinity of others counts.
+    own: topology key -> the pod's preferences: weight and selected pods. hard_weight: weight of the
+    required affinity of existing pods.
     """
     roles = {TermRole.PREFERRED: None, TermRole.REQUIRED_AFFINITY: hard_weight}
     if hard_weight <= 0:

@@ -1,9 +1,9 @@
-"""DefaultPreemption: when no node fits, find the node where evicting least makes room.
+"""DefaultPreemption: when no node fits, find the node where eviction costs least.
 
-A dry run per node that refused for a reason that evictions can change: take away every pod of
-lower priority, see whether the pod fits, then give back as many as possible, the important ones
-first and those that a disruption budget protects before all. Among the nodes where that works
-one is nominated; the pod is placed there by a later attempt, when its victims are gone.
+A dry run per node that refused for a reason that evictions can change: remove every pod of lower
+priority, check whether the pod fits, then reprieve as many as possible, the important ones first
+and those that a disruption budget protects before all. One of the candidate nodes is nominated; the
+pod is placed there by a later attempt, when its victims are gone.
 
 Source: kube-scheduler v1.36, plugins/defaultpreemption and framework/preemption.
 """
@@ -16,8 +16,8 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     Code,
@@ -35,6 +35,7 @@ from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, ClusterEve
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
@@ -70,26 +71,24 @@ MESSAGE_PREFIX = "preemption: "
 PERCENTAGE_DEFAULT = 10
 ABSOLUTE_DEFAULT = 100
 VECTOR_DRY_RUN_MIN = 6
-"""From so many rows on, dry runs by arithmetic cost less than one by one."""
-
-Ints = NDArray[np.int64]
+"""With this many rows or more, vectorized dry runs cost less than one by one."""
 
 
 class DefaultPreemptionArgs(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """How many candidate nodes are looked for.
+    """How many candidate nodes are searched.
 
-    Differs: the original looks for 10 % of the nodes and at least 100, from a random start.
-    Here every node is tried, so the outcome is the best and the same every time; the two numbers
-    are honoured when a configuration sets either of them.
+    Differs: the original searches 10 % of the nodes and at least 100, from a random start. Here
+    every node is tried, so the outcome is the best and the same every time; both numbers are
+    honoured when a configuration sets either of them.
     """
 
     min_candidate_nodes_percentage: int | None = None
     min_candidate_nodes_absolute: int | None = None
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is out of range."""
+        """Problems of the arguments."""
         percentage, absolute = (
             self.min_candidate_nodes_percentage,
             self.min_candidate_nodes_absolute,
@@ -106,7 +105,7 @@ class DefaultPreemptionArgs(
             )
 
     def candidates_wanted(self, n_nodes: int) -> int:
-        """How many candidates end the search among `n_nodes` potential nodes."""
+        """Number of candidates that ends the search among `n_nodes` potential nodes."""
         percentage, absolute = (
             self.min_candidate_nodes_percentage,
             self.min_candidate_nodes_absolute,
@@ -121,6 +120,7 @@ class DefaultPreemption:
     """PostFilter: make room by evicting pods of lower priority."""
 
     name = "DefaultPreemption"
+    declaration = Plugin(name=name, reads=(PodDisruptionBudget,), repeatable=True)
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
@@ -128,24 +128,24 @@ class DefaultPreemption:
         self.handle = handle
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Hold the pod back while the pods that it evicts are on their way out."""
+        """Keep the pod out of the queue while its victims are terminating."""
         return WAITING_FOR_PREEMPTION if pod.uid in self.handle.shared.preempting else OK
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A pod that goes may end a preemption, but never makes one of these refusals untrue."""
+        """A deleted pod may end a preemption, but never turns one of these refusals."""
         return (on(POD, Action.DELETE, lambda pod, old, new: QUEUE_SKIP),)
 
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """False where no node has a pod of lower priority. What `run_post_filters` says then goes
-        by the filters' refusals alone."""
-        return AssignedPodPriorities.on(snapshot.nodes).lowest < pod.priority
+        """False where no node has a pod of lower priority. `post_filter` then refuses for reasons
+        that the filters gave."""
+        return AssignedPodPriorities.of(snapshot.nodes).lowest < pod.priority
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Nominate the node where evicting least makes room for `pod`.
+        """Nominate the node where eviction costs least.
 
-        Where extenders have a say in that, they are offered the candidates first.
+        Extenders that take part in preemption are called with the candidates first.
         """
         review = ExtenderReview.of(state)
         if review is not None and review.answer is not None:
@@ -192,10 +192,11 @@ class DefaultPreemption:
         snapshot: Snapshot,
         state: CycleState,
     ) -> PostFilterResult:
-        """The best node where every choice breaks some gang up: others go in place of its pods, or
-        if that does not help all of its pods do.
+        """The best node where every candidate breaks up a gang: other pods are evicted in place of
+        its pods, or if that does not help all of its pods.
 
         rows: the candidates.
+
         Differs: the original does not know of gangs, and evicts any pod of lower priority.
         """
         names, rank = snapshot.nodes.names, snapshot.nodes.rank
@@ -221,7 +222,7 @@ class DefaultPreemption:
     def _reviewed(
         self, answer: tuple[PreemptionCandidate, ...] | Status, snapshot: Snapshot
     ) -> PostFilterResult:
-        """The best of the candidates that extenders have left."""
+        """The best of the candidates that extenders accepted."""
         if isinstance(answer, Status):
             return PostFilterResult(error(MESSAGE_PREFIX + answer.message))
         if not answer:
@@ -234,7 +235,7 @@ class DefaultPreemption:
     def _not_helpful_status(
         self, runs: DryRunResults, rows: Ints, snapshot: Snapshot
     ) -> PostFilterResult:
-        """The refusal when eviction helps nowhere: the dry runs' refusals, node by node."""
+        """The refusal when eviction helps nowhere: the refusals of the dry runs by node."""
         diagnosis = Diagnosis(snapshot.nodes.n_nodes, unresolvable(NOT_HELPFUL))
         diagnosis.verdicts = verdicts = runs.refusals(rows)
         if verdicts.errors:
@@ -250,7 +251,7 @@ class DefaultPreemption:
     def dry_runs(
         self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
     ) -> tuple[DryRunResults, Ints]:
-        """Try eviction on each of `rows` until enough candidates are found: (outcomes, tried)."""
+        """Dry-run evictions on `rows` until enough candidates are found: (outcomes, tried rows)."""
         wanted = self.args.candidates_wanted(rows.shape[0])
         if wanted < rows.shape[0]:
             ordered = rows[np.argsort(snapshot.nodes.rank[rows])]
@@ -267,7 +268,7 @@ class DefaultPreemption:
     def _dry_run_per_node(
         self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState, wanted: int
     ) -> tuple[DryRunResults, Ints]:
-        """Dry runs that hold for this attempt only."""
+        """Dry runs that are valid for this attempt only."""
         budgets = list(snapshot.object_store.all(PodDisruptionBudget))
         trial = VictimSelector(pod, snapshot, state, self.handle.framework, budgets)
         runs = DryRunResults(RankedPods())
@@ -286,7 +287,7 @@ class DefaultPreemption:
     def _cached_dry_runs(
         self, key: Hashable, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
     ) -> DryRunResults:
-        """Dry runs that are kept per class, true of `rows` (ascending) for this pod."""
+        """Dry runs that are cached per class, up to date on `rows` (ascending) for this pod."""
         store = DryRunCache.of(snapshot.nodes)
         kept = store.of_class(key, snapshot, rows)
         # A pod does not count itself where it is nominated.
@@ -315,7 +316,7 @@ class DefaultPreemption:
 def _no_lower_priority_status(n_tried: int, n_nodes: int) -> PostFilterResult:
     """The refusal when no node has a pod of lower priority.
 
-    n_tried: nodes where room is what is short; on the others eviction would be of no use anyway.
+    n_tried: nodes that lack resources; on the others eviction would not help anyway.
     """
     diagnosis = Diagnosis(n_nodes, unresolvable(NOT_HELPFUL))
     rows = np.arange(n_tried)
@@ -327,7 +328,7 @@ def _no_lower_priority_status(n_tried: int, n_nodes: int) -> PostFilterResult:
 def _rows_keeping_pod_groups(
     pod_groups: PreemptedPodGroups, runs: DryRunResults, rows: Ints, snapshot: Snapshot
 ) -> Ints:
-    """int64: those of `rows`, all of them candidates, that leave every gang as many as it needs."""
+    """int64: those of the candidate `rows` that leave every gang its minimum of members."""
     names = snapshot.nodes.names
     with_members = np.isin(rows, pod_groups.rows())
     safe = ~with_members
@@ -351,7 +352,7 @@ def ineligible_reason(pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis) -> str
 
 
 def is_terminating_by_preemption(pod: Pod) -> bool:
-    """True for a victim of an earlier preemption that is still shutting down."""
+    """True for a victim of an earlier preemption that is still terminating."""
     if pod.metadata.deletion_timestamp is None:
         return False
     condition = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)

@@ -1,4 +1,4 @@
-"""Disruption budgets as preemption reads them: whose eviction takes one below zero.
+"""Disruption budgets in preemption: which evictions take a budget below zero.
 
 Source: kube-scheduler v1.36, framework/preemption filterPodsWithPDBViolation.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import ObjectStore
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError, label_selector_matches
 from stowplan.objects.workload import PodDisruptionBudget
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 NO_PDB = 0
 """The group of the pods that no budget covers."""
 
 CACHED_LABEL_SETS_MAX = 4096
-"""Of how many sets of labels it is known which budgets select them, before all are forgotten."""
+"""Number of label sets whose budgets are cached, before all are forgotten."""
 
 
 def filter_pods_with_pdb_violation(
@@ -55,9 +52,9 @@ def pdb_counts_eviction(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 
 def pdb_selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """True when `budget` is about pods with this namespace and these labels.
+    """True when `budget` selects pods with this namespace and these labels.
 
-    An empty selector is about none, nor is one that cannot be read.
+    An empty selector selects none, nor does one that cannot be parsed.
     """
     selector = budget.spec.selector
     if budget.namespace != pod.namespace or not pod.labels or selector is None:
@@ -71,11 +68,11 @@ def pdb_selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 
 class DisruptionBudgetIndex:
-    """The budgets of a world by number, and groups of pods that the same of them cover.
+    """The budgets of an object store by number, and groups of pods that the same budgets cover.
 
-    cover: another one when it may have changed which budgets cover a pod; all groups then begin
-    anew. budgets: in order of arrival. allowed: int64 (n_budgets,), how many disruptions each
-    allows; never written into.
+    cover: revision; changes when the budgets that cover a pod may have changed, which starts the
+    groups anew. budgets: in order of arrival. allowed: int64 (n_budgets,), disruptions that each
+    allows; read only.
     """
 
     def __init__(self) -> None:
@@ -93,11 +90,11 @@ class DisruptionBudgetIndex:
 
     @property
     def grouping(self) -> Callable[[Pod], int] | None:
-        """Gives a pod's group; None while there is no budget."""
+        """Returns a pod's group; None while there is no budget."""
         return self.group_of if self.budgets else None
 
     def follow(self, object_store: ObjectStore) -> None:
-        """Take over what `world` holds now."""
+        """Update the budgets from the object store."""
         if object_store is self._object_store and object_store.version == self._version:
             return
         self._object_store, self._version = object_store, object_store.version
@@ -163,5 +160,5 @@ class DisruptionBudgetIndex:
 
 
 def _selection_key(budget: PodDisruptionBudget) -> Hashable:
-    """What decides whom a budget covers; its selector counts by identity or content."""
+    """What selects the pods of a budget; its selector counts by identity or content."""
     return budget.namespace, budget.spec, tuple(budget.status.disrupted_pods)

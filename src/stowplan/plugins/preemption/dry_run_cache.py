@@ -1,9 +1,9 @@
-"""Dry runs kept per class of preemptors and row, and done again where something has changed.
+"""Dry runs cached per class of preemptors and row, and repeated where something has changed.
 
-What a dry run finds on a node depends on the node, the pods on it, those nominated to it, the
-disruption budgets, and of the pod on its priority and what the filters read of it. So it holds
-for every pod of that class until the row is touched. Where a filter looks beyond the row (spread,
-affinity to pods, what a plugin of somebody else's may do) nothing is kept.
+The dry run of a node depends on the node, the pods on it, those nominated to it, the disruption
+budgets, and of the pod on its priority and what the filters read of it. So it is valid for every
+pod of that class until the row changes. Where a filter reads beyond the row (topology spread, pod
+affinity, third-party plugins) nothing is cached.
 """
 
 from __future__ import annotations
@@ -12,28 +12,24 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 CELLS_MAX = 2_000_000
 CLASSES_MAX = 1024
-"""Rows times classes, and classes, that are kept; the class that came up least recently goes
-first."""
+"""Limits of rows times classes, and of classes; the least recently used class is dropped first."""
 
 _EXTRA = "dry runs"
 
 
 class CachedClassDryRuns:
-    """The dry runs of one class, and which of them no longer hold."""
+    """The dry runs of one class, and which of them are stale."""
 
     def __init__(self, ranked: RankedPods) -> None:
         self.runs = DryRunResults(ranked)
@@ -48,7 +44,7 @@ class CachedClassDryRuns:
     ) -> Ints:
         """int64: those of `rows` that have to be tried again.
 
-        own: the row whose outcome holds for the present pod only; -1 for none.
+        own: the row whose outcome is valid for the current pod only; -1 for none.
         """
         self._follow(snapshot, budgets)
         if own >= 0:
@@ -57,7 +53,7 @@ class CachedClassDryRuns:
         return stale
 
     def settle(self, rows: Ints, own: int) -> None:
-        """These rows have been tried."""
+        """Mark these rows as tried."""
         self._stale[rows] = False
         if own >= 0:
             self._stale[own] = True
@@ -82,7 +78,7 @@ class CachedClassDryRuns:
 
 
 class DryRunCache:
-    """The kept dry runs of one table."""
+    """The cached dry runs of one table."""
 
     def __init__(self) -> None:
         self.ranked = RankedPods()
@@ -91,14 +87,14 @@ class DryRunCache:
 
     @classmethod
     def of(cls, table: NodeTable) -> DryRunCache:
-        """The kept dry runs of a table, made with the first question."""
+        """The cache of a table, created on first use."""
         kept = table.extras.get(_EXTRA)
         if not isinstance(kept, cls):
             kept = table.extras[_EXTRA] = cls()
         return kept
 
     def of_class(self, key: Hashable, snapshot: Snapshot, rows: Ints) -> CachedClassDryRuns:
-        """The dry runs of a class, with pods and budgets as `snapshot` has them on `rows`."""
+        """The dry runs of a class, with the pods and budgets of `snapshot` on `rows`."""
         self.budgets.follow(snapshot.object_store)
         self.ranked.follow(snapshot.nodes, rows)
         self.ranked.group_by(self.budgets.cover, self.budgets.grouping)

@@ -1,4 +1,4 @@
-"""What dry runs of a preemption found on every node, and the node where evicting costs least.
+"""Results of preemption dry runs by node, and the node where eviction costs least.
 
 Source: kube-scheduler v1.36, framework/preemption pickOneNodeForPreemption.
 """
@@ -11,14 +11,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Floats, Ints, grow
 from stowplan.framework import Snapshot, Status, error, unresolvable
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 from stowplan.plugins.preemption.ranked_pods import RankedPods, pod_importance, pod_start_time
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 Flags = NDArray[np.uint8]
 
@@ -26,12 +24,13 @@ CANDIDATE = 0
 """The code of a row where eviction helps."""
 
 STAYS, FREE, PROTECTED = 0, 1, 2
-"""What becomes of a pod: it stays, it goes, it goes and takes a disruption budget below zero."""
+"""Outcome of a pod: it stays, it is evicted, it is evicted and takes a disruption budget below
+zero."""
 
 VIOLATIONS, HIGHEST, SUM, COUNT, AGE = range(5)
-"""The criteria, the first that differs decides; smaller is better.
+"""The criteria; the first that differs decides, smaller is better.
 
-How many victims take a budget below zero; the highest priority among the victims; the sum of
+Number of victims that take a budget below zero; the highest priority among the victims; the sum of
 their priorities, counted from the lowest possible, so that fewer victims beat more of them; their
 number; and minus the earliest start among those of the highest priority: later is better.
 """
@@ -43,7 +42,7 @@ PRIORITY_OFFSET = 2**31
 
 
 def no_victim_error(node_name: str) -> Status:
-    """The error of a dry run that finds room without evicting anybody."""
+    """The error of a dry run in which the pod fits without evictions."""
     return error(f'expected at least one victim pod on node "{node_name}"')
 
 
@@ -60,8 +59,8 @@ class DryRunResults:
     """The outcome of a dry run per row, for pods of one class.
 
     codes: int32 (n_rows,), CANDIDATE or the number of a status. costs: float64 (N_CRITERIA,
-    n_rows), of candidates. fates: uint8 (n_slots,), what becomes of each ranked pod. The arrays
-    may be longer than there are rows and slots.
+    n_rows), of candidates. pod_outcomes: uint8 (n_slots,), the outcome of each ranked pod. The
+    arrays may be longer than the rows and slots in use.
     """
 
     def __init__(self, ranked: RankedPods) -> None:
@@ -76,7 +75,7 @@ class DryRunResults:
         self._found: dict[int, PreemptionCandidate] = {}
 
     def make_room(self, n_rows: int) -> None:
-        """Have a place for every row and every ranked pod."""
+        """Grow the arrays for every row and every ranked pod."""
         self.codes = grow(self.codes, (n_rows,))
         self.costs = grow(self.costs, (N_CRITERIA, n_rows))
         self.pod_outcomes = grow(self.pod_outcomes, (self.ranked.n_slots,))
@@ -90,7 +89,7 @@ class DryRunResults:
         return number
 
     def put(self, row: int, found: PreemptionCandidate | Status) -> None:
-        """Enter what a dry run found on one row."""
+        """Record the dry run of one row."""
         self.version += 1
         self._found.pop(row, None)
         if isinstance(found, Status):
@@ -101,7 +100,7 @@ class DryRunResults:
         self._found[row] = found
 
     def put_all(self, rows: Ints, codes: Codes, costs: Floats) -> None:
-        """Enter what dry runs found on many rows; the caller writes the fates of their pods."""
+        """Record the dry runs of many rows; the caller writes the outcomes of their pods."""
         self.version += 1
         self.codes[rows] = codes
         self.costs[:, rows] = costs
@@ -114,7 +113,7 @@ class DryRunResults:
         return self._statuses[int(self.codes[row]) - 1]
 
     def candidate_of(self, row: int, node_name: str) -> PreemptionCandidate:
-        """What eviction would take on a row where it helps."""
+        """The victims of a row where eviction helps."""
         found = self._found.get(row)
         if found is not None:
             return found
@@ -127,7 +126,7 @@ class DryRunResults:
             if pod_outcome != STAYS
         ]
         if any(pod_outcome == PROTECTED for _, pod_outcome in going):
-            # Of equally important ones the protected stand first: they were given back first.
+            # Of equally important ones the protected come first: they were reprieved first.
             going.sort(key=lambda one: (*pod_importance(one[0]), -one[1]))
         victims = tuple(info for info, _ in going)
         return PreemptionCandidate(node_name, victims, int(self.costs[VIOLATIONS, row]))
@@ -138,17 +137,17 @@ class DryRunResults:
         return helped
 
     def cheapest(self, rows: Ints) -> Ints:
-        """int64: those of `rows`, all of them candidates, that no criterion tells apart."""
+        """int64: those of the candidate `rows` with equal and lowest costs."""
         for costs in self.costs:
             values = costs[rows]
             least = values.min(initial=np.inf)
-            # Mostly a criterion is the same everywhere.
+            # Most criteria are equal everywhere.
             if values.max(initial=-np.inf) > least:
                 rows = rows[values == least]
         return rows
 
     def enough(self, rows: Ints, wanted: int) -> Ints:
-        """int64: `rows` as far as a search looks that ends with so many candidates, of which one
+        """int64: the first of `rows` up to the end of a search for so many candidates, of which one
         takes no budget below zero."""
         helps = self.codes[rows] == CANDIDATE
         is_free = helps & (self.costs[VIOLATIONS, rows] == 0)
@@ -166,13 +165,13 @@ class DryRunResults:
 
 
 class PreemptionReport:
-    """What the dry runs of one attempt found, for explain and bulk answers.
+    """The dry runs of one attempt, for explain and bulk answers.
 
-    It is written out when it is read; raises LookupError where the cluster has changed since.
+    The report is built when it is read; raises LookupError where the cluster has changed since.
     """
 
     def __init__(self, runs: DryRunResults | None, rows: Ints, snapshot: Snapshot) -> None:
-        """rows: those that were tried. runs: None where no node has a pod that may go."""
+        """rows: those that were tried. runs: None where no node has a pod to evict."""
         self._runs = runs
         self._rows = rows
         self._nodes = snapshot.nodes

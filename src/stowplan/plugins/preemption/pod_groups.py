@@ -1,7 +1,7 @@
-"""Gangs in the way of a preemption: a group of pods is not cut below what it needs.
+"""Gangs in preemption: a group of pods is not reduced below its minimum.
 
-A group says how many of its pods must run (`minMember`). Those above that may go one by one; who
-takes one more takes all of them, wherever they are, for what is left of the group is of no use.
+A group has a minimum of running pods (`minMember`). Pods above it may be evicted one by one; an
+eviction below it evicts all of them, wherever they are, as the rest of the group is of no use.
 """
 
 from __future__ import annotations
@@ -10,77 +10,56 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
-
-Ints = NDArray[np.int64]
-
-_EXTRA = "gangs"
+from stowplan.plugins.table_watcher import TableWatcher
 
 
 def pod_group_key(pod: Pod) -> str:
-    """The key of the group that a pod names, "" when it names none."""
+    """The key of the pod's group, "" when it has none."""
     annotations = pod.metadata.annotations
     name = next((annotations[a] for a in GROUP_ANNOTATIONS if annotations.get(a)), "")
     return f"{pod.namespace}/{name}" if name else ""
 
 
-class PodGroupMembers:
-    """The pods on nodes that name a group, by its key; kept by delta beside a table."""
+class PodGroupMembers(TableWatcher):
+    """Pods on nodes by the key of their group; updated by delta beside a table."""
 
     def __init__(self) -> None:
-        self.of: dict[str, dict[str, PodInfo]] = {}
-
-    @classmethod
-    def on(cls, table: NodeTable) -> PodGroupMembers:
-        """The members on a table, kept from the first question on."""
-        kept = table.extras.get(_EXTRA)
-        if not isinstance(kept, cls):
-            kept = table.extras[_EXTRA] = cls()
-            table.watch(kept)
-        return kept
+        self.by_group: dict[str, dict[str, PodInfo]] = {}
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod came to a row."""
+        """A pod was added to a row."""
         key = pod_group_key(info.pod)
         if key:
-            self.of.setdefault(key, {})[info.uid] = info
+            self.by_group.setdefault(key, {})[info.uid] = info
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod left a row."""
+        """A pod was removed from a row."""
         key = pod_group_key(info.pod)
-        members = self.of.get(key)
+        members = self.by_group.get(key)
         if members is not None:
             members.pop(info.uid, None)
             if not members:
-                del self.of[key]
-
-    def row_added(self, row: int) -> None:
-        """Rows do not matter."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nor where they stand."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nor that they end."""
+                del self.by_group[key]
 
 
 class PreemptedPodGroups:
-    """The groups of a snapshot, asked for the sake of one pod that preempts."""
+    """The groups of a snapshot, for one preempting pod."""
 
     def __init__(self, preemptor: Pod, snapshot: Snapshot) -> None:
         self._preemptor = preemptor
         self._nodes = snapshot.nodes
-        self._members = PodGroupMembers.on(snapshot.nodes)
+        self._members = PodGroupMembers.of(snapshot.nodes)
         self._needs = {
             group.key: group.spec.min_member
             for group in snapshot.object_store.all(PodGroup)
-            if self._members.of.get(group.key)
+            if self._members.by_group.get(group.key)
         }
 
     def __bool__(self) -> bool:
@@ -96,7 +75,7 @@ class PreemptedPodGroups:
         return np.array(sorted(found), dtype=np.int64)
 
     def below_min_member(self, candidate: PreemptionCandidate) -> dict[str, list[PodInfo]]:
-        """Key -> members that are left of each group which would be too few without the victims."""
+        """Key -> remaining members of each group that would have too few without the victims."""
         going: dict[str, set[str]] = {}
         for info in candidate.victims:
             key = pod_group_key(info.pod)
@@ -114,15 +93,15 @@ class PreemptedPodGroups:
         return frozenset(info.uid for key in keys for info in self._active_members(key))
 
     def whole(self, candidate: PreemptionCandidate) -> PreemptionCandidate | None:
-        """The same with all that is left of the groups it breaks; None where some of that is not
-        to be evicted for this pod."""
+        """The candidate with all remaining members of the groups that it breaks up; None where some
+        of them may not be evicted for this pod."""
         left = [info for rest in self.below_min_member(candidate).values() for info in rest]
         if any(info.pod.priority >= self._preemptor.priority for info in left):
             return None
-        # Those on the node come last: when the last of them goes the pod is tried again.
+        # Those on the node come last: when the last of them is gone the pod is tried again.
         victims = (*left, *candidate.victims)
         return msgspec.structs.replace(candidate, victims=victims)
 
     def _active_members(self, key: str) -> Sequence[PodInfo]:
-        members = self._members.of.get(key, {})
+        members = self._members.by_group.get(key, {})
         return [i for i in members.values() if i.pod.metadata.deletion_timestamp is None]

@@ -1,53 +1,34 @@
-"""The priorities of the pods on nodes: where nobody has a lower one, there is nobody to evict."""
+"""Priorities of the pods on nodes: where none is lower, there is no victim."""
 
 from __future__ import annotations
 
-from stowplan.columns import NodeTable, PodInfo
-
-_EXTRA = "priorities"
+from stowplan.columns import PodInfo
+from stowplan.plugins.table_watcher import TableWatcher
 
 NO_PODS = float("inf")
 
 
-class AssignedPodPriorities:
-    """How many pods of each priority are on nodes; kept by delta beside a table.
+class AssignedPodPriorities(TableWatcher):
+    """Number of pods on nodes by priority; updated by delta beside a table.
 
-    lowest: the lowest priority of a pod on any node, NOBODY where there is no pod.
+    lowest: the lowest priority of a pod on any node, NO_PODS where there is no pod.
     """
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self.lowest: float = NO_PODS
 
-    @classmethod
-    def on(cls, table: NodeTable) -> AssignedPodPriorities:
-        """Those of a table, kept from the first question on."""
-        kept = table.extras.get(_EXTRA)
-        if not isinstance(kept, cls):
-            kept = table.extras[_EXTRA] = cls()
-            table.watch(kept)
-        return kept
-
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod came to a row."""
+        """A pod was added to a row."""
         priority = info.pod.priority
         self._counts[priority] = self._counts.get(priority, 0) + 1
         self.lowest = min(self.lowest, priority)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod left a row."""
+        """A pod was removed from a row."""
         priority = info.pod.priority
         self._counts[priority] -= 1
         if not self._counts[priority]:
             del self._counts[priority]
             if priority == self.lowest:
                 self.lowest = min(self._counts, default=NO_PODS)
-
-    def row_added(self, row: int) -> None:
-        """Rows do not matter."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nor where they stand."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nor that they end."""

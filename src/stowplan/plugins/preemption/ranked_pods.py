@@ -1,7 +1,7 @@
 """The pods of every node in order of importance, as arrays that follow the node table.
 
-Which pods go and which may stay is a matter of walking down that order on each node. Ranked once
-for every change of a node, all classes of preemptors walk it on all nodes at a time.
+Victim selection walks that order on each node. The pods are ranked once for every change of a node,
+and all classes of preemptors walk all nodes at once.
 """
 
 from __future__ import annotations
@@ -13,28 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Floats, Ints, grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
 UNUSED_SLOTS_FACTOR = 2
-"""Slots per pod and row above which all rows are laid out anew. Rows that have just been laid out
-keep below 1.25."""
+"""Slots per pod and row above which all rows are compacted. Compacted rows stay below 1.25."""
 
 PRIORITY_MAX = 2**31
 
-OVERFLOW_GUARD = 2**50
-"""An amount, in base units, so many of which cannot be added up without a thought."""
+OVERFLOW_MARGIN = 2**50
+"""Amounts of this size, in base units, may overflow when they are summed."""
 
 _NOT_STARTED = float("inf")
 
 
 def pod_start_time(pod: Pod) -> float:
-    """Seconds since the epoch; a pod that has not started counts as the youngest of all."""
+    """Seconds since the epoch; a pod that has not started counts as the youngest."""
     start = pod.status.start_time
     return _NOT_STARTED if start is None else start.timestamp()
 
@@ -55,12 +50,12 @@ def expand_ranges(first: Ints, length: Ints) -> tuple[Ints, Ints]:
 
 
 class RankedPods:
-    """Per row the pods, the most important first; equally important ones as the node lists them.
+    """The pods by row, the most important first; equally important ones in the node's order.
 
     pods: of a row that has been ranked. first, length: int64 (n_nodes,), the slots of a row.
-    priority: int64 (n_slots,). start: float64 (n_slots,), see `started`. layout: another number
-    when rows that were not touched have got other slots. is_odd: whether some pod has a priority
-    beyond 32 bits; such pods may be ranked wrongly.
+    priority: int64 (n_slots,). start: float64 (n_slots,), see `pod_start_time`. layout: changes
+    when rows that were not touched got other slots. has_out_of_range_priority: whether some pod has
+    a priority beyond 32 bits; such pods may be ranked wrongly.
     """
 
     def __init__(self) -> None:
@@ -82,16 +77,16 @@ class RankedPods:
 
     @property
     def n_slots(self) -> int:
-        """How many slots there are, those that stand empty included."""
+        """Number of slots, including empty ones."""
         return self._n_slots
 
     def follow(self, table: NodeTable, rows: Ints) -> None:
-        """Rank these rows anew where they were touched."""
+        """Rank these rows again where they changed."""
         self._note_touched(table)
         layout = self.layout
         self._rank(table, rows[self._stale[rows]])
         if self.layout != layout:
-            # Laying out has made the rest of them stale.
+            # Compaction has made the rest of them stale.
             self._rank(table, rows[self._stale[rows]])
 
     def _rank(self, table: NodeTable, stale: Ints) -> None:
@@ -116,7 +111,7 @@ class RankedPods:
         self._fill(slots, ranked)
 
     def _priorities(self, pods: list[PodInfo]) -> Ints:
-        """int64 (n_pods,); those that no cluster would take are made to fit, and noted."""
+        """int64 (n_pods,); priorities beyond 32 bits are clamped and noted."""
         found = [info.pod.priority for info in pods]
         if max(found, default=0) > PRIORITY_MAX or min(found, default=0) < -PRIORITY_MAX:
             self.has_out_of_range_priority = True
@@ -132,12 +127,12 @@ class RankedPods:
         return self._amounts[resource]
 
     def may_overflow(self, resource: str) -> bool:
-        """True when some pod requests less than nothing of a resource, or HUGE or more."""
+        """True when a pod requests less than 0 of a resource, or OVERFLOW_MARGIN or more."""
         self.amounts(resource)
         return resource in self._huge
 
     def group_by(self, cover: object, grouping: Callable[[Pod], int] | None) -> None:
-        """Keep each pod's group from now on. cover: another one when groups begin anew."""
+        """Record each pod's group from now on. cover: changes when groups start anew."""
         if self._grouping[0] is not cover:
             self._grouping = cover, grouping
             if grouping is not None:
@@ -146,7 +141,7 @@ class RankedPods:
                 self._groups[slots] = [grouping(info.pod) for info in pods]
 
     def groups(self, slots: Ints) -> Ints | None:
-        """int64 (n_pods,): the groups of the pods in these slots; None where nobody has one."""
+        """int64 (n_pods,): the groups of the pods in these slots; None where no pod has one."""
         return None if self._grouping[1] is None else self._groups[slots]
 
     def rows_in(self, groups: Bools) -> Ints:
@@ -163,7 +158,7 @@ class RankedPods:
         n_below: Ints = sums[ends] - sums[ends - self.length[rows]]
         return n_below
 
-    # Inside.
+    # Internals.
 
     def _note_touched(self, table: NodeTable) -> None:
         n_nodes, have = table.n_nodes, self._stale.shape[0]
@@ -186,7 +181,7 @@ class RankedPods:
             self._stale[[row for row in touched + swapped if row < n_nodes]] = True
 
     def _allocate_slots(self, rows: Ints, length: Ints) -> None:
-        """Give rows slots for so many pods each: those they have, or new ones at the end."""
+        """Give rows slots for this many pods each: those they have, or new ones at the end."""
         self.length[rows] = length
         moving = rows[length > self._room[rows]]
         if moving.shape[0] == 0:
@@ -201,7 +196,7 @@ class RankedPods:
         self._grow(self._n_slots + int(room.sum()))
 
     def _compact_slots(self, rows: Ints) -> None:
-        """Let all rows but these be ranked again when they are asked for."""
+        """Have all rows but these ranked again on their next use."""
         self.layout += 1
         self._stale[:] = True
         self._stale[rows] = False
@@ -228,13 +223,13 @@ class RankedPods:
 
     def _fill_amounts(self, resource: str, slots: Ints, pods: list[PodInfo]) -> None:
         requests = [info.footprint.requested.get(resource, 0) for info in pods]
-        if requests and (min(requests) < 0 or max(requests) >= OVERFLOW_GUARD):
+        if requests and (min(requests) < 0 or max(requests) >= OVERFLOW_MARGIN):
             self._huge.add(resource)
             requests = [wrapped(amount) for amount in requests]
         self._amounts[resource][slots] = requests
 
     def _used_slots(self) -> tuple[Ints, list[PodInfo]]:
-        """The slots in use, and the pods in them."""
+        """The slots in use, and their pods."""
         rows = np.array(sorted(self.pods), dtype=np.int64)
         slots, _ = expand_ranges(self.first[rows], self.length[rows])
         return slots, [info for row in rows.tolist() for info in self.pods[row]]

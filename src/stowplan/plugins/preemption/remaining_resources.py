@@ -1,4 +1,4 @@
-"""What is left on a node beside the pod that preempts, where pods matter by what they request only.
+"""Remaining resources of a node beside the preempting pod, where pods count by their requests only.
 
 Source: kube-scheduler v1.36, plugins/noderesources/fit.
 """
@@ -13,24 +13,23 @@ from stowplan.plugins.resources.fit import RequestedResources
 
 
 class RemainingResources:
-    """Slots and amounts that are left, as whole numbers: pods come back while there is enough."""
+    """Remaining pod slots and amounts, as integers: pods are reprieved while they suffice."""
 
     __slots__ = ("_left", "_slots")
 
     def __init__(
-        self, wanted: RequestedResources, node: NodeInfo, crowd: Sequence[PodInfo]
+        self, wanted: RequestedResources, node: NodeInfo, nominated: Sequence[PodInfo]
     ) -> None:
-        """wanted: what the pod asks for. crowd: the nominated pods that it must count as placed.
-
-        With both of them there is room on `node`.
-        """
-        self._slots = node.pod_limit - len(node.pods) - len(crowd) - 1
+        """wanted: requests of the pod. nominated: the nominated pods that count as placed. With
+        both of them the node is not over-committed."""
+        self._slots = node.pod_limit - len(node.pods) - len(nominated) - 1
         self._left = {
-            name: node.free(name) - amount - _requested_sum(crowd, name) for name, amount in wanted
+            name: node.free(name) - amount - _requested_sum(nominated, name)
+            for name, amount in wanted
         }
 
     def takes(self, info: PodInfo) -> bool:
-        """True when the pod may come back; then it has."""
+        """True when the pod is reprieved; its requests are then subtracted."""
         requested, left = info.footprint.requested, self._left
         if self._slots < 1:
             return False
@@ -44,7 +43,7 @@ class RemainingResources:
 
 
 def sums_fit_int64(wanted: RequestedResources, node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
-    """True where sums stay within 64 bits, whichever of `pods` are put on `node`."""
+    """True where sums stay within 64 bits, whichever of `pods` are on `node`."""
     for name, amount in wanted:
         requests = [info.footprint.requested.get(name, 0) for info in pods]
         held = node.requested.get(name, 0)

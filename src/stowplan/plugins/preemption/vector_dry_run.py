@@ -1,7 +1,7 @@
-"""Dry runs of a preemption on many nodes at a time, where pods matter by what they request only.
+"""Preemption dry runs on many nodes at once, where pods count by their requests only.
 
-The walk is that of one node: all pods of lower priority go, then they come back in turn where the
-pod that preempts still fits. Here every node's next pod comes back in one step.
+The steps are those of one node: all pods of lower priority are removed, then they are reprieved in
+turn where the preempting pod still fits. Here the next pod of every node is reprieved in one step.
 
 Source: kube-scheduler v1.36, plugins/defaultpreemption SelectVictimsOnNode.
 """
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import Status
 from stowplan.framework.node_to_status import PASSED, NodeToStatus, PluginVerdicts
 from stowplan.framework.runtime.nominated_pods import NominatedPodsByRow
@@ -32,35 +32,32 @@ from stowplan.plugins.preemption.dry_runs import (
     VIOLATIONS,
     Codes,
     DryRunResults,
-    Floats,
     no_victim_error,
 )
 from stowplan.plugins.preemption.ranked_pods import RankedPods, expand_ranges
 from stowplan.plugins.preemption.victim_selector import VictimSelector
 from stowplan.plugins.resources.fit import RequestedResources
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 PODS_MAX = 512
 SUM_MAX = 2**60
-"""Pods of a row, and amounts of the pod and of those nominated: far from 2**63 together with the
-amounts of so many pods that are not huge."""
+"""Limits on pods of a row, and on amounts of the pod and of nominated pods: their sums with the
+amounts of as many pods that are not huge stay far from 2**63."""
 
 
 class PotentialVictims:
-    """The pods of lower priority of each row, in the order in which they may come back.
+    """The pods of lower priority of each row, in the order of their reprieve.
 
     slots: int64 (n_pods,), of ranked pods, row by row. first, length: int64 (n_rows,), the places
     of a row's pods in `slots`. owners: int64 (n_pods,), each pod's row as a place in `rows`.
     is_protected: bool (n_pods,), those whose eviction takes a disruption budget below zero; they
-    come back first.
+    are reprieved first.
     """
 
     def __init__(
         self, ranked: RankedPods, rows: Ints, length: Ints, budgets: DisruptionBudgetIndex
     ) -> None:
-        """length: int64 (n_rows,), above 0: how many of each row's pods, which stand last."""
+        """length: int64 (n_rows,), above 0: the number of each row's pods, which come last in the
+        row."""
         self.length = length
         self.first = np.cumsum(length) - length
         last = ranked.first[rows] + ranked.length[rows]
@@ -76,10 +73,10 @@ class PotentialVictims:
 
 
 class DryRunNodeResources:
-    """What NodeResourcesFit reads of rows, as they would be.
+    """What NodeResourcesFit reads of rows, after hypothetical evictions.
 
-    pod_count, pod_limit: int64 (n_rows,). held, offers: int64 (n_resources, n_rows), what is
-    requested and offered of the resources whose places `places` has.
+    pod_count, pod_limit: int64 (n_rows,). held, offers: int64 (n_resources, n_rows), requested and
+    allocatable amounts of the resources in `places`.
     """
 
     __slots__ = ("_places", "held", "offers", "pod_count", "pod_limit")
@@ -105,7 +102,7 @@ class DryRunNodeResources:
 
 
 class VectorDryRun:
-    """Dry runs on many rows where pods matter by what they request only."""
+    """Dry runs on many rows where pods count by their requests only."""
 
     def __init__(self, trial: VictimSelector, budgets: DisruptionBudgetIndex) -> None:
         assert trial.fit is not None, "by room without NodeResourcesFit"
@@ -117,22 +114,22 @@ class VectorDryRun:
         self._fit = trial.fit
         self._wanted: RequestedResources = self._fit.plugin.wanted(trial.pod)
         self._places = {name: place for place, (name, _) in enumerate(self._wanted)}
-        self._crowds = NominatedPodsByRow.of(trial.snapshot, trial.pod.priority)
+        self._nominated = NominatedPodsByRow.of(trial.snapshot, trial.pod.priority)
 
     def is_applicable(self, rows: Ints, ranked: RankedPods) -> bool:
-        """True where all sums stay within 64 bits, as those of the original need not, and all
-        priorities within 32."""
+        """True where all sums stay within 64 bits and all priorities within 32; the original has no
+        such limits."""
         if ranked.has_out_of_range_priority or int(ranked.length[rows].max(initial=0)) > PODS_MAX:
             return False
         for name, amount in self._wanted:
-            crowd = self._crowds.requested(name)[rows]
-            low, high = int(crowd.min(initial=0)), int(crowd.max(initial=0))
+            nominated = self._nominated.requested(name)[rows]
+            low, high = int(nominated.min(initial=0)), int(nominated.max(initial=0))
             if ranked.may_overflow(name) or low < 0 or max(amount, high) > SUM_MAX:
                 return False
         return True
 
     def run(self, rows: Ints, runs: DryRunResults) -> None:
-        """Try eviction on `rows`, ascending, and enter what was found.
+        """Dry-run evictions on `rows`, ascending, and record the results.
 
         The pod is nominated to none of them, as it does not count itself.
         """
@@ -148,7 +145,8 @@ class VectorDryRun:
         runs.put_all(rows, codes, costs)
 
     def _dry_run(self, rows: Ints, n_below: Ints, runs: DryRunResults) -> tuple[Codes, Floats]:
-        """What is found on rows, each with so many pods that may have to go; notes their fates."""
+        """The results of rows, each with this many potential victims; records the outcomes of their
+        pods."""
         potential_victims = PotentialVictims(runs.ranked, rows, n_below, self._budgets)
         requests = self._table(
             lambda name: runs.ranked.amounts(name)[potential_victims.slots], potential_victims.slots
@@ -175,16 +173,16 @@ class VectorDryRun:
         room: DryRunNodeResources,
         requests: Ints,
     ) -> Bools:
-        """bool (n_pods,): the pods that must go, in the order of the line-up.
+        """bool (n_pods,): the victims, in the order of `potential_victims`.
 
-        fits: places of the rows where the pod fits into `room`, all others gone. requests: int64
+        fits: places of the rows where the pod fits into `room` without any of them. requests: int64
         (n_resources, n_pods).
         """
         goes: Bools = np.zeros(potential_victims.slots.shape[0], dtype=np.bool_)
-        # Longest first, so that the rows that have a next pod are always the first so many.
+        # Longest first, so that the rows that have a next pod always come first.
         places = fits[np.argsort(-potential_victims.length[fits], kind="stable")]
         first, length = potential_victims.first[places], potential_victims.length[places]
-        # What is left beside the pod; slots are a resource of which every pod takes one.
+        # Remaining amounts beside the pod; slots are a resource of which every pod uses one.
         wanted = np.array([[amount] for _, amount in self._wanted] + [[1]], dtype=np.int64)
         offers = np.vstack((room.offers[:, places], room.pod_limit[places]))
         left = offers - np.vstack((room.held[:, places], room.pod_count[places])) - wanted
@@ -198,10 +196,10 @@ class VectorDryRun:
             goes[pods] = ~stays
         return goes
 
-    # What the filters are asked.
+    # Filters.
 
     def _filter_rows(self, rows: Ints, room: DryRunNodeResources) -> NodeToStatus:
-        """What the filters say of rows with that room."""
+        """Filter results of rows with these resources."""
         verdicts = NodeToStatus(rows, [m.name for m in self._members])
         places, nodes = np.arange(rows.shape[0]), self._snapshot.nodes
         for index, member in enumerate(self._members):
@@ -219,7 +217,7 @@ class VectorDryRun:
         status: Status = self._fit.call("filter_status", code, self._pod, nodes, self._state)
         return status
 
-    # What there is.
+    # Resources of rows.
 
     def _table(self, column: Callable[[str], Ints], axis: Ints) -> Ints:
         """int64 (n_resources, n): the resources' columns, each as long as `axis`."""
@@ -229,16 +227,14 @@ class VectorDryRun:
         return table
 
     def _room(self, rows: Ints, n_gone: Ints, gone: Ints) -> DryRunNodeResources:
-        """Of rows without so many pods and what they request, and with those nominated.
-
-        Where there is room with these there is room without them.
-        """
-        nodes, crowds = self._snapshot.nodes, self._crowds
+        """Resources of rows without this many pods, and with the nominated pods. A pod that fits
+        with these fits without them."""
+        nodes, nominated = self._snapshot.nodes, self._nominated
         held = self._table(
-            lambda name: nodes.requested(name)[rows] + crowds.requested(name)[rows], rows
+            lambda name: nodes.requested(name)[rows] + nominated.requested(name)[rows], rows
         )
         return DryRunNodeResources(
-            nodes.pod_count[rows] + crowds.pod_count[rows] - n_gone,
+            nodes.pod_count[rows] + nominated.pod_count[rows] - n_gone,
             nodes.pod_limit[rows],
             held - gone,
             self._table(lambda name: nodes.allocatable(name)[rows], rows),
@@ -247,7 +243,7 @@ class VectorDryRun:
 
 
 def _row_sums(amounts: Ints, potential_victims: PotentialVictims) -> Ints:
-    """int64 (n_resources, n_rows): what the pods of each row request together."""
+    """int64 (n_resources, n_rows): the summed requests of the pods of each row."""
     sums = np.zeros((amounts.shape[0], amounts.shape[1] + 1), dtype=np.int64)
     np.cumsum(amounts, axis=1, out=sums[:, 1:])
     total: Ints = (
@@ -258,7 +254,10 @@ def _row_sums(amounts: Ints, potential_victims: PotentialVictims) -> Ints:
 
 
 def _victim_costs(ranked: RankedPods, potential_victims: PotentialVictims, victims: Ints) -> Floats:
-    """float64 (N_CRITERIA, n_rows), 0 where nobody goes. victims: places in the line-up, sorted."""
+    """float64 (N_CRITERIA, n_rows), 0 without victims.
+
+    victims: places in the potential victims, sorted.
+    """
     n_rows = potential_victims.length.shape[0]
     costs: Floats = np.zeros((N_CRITERIA, n_rows), dtype=np.float64)
     if victims.shape[0] == 0:

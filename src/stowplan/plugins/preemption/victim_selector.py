@@ -1,6 +1,6 @@
-"""Dry runs of a preemption, node by node: which pods would have to go.
+"""Preemption dry runs node by node: the victims that a pod needs.
 
-Take away every pod of lower priority, see whether the pod fits, then give back as many as possible,
+Remove every pod of lower priority, check whether the pod fits, then reprieve as many as possible,
 the important ones first and those that a disruption budget protects before all.
 
 Source: kube-scheduler v1.36, plugins/defaultpreemption SelectVictimsOnNode.
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.framework import CycleState, Framework, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
@@ -26,17 +27,15 @@ from stowplan.plugins.preemption.ranked_pods import pod_importance
 from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
 from stowplan.plugins.resources.fit import NodeResourcesFit
 
-Ints = NDArray[np.int64]
-
 Reprieve = Callable[[PodInfo], bool | Status]
-"""Whether there is room for a pod beside the one that preempts, or what failed."""
+"""Whether a pod may stay beside the preempting pod, or what failed."""
 
 
 class VictimSelector:
     """The dry runs of one attempt.
 
-    filters: those in force, if each reads one row only; else None. fit: NodeResourcesFit, if by
-    these filters the pods on a node matter by room and host ports only; else None.
+    filters: those that run, if each reads one row only; else None. fit: NodeResourcesFit, if by
+    these filters the pods on a node count by resources and host ports only; else None.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class VictimSelector:
         budgets: Sequence[PodDisruptionBudget],
         protected_uids: frozenset[str] = frozenset(),
     ) -> None:
-        """spared: uids of pods that must not go."""
+        """protected_uids: uids of pods that must not be evicted."""
         self.pod = pod
         self.snapshot = snapshot
         self.state = state
@@ -64,7 +63,7 @@ class VictimSelector:
         self._protected_uids = protected_uids
 
     def is_resource_only(self, rows: Ints) -> NDArray[np.bool_]:
-        """bool (n_rows,): rows where pods matter by what they request only."""
+        """bool (n_rows,): rows where pods count by their requests only."""
         if self.fit is None:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         if not self._minds_ports:
@@ -113,7 +112,7 @@ class VictimSelector:
         return self._reprieve_pods(node, evictable, reprieve_pod)
 
     def select_resource_only(self, row: int) -> PreemptionCandidate | Status:
-        """The same for a row where pods matter by what they request only."""
+        """The same for a row where pods count by their requests only."""
         pod, snapshot = self.pod, self.snapshot
         assert self.fit is not None, "by room without NodeResourcesFit"
         info = snapshot.nodes.info(row)
@@ -122,14 +121,16 @@ class VictimSelector:
             return NO_VICTIMS
         staying = [i for i in info.pods if i.pod.priority >= pod.priority]
         node = NodeInfo(info.node, staying, info.used_ports, info.images)
-        crowd = snapshot.nominations.counted(node.name, pod)
+        nominated = snapshot.nominations.counted(node.name, pod)
         wanted = self.fit.plugin.wanted(pod)
-        if not sums_fit_int64(wanted, node, (*evictable, *crowd)):
+        if not sums_fit_int64(wanted, node, (*evictable, *nominated)):
             return self.at(row)
         status = self._framework.filter_with_nominated(pod, node, snapshot, self.state)
         if not status.is_success:
             return status
-        return self._reprieve_pods(node, evictable, RemainingResources(wanted, node, crowd).takes)
+        return self._reprieve_pods(
+            node, evictable, RemainingResources(wanted, node, nominated).takes
+        )
 
     def _reprieve_pods(
         self, node: NodeInfo, evictable: list[PodInfo], reprieve_pod: Reprieve

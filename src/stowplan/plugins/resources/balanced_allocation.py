@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod makes evenly used.
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources are used evenly with the pod.
 
 Source: kube-scheduler v1.36, plugins/noderesources/balanced_allocation.
 """
@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
 from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelTerm
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import balanced_requests
 from stowplan.plugins.arithmetic import divide_truncated
@@ -29,9 +30,6 @@ from stowplan.plugins.resources.resource_allocation import (
     score_resources,
     scored_requests,
 )
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _KEPT = "NodeResourcesBalancedAllocation"
 
@@ -48,7 +46,7 @@ class NodeResourcesBalancedAllocationArgs(
             force_setattr(self, "resources", DEFAULT_RESOURCES)
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with them. path: where these arguments stand."""
+        """Problems of the arguments. path: their place in the configuration."""
         seen: set[str] = set()
         for i, resource in enumerate(self.resources):
             at = f"{path}.resources[{i}]"
@@ -60,10 +58,10 @@ class NodeResourcesBalancedAllocationArgs(
 
 
 class NodeResourcesBalancedAllocation:
-    """Score by how much the pod evens out the use of a node's resources."""
+    """Score by how much the pod balances the use of a node's resources."""
 
     name = "NodeResourcesBalancedAllocation"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, scores_by_amounts=True)
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
@@ -71,11 +69,11 @@ class NodeResourcesBalancedAllocation:
         self._names = tuple(resource.name for resource in args.resources)
 
     def pre_score(self, pod: Pod) -> Status:
-        """Skip for a pod that asks for nothing: it would score alike on all nodes but full ones."""
+        """Skip for a pod without requests: all nodes that are not full would score the same."""
         return OK if any(self.requests(pod).values()) else SKIP
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
-        """75 where the balance stays as it was, up to 100 where it improves, down to 50."""
+        """75 where the balance is unchanged, up to 100 where it improves, down to 50."""
         return int(self._scores(pod, NodeResourceReader(node))[0])
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
@@ -83,7 +81,7 @@ class NodeResourcesBalancedAllocation:
         return self._scores(pod, RowsResourceReader(nodes, rows))
 
     def requests(self, pod: Pod) -> dict[str, int]:
-        """What the pod asks for of the scored resources, base units, resizes included."""
+        """Requests of the pod for the scored resources, in base units, resizes included."""
         if reports_resources(pod):
             return self._counted(pod)
         kept: dict[tuple[str, ...], dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
@@ -96,7 +94,7 @@ class NodeResourcesBalancedAllocation:
         return {name: amounts[name] for name in self._names if name in amounts}
 
     def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
-        """The resources to be balanced; none for a pod that asks for none of them."""
+        """The resources to balance; none for a pod that requests none of them."""
         requests = self.requests(pod)
         if not any(requests.values()):
             return ()
@@ -111,12 +109,12 @@ class NodeResourcesBalancedAllocation:
         return score_resources(held, source.n_rows, balanced_allocation_score)
 
     def signature(self, pod: Pod) -> object:
-        """What is asked for of the scored resources."""
+        """Requests for the scored resources."""
         return frozenset(self.requests(pod).items())
 
 
 def balanced_allocation_score(held: Sequence[ResourceUtilization], n_rows: int) -> Ints:
-    """int64 (n_rows,): 75, and half of what the pod adds to the evenness of use."""
+    """int64 (n_rows,): 75, plus half of what the pod adds to the balance."""
     wholes = [stock.allocatable.astype(np.float64) for stock in held]
     after = balanced_fraction_score([stock.taken() for stock in held], wholes, n_rows)
     before = balanced_fraction_score([stock.before for stock in held], wholes, n_rows)
@@ -125,7 +123,7 @@ def balanced_allocation_score(held: Sequence[ResourceUtilization], n_rows: int) 
 
 
 def balanced_fraction_score(taken: Sequence[Ints], wholes: Sequence[Floats], n_rows: int) -> Ints:
-    """int64 (n_rows,): 100 where each whole is taken to the same fraction, less elsewhere."""
+    """int64 (n_rows,): 100 where every resource is used to the same fraction, less elsewhere."""
     fractions = [
         np.minimum(amount.astype(np.float64) / whole, 1.0)
         for amount, whole in zip(taken, wholes, strict=True)
@@ -140,10 +138,10 @@ def standard_deviation(fractions: Sequence[Floats], n_rows: int) -> Floats:
     if n_fractions < 2:
         return np.zeros(n_rows)
     if n_fractions == 2:
-        # The same by algebra as below, but not to the last bit.
+        # Algebraically the same as below, but not to the last bit.
         first, second = fractions
         return np.abs((first - second) / 2)
-    # Added up one by one: NumPy's own sums take another order.
+    # Added one by one: NumPy's sums use another order.
     total, squares = np.zeros(n_rows), np.zeros(n_rows)
     for fraction in fractions:
         total = total + fraction

@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a pod fits where what it asks for is free; score by how full that makes it.
+"""NodeResourcesFit: filter on free resources, score by utilization.
 
 Source: kube-scheduler v1.36, plugins/noderesources/fit.
 """
@@ -30,6 +30,8 @@ from stowplan.framework.deciders.kernel_terms import (
     ScoredResource,
     ScoringStrategyType,
 )
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.device import DeviceClass
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
@@ -50,20 +52,21 @@ from stowplan.plugins.utilization_shape import piecewise_linear_scores
 _KEPT = "NodeResourcesFit"
 _KEPT_FOR_SCORE = "NodeResourcesFit.score"
 
-# A verdict is a sum of these bits, and one more per resource that is short.
+# A verdict is a sum of these bits, and one bit per resource that is short.
 _TOO_MANY_PODS = 1
 _UNRESOLVABLE = 2
 _FIRST_RESOURCE_BIT = 4
 _RESOURCE_BITS = 60
 
 RequestedResources = tuple[tuple[str, int], ...]
-"""(resource, amount in base units) of what a pod asks for, every amount above 0."""
+"""(resource, amount in base units) of a pod's requests, every amount above 0."""
 
 
 class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which extended resources are not looked at when filtering, and how nodes are scored.
+    """Arguments of NodeResourcesFit: extended resources that Filter ignores, and the scoring
+    strategy.
 
-    ignored_resources: full names. ignored_resource_groups: what stands before the slash.
+    ignored_resources: full names. ignored_resource_groups: the part before the slash.
     """
 
     ignored_resources: tuple[str, ...] = ()
@@ -71,7 +74,7 @@ class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
     scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST)
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with them. path: where these arguments stand."""
+        """Problems of the arguments. path: their place in the configuration."""
         for i, name in enumerate(self.ignored_resources):
             for fault in label_key_errors(name):
                 yield Problem(f"{path}.ignoredResources[{i}]", repr(name), fault)
@@ -85,15 +88,22 @@ class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 
 
 class NodeResourcesFit:
-    """Filter on free resources and pod slots, score by utilisation.
+    """Filter on free resources and pod slots, score by utilization.
 
-    Differs: extended resources that a DeviceClass maps to devices are not left to
-    DynamicResources, because device classes are not read yet.
+    Differs: extended resources that a DeviceClass maps to devices are not left to DynamicResources,
+    because device classes are not read yet.
     """
 
     name = "NodeResourcesFit"
-    row_local = True
-    by_amounts = True
+    declaration = Plugin(
+        name=name,
+        reads=(DeviceClass,),
+        row_local=True,
+        by_amounts=True,
+        scores_by_amounts=True,
+        filters_resources=True,
+        takes_ignored_resources=True,
+    )
     Args = NodeResourcesFitArgs
     TOO_MANY_PODS = "Too many pods"
     SIDECARS_DISABLED = unresolvable(
@@ -117,10 +127,10 @@ class NodeResourcesFit:
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where a pod slot and all the pod asks for are free.
+        """Success where a pod slot and all requests of the pod are free.
 
-        The refusal names all that is short. It is unresolvable if an amount asked for is more
-        than the node has at all: then no eviction can help.
+        The refusal names every resource that is short. It is unresolvable if a request exceeds what
+        the node has at all: then no eviction can help.
         """
         code = _TOO_MANY_PODS if len(node.pods) + 1 > node.pod_limit else 0
         for place, (name, amount) in enumerate(self.wanted(pod)):
@@ -141,10 +151,10 @@ class NodeResourcesFit:
         return codes
 
     def filter_status(self, code: int, pod: Pod) -> Status:
-        """The refusal behind a code: its reasons in the order slots, cpu, memory, others.
+        """The refusal of a code: its reasons in the order slots, cpu, memory, others.
 
-        Differs: of resources after the sixtieth that a pod asks for, all are named when one is
-        short.
+        Differs: for a pod with more than sixty resources, all of those after the sixtieth are named
+        when one is short.
         """
         reasons = [self.TOO_MANY_PODS] if code & _TOO_MANY_PODS else []
         reasons += [
@@ -158,7 +168,7 @@ class NodeResourcesFit:
         return Status(hopeless, tuple(reasons))
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """Need and have of all that is short."""
+        """Request and free amount of every resource that is short."""
         texts = []
         if len(node.pods) + 1 > node.pod_limit:
             texts.append(
@@ -174,7 +184,7 @@ class NodeResourcesFit:
         return texts
 
     def wanted(self, pod: Pod) -> RequestedResources:
-        """What the pod asks for, without the resources that are ignored."""
+        """Requests of the pod, without the ignored resources."""
         wanted = _pod_requests(pod)
         if self._ignored or self._ignored_groups:
             return tuple((name, amount) for name, amount in wanted if not self.ignores(name))
@@ -189,11 +199,11 @@ class NodeResourcesFit:
     # Score.
 
     def pre_score(self) -> Status:
-        """Success: every pod is scored. It stands here for configurations that name it."""
+        """Success: every pod is scored. Configurations may name PreScore of this plugin."""
         return OK
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
-        """The scoring strategy's answer for `node` with the pod on it."""
+        """The score of the strategy for `node` with the pod on it."""
         return int(self._scores(pod, NodeResourceReader(node))[0])
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
@@ -206,7 +216,7 @@ class NodeResourcesFit:
         return score_resources(held, source.n_rows, self._rule)
 
     def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
-        """The room that the pod needs and the utilisation that it scores by."""
+        """The fit and the utilization score of the pod, as kernel terms."""
         if self.pre_filter(pod) is not OK:
             return None
         return ResourceFit(self.wanted(pod)), self._use(pod)
@@ -228,21 +238,21 @@ class NodeResourcesFit:
         )
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Room is made: by a pod that goes or shrinks, by a node, by a class of devices."""
+        """Resources are freed by a pod, a node or a device class."""
         shared, devices = self.handle.shared, self.handle.gates.dra_extended_resource
         return fit_events(_pod_requests, lambda: shared.object_store, devices=devices)
 
     def signature(self, pod: Pod) -> object:
-        """What is asked for, as filtering and as scoring count it.
+        """Requests as Filter and as Score count them.
 
-        In order: a code of `filter_column` counts places, so pods that share codes must agree on
-        what stands where.
+        In order: a code of `filter_column` counts positions, so pods that share codes must have the
+        same resource at each position.
         """
         return self.wanted(pod), frozenset(_score_requests(pod).items())
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """An amount for people: CPU in milli-CPU throughout, so that need and have compare."""
+    """An amount as text: CPU in milli-CPU throughout, so that request and free amount compare."""
     return f"{amount}m" if resource == "cpu" else format_quantity(resource, amount)
 
 
@@ -251,7 +261,7 @@ def _resource_bit(place: int) -> int:
 
 
 def _pod_requests(pod: Pod) -> RequestedResources:
-    """What the pod asks for: cpu, memory, ephemeral storage, then the rest as the pod names it."""
+    """Requests of the pod: cpu, memory, ephemeral storage, then the rest in the pod's order."""
     kept: RequestedResources | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         amounts = fit_requests(pod)

@@ -1,4 +1,4 @@
-"""Hints of NodeResourcesFit: where room was made, and whether it is enough for the pod.
+"""Queueing hints of NodeResourcesFit: were resources freed, and are they enough for the pod.
 
 Source: kube-scheduler v1.36, plugins/noderesources/fit.go; dynamic-resource-allocation
 extendedresourcecache.
@@ -28,14 +28,17 @@ from stowplan.objects.requests import is_scalar, pod_requests, requested
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 RequestedResourcesOf = Callable[[Pod], tuple[tuple[str, int], ...]]
-"""(resource, amount in base units) of what a pod asks for, every amount above 0."""
+"""(resource, amount in base units) of a pod's requests, every amount above 0."""
 
 
 def fit_events(
     wanted: RequestedResourcesOf, object_store: Callable[[], ObjectStore], *, devices: bool
 ) -> tuple[ClusterEventWithHint, ...]:
-    """What NodeResourcesFit registers. world: as it is now, for its device classes. devices:
-    whether a class may stand for an extended resource (a feature gate)."""
+    """Events that NodeResourcesFit registers.
+
+    object_store: the current one, for its device classes. devices: whether a class may provide an
+    extended resource (a feature gate).
+    """
 
     def delegated(resource: str) -> bool:
         return devices and is_scalar(resource) and _has_class(resource, object_store())
@@ -60,7 +63,7 @@ def fit_events(
 
 
 def after_pod_freed(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
-    """A pod that had a node has gone; a bound pod, or the pod itself, asks for less."""
+    """An assigned pod was deleted; a bound pod, or the pod itself, was scaled down."""
     if new is None:
         return queueing_hint(is_assigned_or_nominated(old))
     if new.uid == pod.uid:
@@ -78,7 +81,7 @@ def after_pod_freed(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
 
 
 def after_device_class(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
-    """A class now stands for an extended resource that the pod asks for."""
+    """A device class now provides an extended resource that the pod requests."""
     named = new.spec.extended_resource_name
     asked = pod_requests(pod, use_status=False)
     if old is None:
@@ -90,7 +93,7 @@ def after_device_class(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> Q
 
 
 def _has_class(resource: str, object_store: ObjectStore) -> bool:
-    """True when some device class stands for the resource, by its name or as it says."""
+    """True when a device class provides the resource, by its name or its `extendedResourceName`."""
     if resource.startswith(DEVICE_CLASS_PREFIX):
         name = resource.removeprefix(DEVICE_CLASS_PREFIX)
         if object_store.find(DeviceClass, name) is not None:
@@ -103,7 +106,7 @@ def _fits_empty_node(
     offered: dict[str, int],
     delegated: Callable[[str], bool],
 ) -> bool:
-    """True when the pod would fit if nothing else were on the node."""
+    """True when the pod would fit on the empty node."""
     return offered.get("pods", 0) >= 1 and all(
         amount <= offered.get(name, 0) or (offered.get(name, 0) <= 0 and delegated(name))
         for name, amount in wanted
@@ -116,7 +119,7 @@ def _has_more_allocatable(
     after: dict[str, int],
     delegated: Callable[[str], bool],
 ) -> bool:
-    """True when the node offers more of anything that the pod asks for, a pod's place included."""
+    """True when the node has more of a resource that the pod requests, or more pod slots."""
     return after.get("pods", 0) > before.get("pods", 0) or any(
         after.get(name, 0) > before.get(name, 0) or (after.get(name, 0) <= 0 and delegated(name))
         for name, _ in wanted

@@ -1,8 +1,8 @@
-"""What nodes offer of the resources that a configuration scores, and what is taken of it.
+"""Allocatable and requested amounts of the resources that a configuration scores.
 
-NodeResourcesFit and NodeResourcesBalancedAllocation score by it. Their rules are written once,
-over arrays; for one node the arrays have one element, and the amounts come from its pods instead
-of the columns.
+NodeResourcesFit and NodeResourcesBalancedAllocation score by them. Their rules are written once,
+over arrays; for one node the arrays have one element, and the amounts come from its pods instead of
+the columns.
 
 Source: kube-scheduler v1.36, plugins/noderesources resource_allocation.
 """
@@ -17,11 +17,10 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.requests import is_scalar, is_tracked
 from stowplan.plugins.arithmetic import n_rows_of
-
-Ints = NDArray[np.int64]
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")
@@ -42,17 +41,17 @@ DEFAULT_RESOURCES = (ResourceSpec("cpu"), ResourceSpec("memory"))
 
 
 def weight_problems(resources: Sequence[ResourceSpec], path: str) -> Iterator[Problem]:
-    """Weights out of range. path: where `resources` stands."""
+    """Weights out of range. path: the place of `resources` in the configuration."""
     for i, resource in enumerate(resources):
         if not 0 < resource.weight <= WEIGHT_MAX:
             yield Problem(f"{path}[{i}].weight", str(resource.weight), f"1 to {WEIGHT_MAX}")
 
 
 class ResourceUtilization(msgspec.Struct, frozen=True):
-    """One scored resource. All amounts are in base units.
+    """One scored resource, in base units.
 
-    allocatable: int64 (n_rows,), what the rows offer. before: int64 (n_rows,), what the pods on
-    them take. request: what the pod in question asks for.
+    allocatable: int64 (n_rows,), what the rows have. before: int64 (n_rows,), requests of the pods
+    on them. request: that of the pod to be placed.
     """
 
     weight: int
@@ -61,33 +60,33 @@ class ResourceUtilization(msgspec.Struct, frozen=True):
     request: int
 
     def taken(self) -> Ints:
-        """int64 (n_rows,): what is taken with the pod."""
+        """int64 (n_rows,): requested amount with the pod."""
         return self.before + self.request
 
     def of(self, chosen: NDArray[np.bool_]) -> ResourceUtilization:
-        """The same for the rows chosen."""
+        """The same for the given rows."""
         return ResourceUtilization(
             self.weight, self.allocatable[chosen], self.before[chosen], self.request
         )
 
 
 ScoringFunction = Callable[[Sequence[ResourceUtilization], int], Ints]
-"""(stocks, n_rows) -> int64 (n_rows,): scores of rows that offer something of every stock."""
+"""(resources, n_rows) -> int64 (n_rows,): scores of rows that have some of every resource."""
 
 
 class ResourceReader(Protocol):
-    """Where amounts come from: each int64 (n_rows,), base units."""
+    """Source of amounts: each int64 (n_rows,), base units."""
 
     n_rows: int
 
     def allocatable(self, resource: str) -> Ints:
-        """What nodes offer."""
+        """Allocatable amounts of nodes."""
 
     def requested(self, resource: str) -> Ints:
-        """What the pods on them request."""
+        """Requests of the pods on them."""
 
     def nonzero_requested(self, resource: str) -> Ints:
-        """What they request of cpu or memory, with the scheduler's defaults filled in."""
+        """Their requests of cpu or memory, with the scheduler's defaults filled in."""
 
 
 class RowsResourceReader:
@@ -109,7 +108,7 @@ class RowsResourceReader:
 
 
 class NodeResourceReader:
-    """Amounts from one node and its pods."""
+    """Amounts of one node and its pods."""
 
     n_rows = 1
 
@@ -134,10 +133,10 @@ def _single_row(amount: int) -> Ints:
 def scored_requests(
     resources: Sequence[ResourceSpec], requests: Mapping[str, int]
 ) -> Iterator[tuple[ResourceSpec, int]]:
-    """The resources that are scored for the pod that makes `requests`, with what it asks for.
+    """The resources that are scored for a pod with these `requests`, and its request of each.
 
-    Left out are resources that the scheduler does not count, and those counted by name of which
-    the pod asks for nothing.
+    Left out are resources that the scheduler does not count, and scalar resources that the pod does
+    not request.
     """
     for resource in resources:
         request = requests.get(resource.name, 0)
@@ -152,9 +151,9 @@ def resource_utilizations(
     *,
     fill_in: bool,
 ) -> list[ResourceUtilization]:
-    """The stocks for the pod that makes `requests`, in the order of `resources`.
+    """The utilization of `resources`, in their order, with a pod of these `requests`.
 
-    fill_in: whether cpu and memory that pods do not name have defaults.
+    fill_in: whether cpu and memory that pods do not request have defaults.
     """
     found = []
     for resource, request in scored_requests(resources, requests):
@@ -170,9 +169,9 @@ def resource_utilizations(
 def score_resources(
     held: Sequence[ResourceUtilization], n_rows: int, rule: ScoringFunction
 ) -> Ints:
-    """int64 (n_rows,): the rule's scores; a resource that a row does not offer is left out there.
+    """int64 (n_rows,): the rule's scores; for each row over the resources that it has.
 
-    Rows that offer the same resources are scored together; usually that is all of them.
+    Rows that have the same resources are scored together; usually that is all of them.
     """
     for index, stock in enumerate(held):
         offered = stock.allocatable != 0

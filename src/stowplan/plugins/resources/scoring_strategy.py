@@ -1,4 +1,4 @@
-"""How NodeResourcesFit turns utilisation into a score: spread out, pack, or follow a drawn line.
+"""Scoring strategies of NodeResourcesFit: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
 Source: kube-scheduler v1.36, plugins/noderesources least_allocated, most_allocated and
 requested_to_capacity_ratio, and apis/config/validation.
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
 from stowplan.plugins.arithmetic import divide_truncated, percentages
@@ -30,8 +30,6 @@ from stowplan.plugins.utilization_shape import (
     shape_problems,
 )
 
-Ints = NDArray[np.int64]
-
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGY_TYPES = (LEAST, MOST, RATIO)
 
@@ -39,13 +37,13 @@ STRATEGY_TYPES = (LEAST, MOST, RATIO)
 class RequestedToCapacityRatioParam(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The line of the strategy RequestedToCapacityRatio."""
+    """The shape of the strategy RequestedToCapacityRatio."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
 class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Which strategy, over which resources (none: cpu and memory)."""
+    """A strategy and its resources (none: cpu and memory)."""
 
     type: str = ""
     resources: tuple[ResourceSpec, ...] = ()
@@ -56,7 +54,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             force_setattr(self, "resources", DEFAULT_RESOURCES)
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with it. path: where it stands."""
+        """Problems of the strategy. path: its place in the configuration."""
         if self.type not in STRATEGY_TYPES:
             hint = did_you_mean(self.type, STRATEGY_TYPES)
             yield Problem(
@@ -72,7 +70,7 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             yield Problem(at, "a shape", f"nothing, unless the type is {RATIO}")
 
     def rule(self) -> ScoringFunction:
-        """The scores of rows; the strategy must have no problems."""
+        """The scoring function; the strategy must have no problems."""
         if self.type == RATIO and self.requested_to_capacity_ratio is not None:
             line = piecewise_linear_scores(self.requested_to_capacity_ratio.shape)
             return lambda stocks, n_rows: capacity_ratio(stocks, n_rows, line)
@@ -80,19 +78,19 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 
 
 def least_allocated(stocks: Sequence[ResourceUtilization], n_rows: int) -> Ints:
-    """int64 (n_rows,): the weighted mean of the percentages left free; 0 where over-committed."""
+    """int64 (n_rows,): the weighted mean of the free percentages; 0 where over-committed."""
     parts = [np.maximum(stock.allocatable - stock.taken(), 0) for stock in stocks]
     return _mean_percentage(parts, stocks, n_rows)
 
 
 def most_allocated(stocks: Sequence[ResourceUtilization], n_rows: int) -> Ints:
-    """int64 (n_rows,): the weighted mean of the percentages taken; 100 where over-committed."""
+    """int64 (n_rows,): the weighted mean of the used percentages; 100 where over-committed."""
     parts = [_capped_requested(stock) for stock in stocks]
     return _mean_percentage(parts, stocks, n_rows)
 
 
 def capacity_ratio(stocks: Sequence[ResourceUtilization], n_rows: int, line: Ints) -> Ints:
-    """int64 (n_rows,): the weighted mean of the line's scores at the percentages taken, rounded.
+    """int64 (n_rows,): the weighted mean of the shape's scores at the used percentages, rounded.
 
     line: int64 (101,), the score per percentage. Resources that score 0 do not count in the mean.
     """
@@ -104,20 +102,20 @@ def capacity_ratio(stocks: Sequence[ResourceUtilization], n_rows: int, line: Int
         total += scores * stock.weight
         weights += (scores > 0) * stock.weight
     weights[weights == 0] = 1
-    # Half up in whole numbers: the original rounds a quotient of floats, but no quotient of
-    # numbers this small comes near enough to a half for that to differ.
+    # Half up in whole numbers: the original rounds a quotient of floats, but no quotient of numbers
+    # this small comes close enough to a half for that to differ.
     return (2 * total + weights) // (2 * weights)
 
 
 def _capped_requested(stock: ResourceUtilization) -> Ints:
-    """What is taken, as if no more could be taken than there is."""
+    """The requested amount, at most the allocatable one."""
     return np.minimum(stock.taken(), stock.allocatable)
 
 
 def _mean_percentage(
     parts: Sequence[Ints], stocks: Sequence[ResourceUtilization], n_rows: int
 ) -> Ints:
-    """Each part as a whole percentage of its stock's allocatable, then the weighted mean."""
+    """The weighted mean of each part as a whole percentage of its allocatable amount."""
     total = np.zeros(n_rows, dtype=np.int64)
     for part, stock in zip(parts, stocks, strict=True):
         percentage = percentages(part, stock.allocatable)

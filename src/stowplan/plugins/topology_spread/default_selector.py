@@ -1,4 +1,4 @@
-"""The pods that belong together with a pod: those of its services and of its controller.
+"""Default selector of a pod: the selectors of its services and of its controller.
 
 Source: kube-scheduler v1.36, plugins/helper spread.
 """
@@ -19,11 +19,11 @@ Requirements = tuple[LabelSelectorRequirement, ...]
 
 
 SELECTOR_KINDS: tuple[type[Object], ...] = (Service, ReplicationController, ReplicaSet, StatefulSet)
-"""The kinds of objects that are looked at here."""
+"""The kinds that a default selector is read from."""
 
 
 class ServiceIndex:
-    """The selectors of a world's services, by namespace and first label."""
+    """The selectors of the services in an object store, by namespace and first label."""
 
     def __init__(self, object_store: ObjectStore) -> None:
         self.version = object_store.version_of((Service,))
@@ -36,7 +36,8 @@ class ServiceIndex:
                 index.add(pairs, pairs[:1])
 
     def labels_for(self, pod: Pod) -> dict[str, str]:
-        """The selectors of all services that select `pod`, merged; they cannot contradict."""
+        """The selectors of all services that select `pod`, merged; they cannot contradict each
+        other."""
         index = self._by_namespace.get(pod.namespace)
         if index is None:
             return {}
@@ -53,7 +54,7 @@ _INDEX: WeakKeyDictionary[ObjectStore, ServiceIndex] = WeakKeyDictionary()
 
 
 def service_index_of(object_store: ObjectStore) -> ServiceIndex:
-    """The index of a world as it is now."""
+    """The index of the current object store."""
     index = _INDEX.get(object_store)
     if index is None or index.version != object_store.version_of((Service,)):
         index = _INDEX[object_store] = ServiceIndex(object_store)
@@ -61,10 +62,10 @@ def service_index_of(object_store: ObjectStore) -> ServiceIndex:
 
 
 def default_requirements(pod: Pod, object_store: ObjectStore) -> Requirements:
-    """What the services and the controller of `pod` select by; empty when there is nothing.
+    """Requirements of the services and the controller of `pod`; empty without any.
 
-    Of controllers only ReplicationControllers, ReplicaSets and StatefulSets count. A selector
-    that cannot be read adds nothing.
+    Of controllers only ReplicationControllers, ReplicaSets and StatefulSets count. A selector that
+    cannot be parsed adds nothing.
     """
     labels = service_index_of(object_store).labels_for(pod)
     owner = pod.controller

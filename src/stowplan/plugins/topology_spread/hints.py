@@ -1,4 +1,4 @@
-"""Hints of PodTopologySpread: pods that are counted, and nodes that are domains.
+"""Queueing hints of PodTopologySpread: pods that are counted, and nodes that are domains.
 
 Source: kube-scheduler v1.36, plugins/podtopologyspread/plugin.go.
 """
@@ -25,7 +25,7 @@ from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 
 class HardSpreadConstraint(Protocol):
-    """What the hints read of a constraint that is applied to a pod."""
+    """What the hints read of a constraint of a pod."""
 
     @property
     def topology_key(self) -> str:
@@ -33,18 +33,21 @@ class HardSpreadConstraint(Protocol):
 
     @property
     def honors_taints(self) -> bool:
-        """Whether nodes with taints that the pod does not tolerate are left out."""
+        """Whether nodes with taints that the pod does not tolerate are excluded."""
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True for labels of pods that count."""
+        """True for labels of pods that are counted."""
 
 
 ConstraintsOf = Callable[[Pod], Sequence[HardSpreadConstraint]]
 
 
 def pod_topology_spread_events(constraints_of: ConstraintsOf) -> tuple[ClusterEventWithHint, ...]:
-    """What PodTopologySpread registers. constraints_of: the hard ones that hold for a pod; raises
-    SelectorError, and then the pod is let through."""
+    """Events that PodTopologySpread registers.
+
+    constraints_of: the hard constraints of a pod; where it raises SelectorError the pod is
+    requeued.
+    """
 
     def after_pod(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
         if not all(_counts_for(pod, one) for one in (old, new) if one is not None):
@@ -79,7 +82,7 @@ def pod_topology_spread_events(constraints_of: ConstraintsOf) -> tuple[ClusterEv
 
 
 def _counts_for(pod: Pod, other: Pod) -> bool:
-    """True for the pod itself and for pods of its namespace that have a node."""
+    """True for the pod itself and for assigned pods of its namespace."""
     return other.uid == pod.uid or (
         is_assigned_or_nominated(other) and other.namespace == pod.namespace
     )
@@ -88,7 +91,8 @@ def _counts_for(pod: Pod, other: Pod) -> bool:
 def _after_pod_update(
     pod: Pod, old: Pod, new: Pod, constraints: Sequence[HardSpreadConstraint]
 ) -> QueueingHint:
-    """The pod tolerates other taints, or some pod counts now that did not, or the reverse."""
+    """The pod tolerates other taints, or another pod is counted now that was not, or the
+    reverse."""
     tolerates_other = new.uid == pod.uid and old.tolerations != new.tolerations
     if tolerates_other and any(one.honors_taints for one in constraints):
         return QUEUE_POD

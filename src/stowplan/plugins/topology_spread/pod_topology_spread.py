@@ -1,10 +1,10 @@
-"""PodTopologySpread: keep the pods that a constraint counts evenly spread over topology domains.
+"""PodTopologySpread: spread the pods that a constraint selects evenly over topology domains.
 
-A domain is a value of the constraint's topology key on the nodes that the constraint looks at:
-nodes with all the pod's keys that its inclusion policies accept. Hard constraints (DoNotSchedule)
-bound how far a domain may be above the emptiest one; soft ones (ScheduleAnyway) make a score of
-the counts, weighed by the number of domains. A pod without constraints of its own takes the
-profile's, with the selectors of its services and its controller.
+A domain is a value of the constraint's topology key on the nodes that the constraint includes:
+nodes that have all the pod's keys and that its inclusion policies accept. Hard constraints
+(DoNotSchedule) limit how far a domain may be above the emptiest one; soft ones (ScheduleAnyway)
+make a score of the counts, weighted by the number of domains. A pod without constraints of its own
+takes the profile's, with the selectors of its services and its controller.
 
 Source: kube-scheduler v1.36, plugins/podtopologyspread.
 """
@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import anchor, sums_by_value
 from stowplan.framework import (
@@ -45,10 +46,11 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
     TopologyTerms,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
-from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
+from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
@@ -65,10 +67,6 @@ from stowplan.plugins.topology_spread.spread_constraint import (
     spread_constraint_of,
 )
 
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
 INT32_MAX = 2**31 - 1
 INVALID_SCORE = -1
 
@@ -76,10 +74,10 @@ _PRE_SCORE = "PreScorePodTopologySpread"
 
 
 class DomainCounts:
-    """The domains of one constraint as the columns give them.
+    """The domains of one constraint, from the columns.
 
-    sums: int64 (n_values + 1,), pods by label value. present: bool (n_values + 1,), the values
-    that are domains.
+    sums: int64 (n_values + 1,), pods by label value. present: bool (n_values + 1,), the values that
+    are domains.
     """
 
     def __init__(self, column: LabelColumn, sums: Ints, present: Bools) -> None:
@@ -102,12 +100,12 @@ class CriticalPaths:
     __slots__ = ("_changes", "counted")
 
     def __init__(self, counted: DomainCounts, changes: Mapping[int, int] | None = None) -> None:
-        """changes: item -> by how much."""
+        """changes: item -> difference."""
         self.counted = counted
         self._changes = dict(changes or {})
 
     def of(self, value: str) -> int:
-        """How many pods count where the label has this value."""
+        """Number of counted pods in the domain of this value."""
         item = self.counted.column.vocabulary.find(value)
         return 0 if item < 0 else self._at(item)
 
@@ -126,12 +124,12 @@ class CriticalPaths:
         return min(changed if untouched is None else [*changed, self._at(untouched)])
 
     def by_value(self) -> dict[str, int]:
-        """Every domain and its count."""
+        """Every domain with its count."""
         values = self.counted.column.vocabulary.values
         return {values[item]: self._at(item) for item in self.counted.ascending}
 
     def clone(self) -> CriticalPaths:
-        """Domains whose counts can change without these."""
+        """A copy that changes independently."""
         return CriticalPaths(self.counted, self._changes)
 
     def _at(self, item: int) -> int:
@@ -139,35 +137,34 @@ class CriticalPaths:
 
 
 class TopologySpreadPreFilterState(msgspec.Struct, frozen=True):
-    """What PreFilter leaves for Filter: the hard constraints and the domains of each."""
+    """Result of PreFilter, read by Filter: the hard constraints and the domains of each."""
 
     constraints: tuple[SpreadConstraint, ...]
     domains: tuple[CriticalPaths, ...]
 
     def clone(self) -> TopologySpreadPreFilterState:
-        """A state whose counts can change without these."""
+        """A state whose counts change independently."""
         return TopologySpreadPreFilterState(
             self.constraints, tuple(one.clone() for one in self.domains)
         )
 
     def skew(self, i: int, labels: Mapping[str, str], value: str) -> int:
-        """How far above the emptiest domain a pod with `labels` would put the i-th constraint's
-        domain `value`."""
+        """Skew of the i-th constraint's domain `value` with a pod of these `labels`."""
         constraint, domains = self.constraints[i], self.domains[i]
         return domains.of(value) + constraint.matches(labels) - self.lowest(i)
 
     def lowest(self, i: int) -> int:
-        """What the counts of the i-th constraint are compared with."""
+        """The count that the counts of the i-th constraint are compared with."""
         domains = self.domains[i]
         too_few = domains.counted.n_domains < self.constraints[i].min_domains
         return 0 if too_few else domains.least()
 
 
 class TopologySpreadPreScoreState(msgspec.Struct, frozen=True):
-    """What PreScore leaves for Score.
+    """Result of PreScore, read by Score.
 
     weights: of each soft constraint. domains: pods by label value, None for the host name, whose
-    domains are the nodes. requires_all: whether nodes without one of the keys go unscored.
+    domains are the nodes. requires_all: whether nodes without one of the keys are not scored.
     """
 
     constraints: tuple[SpreadConstraint, ...]
@@ -184,8 +181,7 @@ class PodTopologySpread:
     """Filter by hard, score by soft topology spread constraints."""
 
     name = "PodTopologySpread"
-    reads_objects = SELECTOR_KINDS
-    weight = 2
+    declaration = Plugin(name=name, weight=2, reads=SELECTOR_KINDS, cross_node=True)
     Args = PodTopologySpreadArgs
     REJECTED = unschedulable("node(s) didn't match pod topology spread constraints")
     # Unresolvable: no eviction gives a node a label.
@@ -203,7 +199,7 @@ class PodTopologySpread:
         self.handle = handle
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
-    # Which constraints, and which nodes they look at.
+    # Constraints, and the nodes that they include.
 
     def constraints(
         self, pod: Pod, action: str, object_store: ObjectStore
@@ -223,9 +219,7 @@ class PodTopologySpread:
         return tuple(spread_constraint_of(c, pod, requirements) for c in defaults)
 
     def _is_untolerated(self, pod: Pod, taint: Taint) -> bool:
-        return taint.effect in HARD_EFFECTS and not is_tolerated(
-            taint, pod.tolerations, self._comparisons
-        )
+        return is_untolerated(taint, pod.tolerations, HARD_EFFECTS, self._comparisons)
 
     def includes(self, constraint: SpreadConstraint, pod: Pod, node: Node) -> bool:
         """True when the constraint's inclusion policies accept a node."""
@@ -241,7 +235,7 @@ class PodTopologySpread:
     def _included(
         self, constraint: SpreadConstraint, pod: Pod, nodes: NodeTable, has_keys: Bools | None
     ) -> Bools | None:
-        """bool (n_nodes,): rows that a constraint looks at; None for all of them."""
+        """bool (n_nodes,): rows that a constraint includes; None for all of them."""
         masks = [] if has_keys is None else [has_keys]
         affinity = pod.spec.affinity
         if constraint.honors_affinity and (
@@ -277,17 +271,18 @@ class PodTopologySpread:
         return OK
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Count a pod that came to a node."""
+        """Count a pod that was added to a node."""
         self._change(pod, info.pod, node.node, state, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Stop counting a pod that left a node."""
+        """Stop counting a pod that was removed from a node."""
         self._change(pod, info.pod, node.node, state, -1)
         return OK
 
     def _change(self, pod: Pod, changed: Pod, node: Node, state: CycleState, by: int) -> None:
-        """Unlike PreFilter this counts pods that are being deleted, and for an empty selector."""
+        """Change the counts; unlike PreFilter this counts terminating pods, and for an empty
+        selector."""
         kept = state.read(self.name, TopologySpreadPreFilterState)
         if changed.namespace != pod.namespace:
             return
@@ -298,7 +293,7 @@ class PodTopologySpread:
                 domains.change(node.labels[constraint.topology_key], by)
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where no hard constraint would be skewed further than it allows."""
+        """Success where no hard constraint exceeds its maximum skew."""
         kept = state.read(self.name, TopologySpreadPreFilterState)
         for i, constraint in enumerate(kept.constraints):
             value = node.labels.get(constraint.topology_key)
@@ -312,7 +307,7 @@ class PodTopologySpread:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 for REJECTED, 2 for NO_LABEL."""
         kept = state.read(self.name, TopologySpreadPreFilterState)
         codes = np.zeros(n_rows_of(rows), dtype=np.int64)
-        # Backwards, so that what the first constraint says of a row stands.
+        # Backwards, so that the first constraint decides the code of a row.
         for i, domains in reversed([*enumerate(kept.domains)]):
             constraint = kept.constraints[i]
             most = constraint.max_skew + kept.lowest(i) - constraint.matches(pod.labels)
@@ -323,7 +318,7 @@ class PodTopologySpread:
         return codes
 
     def filter_status(self, code: int) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         return self.REJECTED if code == 1 else self.NO_LABEL
 
     # Score.
@@ -368,7 +363,7 @@ class PodTopologySpread:
         return OK
 
     def score(self, node: NodeInfo, state: CycleState) -> int:
-        """The pods counted in the node's domains, weighed; fewer are better."""
+        """The weighted counts of the node's domains; fewer are better."""
         kept = state.read(_PRE_SCORE, TopologySpreadPreScoreState)
         if kept.ignores(node.labels):
             return 0
@@ -427,23 +422,24 @@ class PodTopologySpread:
             normal = np.zeros(scores.shape, dtype=np.int64)
         else:
             normal = divide_truncated(SCORE_MAX * (highest + int(valid.min()) - scores), highest)
-        # A score that happens to equal the mark (maxSkew 0) is taken for it, as in the original.
+        # A score that happens to equal the mark (maxSkew 0) is read as the mark, as in the
+        # original.
         normal[scores == INVALID_SCORE] = 0
         return normal
 
     def _ignored(
         self, kept: TopologySpreadPreScoreState, nodes: NodeTable, rows: Rows
     ) -> Bools | None:
-        """bool (n_rows,): nodes that are not scored; None for no node at all."""
+        """bool (n_rows,): nodes that are not scored; None for none."""
         if not kept.requires_all:
             return None
         has_keys = rows_with_keys(kept.constraints, nodes)[rows]
         return None if has_keys.all() else ~has_keys
 
-    # The rest.
+    # Kernel terms, events and explanations.
 
     def parts(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
-        """A term per constraint; None where a selector cannot be read."""
+        """A kernel term per constraint; None where a selector cannot be parsed."""
         nodes = snapshot.nodes
         try:
             hard = self.constraints(pod, HARD, snapshot.object_store)
@@ -466,7 +462,7 @@ class PodTopologySpread:
         keys: Bools | None,
     ) -> TopologyTerm:
         selection = constraint.selection
-        # Of host names the scores count all pods of a node that is scored.
+        # For host names the scores count all pods of a node that is scored.
         by_host = kind is TopologyTermKind.EVEN_SOFT and constraint.topology_key == HOSTNAME_LABEL
         return TopologyTerm(
             kind,
@@ -481,14 +477,14 @@ class PodTopologySpread:
         )
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Pods that count come, change or go, or nodes that are domains do."""
+        """Counted pods are added, changed or deleted, or nodes that are domains are."""
         shared = self.handle.shared
         return pod_topology_spread_events(
             lambda pod: self.constraints(pod, HARD, shared.object_store)
         )
 
     def signature(self, pod: Pod) -> object:
-        """All that constraints read of a pod, and what default constraints find it by."""
+        """What constraints and default constraints read of a pod."""
         affinity = pod.spec.affinity
         return (
             pod.namespace,
@@ -501,7 +497,7 @@ class PodTopologySpread:
         )
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Per constraint that refuses the node: the skew it allows and what the pod would make."""
+        """Per constraint that refuses the node: the maximum skew and the skew with the pod."""
         kept = state.read(self.name, TopologySpreadPreFilterState)
         texts = []
         for i, constraint in enumerate(kept.constraints):
@@ -543,9 +539,9 @@ def domain_counts_of(
 
 
 def effective_codes(column: LabelColumn, nodes: NodeTable) -> NDArray[np.int32]:
-    """int32 (n_nodes,): the column's codes, where nodes without the label have the empty value.
+    """int32 (n_nodes,): the column's codes, with the empty value for nodes without the label.
 
-    Only if some node has that value; the two are then one domain, as in the original.
+    Only if some node has the empty value; both are then one domain, as in the original.
     """
     codes = column.codes[nodes.all_rows]
     empty = column.vocabulary.find("")
@@ -553,7 +549,7 @@ def effective_codes(column: LabelColumn, nodes: NodeTable) -> NDArray[np.int32]:
 
 
 def n_distinct(codes: NDArray[np.int32], n_values: int) -> int:
-    """How many values there are among `codes`; being absent counts as one."""
+    """Number of distinct values among `codes`; a missing label counts as one."""
     seen = np.zeros(n_values + 1, dtype=np.bool_)
     seen[codes] = True
     return int(np.count_nonzero(seen))

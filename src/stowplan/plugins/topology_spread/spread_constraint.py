@@ -11,8 +11,8 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits
 from stowplan.framework import NodeTable, Problem
 from stowplan.objects.node import HOSTNAME_LABEL
@@ -22,8 +22,6 @@ from stowplan.objects.selectors import (
     SelectorRequirement,
     label_key_errors,
 )
-
-Ints = NDArray[np.int64]
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 SYSTEM, LIST = "System", "List"
@@ -39,7 +37,7 @@ class DefaultSpreadConstraint(TopologySpreadConstraint, frozen=True, forbid_unkn
     """An entry of `defaultConstraints`: a constraint without a selector."""
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with the entry itself. path: where it stands."""
+        """Problems of the entry itself. path: its place in the configuration."""
         if self.max_skew <= 0:
             yield Problem(f"{path}.maxSkew", str(self.max_skew), "1 or more")
         if not self.topology_key:
@@ -65,7 +63,7 @@ class PodTopologySpreadArgs(
     defaulting_type: str = SYSTEM
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with the arguments. path: where they stand."""
+        """Problems of the arguments. path: their place in the configuration."""
         if self.defaulting_type not in (SYSTEM, LIST, ""):
             got = f'"{self.defaulting_type}"'
             yield Problem(f"{path}.defaultingType", got, f"{LIST} or {SYSTEM}")
@@ -89,10 +87,10 @@ class PodTopologySpreadArgs(
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, dict=True):
-    """A constraint as it is applied to one pod.
+    """A constraint of one pod.
 
-    requirements: on the labels of the pods counted; None matches none of them, none at all
-    matches every pod and yet counts none.
+    requirements: on the labels of counted pods; None matches no pod, and an empty tuple matches
+    every pod but counts none.
     """
 
     max_skew: int
@@ -104,18 +102,18 @@ class SpreadConstraint(msgspec.Struct, frozen=True, dict=True):
     namespace: str
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True for labels that the selector admits."""
+        """True for labels that the selector matches."""
         return self.requirements is not None and admits(self.requirements, labels)
 
     @cached_property
     def selection(self) -> PodSelection | None:
-        """The pods that count; None for none."""
+        """The pods that are counted; None for none."""
         if not self.requirements:
             return None
         return PodSelection(self.requirements, frozenset((self.namespace,)), terminating=False)
 
     def counts(self, nodes: NodeTable) -> Ints:
-        """int64 (n_nodes,): the pods that count on each row; read only."""
+        """int64 (n_nodes,): counted pods of each row; read only."""
         if self.selection is None:
             return np.zeros(nodes.n_nodes, dtype=np.int64)
         return MatchingPods.of(nodes).counts(self.selection)
@@ -126,13 +124,13 @@ def spread_constraint_of(
     pod: Pod,
     requirements: tuple[SelectorRequirement, ...] | None = None,
 ) -> SpreadConstraint:
-    """A constraint of a pod, or a default one with the requirements that were deduced.
+    """A constraint of a pod, or a default one with the default selector's requirements.
 
     Raises SelectorError for a malformed selector.
     """
     if requirements is None and constraint.label_selector is not None:
         requirements = constraint.label_selector.requirements
-        # A selector that is absent matches nothing, whatever matchLabelKeys say.
+        # A missing selector matches nothing, whatever matchLabelKeys are.
         own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
         merged = tuple(LabelSelectorRequirement(k, "In", (v,)) for k, v in own.items())
         requirements = merged + requirements

@@ -1,5 +1,5 @@
-"""The rules of Kubernetes 1.13: predicates as filters, priorities as scores from 0 to 10.
+"""Predicates of Kubernetes 1.13 as filters, and its priorities as scores from 0 to 10.
 
-A Policy file names them. They are of their own generation where 1.13 decides otherwise than
-today's rules, and share with those what is truly the same: selectors, taints, columns.
+Policy files name them. They are separate plugins where 1.13 decides otherwise than today's plugins,
+and share with those what is equal: selectors, taints, columns.
 """

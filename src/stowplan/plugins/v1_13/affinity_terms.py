@@ -1,6 +1,6 @@
-"""Pod affinity terms that cannot be read: in 1.13 one of them can end an attempt.
+"""Malformed pod affinity terms: in 1.13 one of them can end an attempt.
 
-Terms that can be read are those of today's rules.
+Valid terms are evaluated as by InterPodAffinity.
 
 Source: Kubernetes v1.13, predicates/metadata.go and priorities/interpod_affinity.go.
 """
@@ -10,33 +10,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stowplan.columns.pods.podterms import terms_of
-from stowplan.framework import NodeTable, PodInfo
+from stowplan.framework import PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError
+from stowplan.plugins.table_watcher import TableWatcher
 
 NO_AFFINITY = PodAffinity()
 
 
 def affinity_of(pod: Pod) -> PodAffinity:
-    """`spec.affinity.podAffinity`, empty where it is absent."""
+    """`spec.affinity.podAffinity`, empty where it is missing."""
     affinity = pod.spec.affinity
     return NO_AFFINITY if affinity is None else affinity.pod_affinity or NO_AFFINITY
 
 
 def anti_affinity_of(pod: Pod) -> PodAffinity:
-    """`spec.affinity.podAntiAffinity`, empty where it is absent."""
+    """`spec.affinity.podAntiAffinity`, empty where it is missing."""
     affinity = pod.spec.affinity
     return NO_AFFINITY if affinity is None else affinity.pod_anti_affinity or NO_AFFINITY
 
 
 def preferred_terms(pod: Pod) -> list[PodAffinityTerm]:
-    """The terms that the pod prefers, of either kind."""
+    """The preferred terms of the pod, of both kinds."""
     stated = (*affinity_of(pod).preferred, *anti_affinity_of(pod).preferred)
     return [weighted.pod_affinity_term for weighted in stated]
 
 
 def selector_error(terms: Iterable[PodAffinityTerm]) -> str:
-    """What is wrong with the label selectors of terms, "" when they can be read."""
+    """The error of malformed label selectors of terms, "" for none."""
     for term in terms:
         try:
             if term.label_selector is not None:
@@ -46,17 +47,8 @@ def selector_error(terms: Iterable[PodAffinityTerm]) -> str:
     return ""
 
 
-class FaultyTerms:
-    """The pods on the nodes that have a malformed term. A PodWatcher."""
-
-    @classmethod
-    def of(cls, nodes: NodeTable) -> FaultyTerms:
-        """What is kept for a table: from the first time that somebody asks."""
-        kept = nodes.extras.get(cls.__qualname__)
-        if not isinstance(kept, cls):
-            kept = nodes.extras[cls.__qualname__] = cls()
-            nodes.watch(kept)
-        return kept
+class FaultyTerms(TableWatcher):
+    """The pods on nodes that have a malformed term."""
 
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
@@ -66,20 +58,11 @@ class FaultyTerms:
         return iter(self._pods.values())
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod came to a row."""
+        """A pod was added to a row."""
         if info.footprint.has_affinity and terms_of(info.pod).faults:
             self._pods[info.uid] = info.pod
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod left a row."""
+        """A pod was removed from a row."""
         if info.footprint.has_affinity:
             self._pods.pop(info.uid, None)
-
-    def row_added(self, row: int) -> None:
-        """Nothing is kept per row."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nothing is kept per row."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nothing is kept per row."""

@@ -1,4 +1,4 @@
-"""Labels that a node has or has not: the predicate labelsPresence, the priority labelPreference.
+"""Presence of node labels: the predicate labelsPresence, the priority labelPreference.
 
 Source: Kubernetes v1.13, predicates.CheckNodeLabelPresence and priorities/node_label.go.
 """
@@ -7,26 +7,24 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.plugins.arithmetic import n_rows_of
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class LabelsPresenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """labels: the keys looked at. presence: whether a node must have them all, or none of them."""
+    """labels: the keys. presence: whether a node must have them all, or none of them."""
 
     labels: tuple[str, ...] = ()
     presence: bool = False
 
 
 class LabelPreferenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """label: the key looked at. presence: whether nodes that have it are preferred, or others."""
+    """label: the key. presence: whether nodes that have it are preferred, or others."""
 
     label: str = ""
     presence: bool = False
@@ -36,7 +34,7 @@ class CheckNodeLabelPresence:
     """Filter on the presence of labels, whatever their values."""
 
     name = "CheckNodeLabelPresence"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = LabelsPresenceArgs
     REJECTED = unresolvable("node(s) didn't have the requested labels")
 
@@ -44,7 +42,7 @@ class CheckNodeLabelPresence:
         self.args = args
 
     def filter(self, node: NodeInfo) -> Status:
-        """Success where every label is there, or none, as the arguments say."""
+        """Success where every label is present, or none, as the arguments require."""
         wanted = self.args.presence
         matches = all((key in node.labels) == wanted for key in self.args.labels)
         return OK if matches else self.REJECTED
@@ -57,7 +55,7 @@ class CheckNodeLabelPresence:
         return passes
 
     def signature(self) -> object:
-        """Nothing of the pod is read."""
+        """Empty: nothing of the pod is read."""
         return None
 
 
@@ -65,7 +63,7 @@ class NodeLabelPriority:
     """Score 10 where the label's presence is as preferred, else 0."""
 
     name = "NodeLabelPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = LabelPreferenceArgs
 
     def __init__(self, args: LabelPreferenceArgs) -> None:
@@ -82,7 +80,7 @@ class NodeLabelPriority:
         return scores
 
     def signature(self) -> object:
-        """Nothing of the pod is read."""
+        """Empty: nothing of the pod is read."""
         return None
 
 

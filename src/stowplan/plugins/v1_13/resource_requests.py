@@ -1,7 +1,7 @@
-"""What pods ask for as Kubernetes 1.13 counts it, per pod and per node.
+"""Resource requests as Kubernetes 1.13 counts them, per pod and per node.
 
-Each container's amount is rounded up by itself and then added. Init containers count for the pod
-to be placed only, overhead, pod-level amounts and resizes not at all.
+Each container's amount is rounded up by itself and then added. Init containers count for the
+incoming pod only; overhead, pod-level amounts and resizes do not count.
 
 Source: Kubernetes v1.13, scheduler/cache/node_info.go, predicates.GetResourceRequest and
 priorities/util/non_zero.go.
@@ -13,9 +13,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Ints, grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod
@@ -26,7 +25,6 @@ from stowplan.objects.requests import (
     is_tracked,
 )
 
-Ints = NDArray[np.int64]
 ResourceAmounts = Mapping[str, int]
 
 NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -35,11 +33,11 @@ _KEPT = "v1_13.amounts"
 
 
 class PodResourceRequests(msgspec.Struct, frozen=True):
-    """A pod's amounts in base units (milli-CPU, bytes, counts).
+    """Requests of a pod in base units (milli-CPU, bytes, counts).
 
-    on_node: what a node counts for the pod, by resource. wanted: what the pod has to find, init
-    containers included; a resource may be there with 0. nonzero: milli-CPU and bytes with the
-    defaults for containers that name none. limits: of cpu and memory, init containers included.
+    on_node: counted on a node, by resource. wanted: required of a node, init containers included; a
+    resource may be present with 0. nonzero: milli-CPU and bytes with the defaults for containers
+    without requests. limits: of cpu and memory, init containers included.
     """
 
     on_node: ResourceAmounts
@@ -49,7 +47,7 @@ class PodResourceRequests(msgspec.Struct, frozen=True):
 
 
 def resource_requests_of(pod: Pod) -> PodResourceRequests:
-    """The pod's amounts, counted once per spec; raises QuantityError."""
+    """The requests of a pod, cached per spec; raises QuantityError."""
     kept: PodResourceRequests | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         kept = pod.spec.__dict__[_KEPT] = _resource_requests(pod)
@@ -92,29 +90,29 @@ def _largest(total: ResourceAmounts, stated: Iterable[Mapping[str, Quantity]]) -
 
 
 def _filled_sum(name: str, default: int, stated: Iterable[Mapping[str, Quantity]]) -> int:
-    """The sum over containers, `default` for one that does not name the resource."""
+    """The sum over containers, with `default` for one without the resource."""
     return wrapped(sum(amount(name, q[name]) if name in q else default for q in stated))
 
 
 def requested_on(node: NodeInfo, resource: str) -> int:
-    """What the pods of a node request of a resource, base units."""
+    """Requests of the pods of a node for a resource, base units."""
     return wrapped(
         sum(resource_requests_of(info.pod).on_node.get(resource, 0) for info in node.pods)
     )
 
 
 def nonzero_on(node: NodeInfo) -> tuple[int, int]:
-    """(milli-CPU, bytes): what the pods of a node request, with the defaults."""
+    """(milli-CPU, bytes): requests of the pods of a node, with the defaults."""
     shares = [resource_requests_of(info.pod).nonzero for info in node.pods]
     return wrapped(sum(s[0] for s in shares)), wrapped(sum(s[1] for s in shares))
 
 
 class RequestedByRow:
-    """The sums of every row, kept by delta. A PodWatcher."""
+    """The sums of every row, updated by delta. A PodWatcher."""
 
     @classmethod
     def of(cls, nodes: NodeTable) -> RequestedByRow:
-        """What is kept for a table: from the first time that somebody asks."""
+        """The sums of a table, watched from the first use on."""
         kept = nodes.extras.get(cls.__qualname__)
         if not isinstance(kept, cls):
             kept = nodes.extras[cls.__qualname__] = cls(nodes)
@@ -138,15 +136,15 @@ class RequestedByRow:
         return self._nonzero[("cpu", "memory").index(resource), : self._nodes.n_nodes]
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        """A pod came to a row."""
+        """A pod was added to a row."""
         self._count(row, info, 1)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        """A pod left a row."""
+        """A pod was removed from a row."""
         self._count(row, info, -1)
 
     def row_added(self, row: int) -> None:
-        """A node arrived; its pods are announced next."""
+        """A node was added; its pods are announced next."""
         self._nonzero = grow(self._nonzero, (2, row + 1))
         self._nonzero[:, row] = 0
         for resource, column in self._requested.items():
@@ -154,12 +152,12 @@ class RequestedByRow:
             self._requested[resource][row] = 0
 
     def row_moved(self, source: int, target: int) -> None:
-        """The node of row `source` now stands on `target`, which is empty."""
+        """The node of row `source` is now on `target`, which is empty."""
         for column in (*self._requested.values(), *self._nonzero):
             column[target] = column[source]
 
     def row_dropped(self, row: int) -> None:
-        """The last row ended, empty."""
+        """The last row was removed, empty."""
 
     def _count(self, row: int, info: PodInfo, sign: int) -> None:
         counted = resource_requests_of(info.pod)

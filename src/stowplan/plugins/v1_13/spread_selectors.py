@@ -1,7 +1,7 @@
-"""The pods that belong together with a pod in 1.13: what selects it, services first.
+"""Selectors of a pod in 1.13: of its services first, then of its controllers.
 
-Source: Kubernetes v1.13, priorities/metadata.go (getSelectors, getFirstServiceSelector),
-client-go listers and labels.SelectorFromSet.
+Source: Kubernetes v1.13, priorities/metadata.go (getSelectors, getFirstServiceSelector), client-go
+listers and labels.SelectorFromSet.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 def selector_from_labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Labels as a selector. If one of them is malformed the selector is empty: it takes all."""
+    """Labels as a selector. If one of them is malformed the selector is empty: it selects all."""
     sound = not any(label_key_errors(k) or label_value_errors(v) for k, v in labels.items())
     return labels if sound else _NO_LABELS
 
 
 def requirements_from_labels(labels: Mapping[str, str]) -> Requirements:
-    """The labels as conditions that must all hold."""
+    """The labels as requirements that must all hold."""
     return tuple(LabelSelectorRequirement(key, "In", (v,)) for key, v in sorted(labels.items()))
 
 
 class _SpreadSelector:
-    """A selector as it finds its pods, and as it then counts them: labels that are malformed are
-    compared all the same at first, and then take every pod."""
+    """A selector as it finds its pods, and as it then counts them: malformed labels are compared
+    nevertheless at first, and then select every pod."""
 
     __slots__ = ("counts", "finds")
 
@@ -52,15 +52,15 @@ ByNamespace = dict[str, list[_SpreadSelector] | None]
 
 
 class SpreadSelectors:
-    """What selects pods in a world, by namespace, in order of arrival. Made anew when it changes.
+    """Selectors of an object store, by namespace, in order of arrival; rebuilt on changes.
 
-    services: those with a selector, be it empty. controllers, then sets: an empty selector selects
-    nothing. A malformed selector of a set spoils all sets of that kind in its namespace.
+    services: those with a selector, even an empty one. controllers, then sets: an empty selector
+    selects nothing. A malformed selector of a set disables all sets of that kind in its namespace.
     """
 
     @classmethod
     def of(cls, object_store: ObjectStore) -> SpreadSelectors:
-        """The selectors of a world as it is now."""
+        """The selectors of the current object store."""
         kept = _KEPT.get(object_store)
         if kept is None or kept.version != object_store.version:
             kept = _KEPT[object_store] = cls(object_store)
@@ -76,13 +76,13 @@ class SpreadSelectors:
         )
 
     def services(self, pod: Pod) -> Iterator[Requirements]:
-        """What the services that select the pod select by, in order of arrival."""
+        """Selectors of the services that select the pod, in order of arrival."""
         for one in self._services.get(pod.namespace) or ():
             if admits(one.finds, pod.labels):
                 yield one.counts
 
     def all(self, pod: Pod) -> tuple[Requirements, ...]:
-        """What services, controllers and sets that select the pod select by, each once."""
+        """Selectors of services, controllers and sets that select the pod, each once."""
         found = list(self.services(pod))
         if pod.labels:
             kinds = [self._controllers, *self._sets]
@@ -124,7 +124,7 @@ def _labelled(stated: Iterable[tuple[str, LabelSelector | None]]) -> ByNamespace
 
 
 def without_redundant_selectors(selectors: Iterable[Requirements]) -> list[Requirements]:
-    """The selectors without those that take only pods which another one takes anyway."""
+    """The selectors without those whose pods another one selects too."""
     kept: list[Requirements] = []
     for requirements in sorted(selectors, key=len):
         if not any(set(wider) <= set(requirements) for wider in kept):
@@ -133,5 +133,5 @@ def without_redundant_selectors(selectors: Iterable[Requirements]) -> list[Requi
 
 
 def selected_pods(requirements: Requirements, namespace: str) -> PodSelection:
-    """The pods of a namespace, those being deleted left out, that a selector takes."""
+    """Pods of a namespace that a selector selects, without terminating ones."""
     return PodSelection(requirements, frozenset({namespace}), terminating=False)

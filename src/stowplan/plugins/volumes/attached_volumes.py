@@ -1,7 +1,7 @@
-"""Which CSI volumes the pods of a node use, and so which are attached to it: driver and handle.
+"""CSI volumes that the pods of a node use or that are attached to it: driver and handle.
 
-A claim that has no volume yet counts too, as a volume of its own that will be made. In-tree
-volumes count for the driver that took them over, on nodes that have a CSINode.
+A claim without a volume counts too, as a volume of its own to be provisioned. In-tree volumes count
+for the driver that they were migrated to, on nodes that have a CSINode.
 
 Source: kube-scheduler v1.36, plugins/nodevolumelimits.
 """
@@ -14,9 +14,8 @@ from operator import is_not
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -34,6 +33,7 @@ from stowplan.plugins.volumes.csi_translation import (
     translate_inline_volume,
 )
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
     ClaimUse,
     find_claim,
     not_found_message,
@@ -44,13 +44,9 @@ from stowplan.plugins.volumes.volume_claims import (
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_usage import VolumeUsage
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 VolumeDrivers = dict[str, str]
 """Volume as `DRIVER/HANDLE` -> driver."""
 
-CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
 # Differs: the original draws a random prefix, so that no real handle can be the same.
 _UNPROVISIONED = "\0"
 
@@ -60,7 +56,7 @@ class AttachmentError(ValueError):
 
 
 class ClaimNotFound(AttachmentError):
-    """The pod to be placed names a claim that is not there: it waits for the claim."""
+    """The incoming pod names a claim that does not exist: it waits for the claim."""
 
 
 def csi_volumes_of_pod(
@@ -68,9 +64,9 @@ def csi_volumes_of_pod(
 ) -> VolumeDrivers:
     """The CSI volumes that a pod uses on a node.
 
-    has_csi_node: whether the node has a CSINode. is_new: for the pod to be placed a missing claim
-    raises ClaimMissing, for others it does not count. Raises AttachmentFault, for the first
-    volume in the order of the spec that cannot be counted.
+    has_csi_node: whether the node has a CSINode. is_new: for the incoming pod a missing claim
+    raises ClaimNotFound, for others it does not count. Raises AttachmentError for the first volume
+    in the order of the spec that cannot be counted.
     """
     found: VolumeDrivers = {}
     for source in volume_uses_of(pod.spec).attachable:
@@ -91,7 +87,7 @@ def csi_volumes_of_pod(
 
 
 def _inline_csi(volume: Volume) -> CSIVolume | None:
-    """The CSI volume that an in-tree one stands for, None where no driver took it over."""
+    """The CSI volume of a migrated in-tree volume, None where it was not migrated."""
     plugin = in_tree_plugin_of(volume)
     if plugin is None or not plugin.is_migrated:
         return None
@@ -123,7 +119,7 @@ def _claim_of(
 def csi_of_claim(
     claim: PersistentVolumeClaim, object_store: ObjectStore, *, has_csi_node: bool
 ) -> tuple[str, str]:
-    """(driver, handle) of a claim's volume; ("", "") for what no CSI driver attaches."""
+    """(driver, handle) of a claim's volume; ("", "") for a volume that no CSI driver attaches."""
     name = claim.spec.volume_name
     volume = object_store.find(PersistentVolume, name) if name else None
     if volume is None:
@@ -143,7 +139,7 @@ def csi_of_claim(
 def _csi_of_class(
     claim: PersistentVolumeClaim, object_store: ObjectStore, *, has_csi_node: bool
 ) -> tuple[str, str]:
-    """Driver and a made-up handle of a claim whose volume is not there."""
+    """Driver and a generated handle of a claim whose volume does not exist."""
     name = storage_class_of(claim)
     storage_class = object_store.find(StorageClass, name) if name else None
     if storage_class is None:
@@ -156,17 +152,15 @@ def _csi_of_class(
 
 
 class NodeVolumes(msgspec.Struct, frozen=True):
-    """What is attached to a node with a CSINode: volumes that its pods use, and all by driver."""
+    """The volumes of a node with a CSINode: those that its pods use, and all of them by driver."""
 
     attached: VolumeDrivers
     counts: Counter[str]
 
 
 def node_volumes(pods: Iterable[PodInfo], node_name: str, object_store: ObjectStore) -> NodeVolumes:
-    """What is attached to a node: what its pods use, and what VolumeAttachments say beside it.
-
-    Raises AttachmentFault.
-    """
+    """The volumes of a node: those of its pods, and those of VolumeAttachments. Raises
+    AttachmentError."""
     attached: VolumeDrivers = {}
     for info in pods:
         attached |= csi_volumes_of_pod(info.pod, object_store, has_csi_node=True)
@@ -177,7 +171,7 @@ def node_volumes(pods: Iterable[PodInfo], node_name: str, object_store: ObjectSt
 
 
 def attachments_of(node_name: str, object_store: ObjectStore) -> VolumeDrivers:
-    """The CSI volumes that VolumeAttachments say are attached to a node."""
+    """The CSI volumes that VolumeAttachments list for a node."""
     found: VolumeDrivers = {}
     for attachment in VolumeIndex.of(object_store).attachments.get(node_name, ()):
         driver, name = attachment.spec.attacher, attachment.spec.source.persistent_volume_name
@@ -188,23 +182,22 @@ def attachments_of(node_name: str, object_store: ObjectStore) -> VolumeDrivers:
 
 
 class AttachmentColumns:
-    """Which rows need counting, and what was counted there.
+    """Upper bounds of attached volumes by row, which show the rows that need counting.
 
     Exact counts depend on claims, volumes and classes, which change all the time. But no node has
-    more volumes than its pods name and VolumeAttachments list: where even that bound stays below
-    the limit, nothing is counted. The rows that are left are counted once, until they are touched
-    or the world changes.
+    more volumes than its pods name and VolumeAttachments list: where even that bound is below the
+    limit, nothing is counted. The other rows are counted once, until they or the objects change.
 
-    limits: driver -> int64 (n_rows_max,), UNLIMITED where the node's CSINode says nothing.
-    is_limited: bool (n_rows_max,), rows with any limit. listed: int64 (n_rows_max,), how many
-    VolumeAttachments the node has.
+    limits: driver -> int64 (n_rows_max,), UNLIMITED where the node's CSINode has none. is_limited:
+    bool (n_rows_max,), rows with any limit. listed: int64 (n_rows_max,), number of
+    VolumeAttachments of the node.
     """
 
     UNLIMITED = 2**62
 
     @classmethod
     def of(cls, nodes: NodeTable, object_store: ObjectStore) -> AttachmentColumns:
-        """What is kept for a table, brought up to date."""
+        """The columns of a table, updated."""
         kept = nodes.extras.get(cls.__name__)
         if not isinstance(kept, cls):
             kept = nodes.extras[cls.__name__] = cls()
@@ -221,7 +214,7 @@ class AttachmentColumns:
         self._version = -1
 
     def refresh(self, nodes: NodeTable, object_store: ObjectStore) -> None:
-        """Take over what has changed in the table and in the world."""
+        """Apply the changes of the table and the objects."""
         index = VolumeIndex.of(object_store)
         sources = (index, index.limits, index.attachments)
         touched = nodes.journal.since(self._generation)
@@ -254,7 +247,7 @@ class AttachmentColumns:
             column[row] = limits.get(driver, self.UNLIMITED)
 
     def rows_to_count(self, new: VolumeDrivers, nodes: NodeTable) -> Ints:
-        """int64: rows where only counting tells whether they can attach `new` as well."""
+        """int64: rows where only counting shows whether they can attach `new` as well."""
         n_nodes = nodes.n_nodes
         use = VolumeUsage.of(nodes)
         most = use.attachable[:n_nodes] + self.listed[:n_nodes]
@@ -269,7 +262,7 @@ class AttachmentColumns:
     def counted(
         self, row: int, nodes: NodeTable, object_store: ObjectStore
     ) -> NodeVolumes | AttachmentError:
-        """What is attached to the node of a row, or why that cannot be said."""
+        """The attached volumes of the node of a row, or why they cannot be counted."""
         found = self._counted.get(row)
         if found is None:
             try:

@@ -1,8 +1,8 @@
-"""In-tree volumes as the CSI drivers that took them over see them: driver, handle, topology.
+"""Translation of in-tree volumes to the CSI drivers that they were migrated to.
 
-A volume that names a disk of a cloud directly belongs to a storage plugin that no longer exists;
-a CSI driver serves it instead. What the rules need of the translation is which driver and handle
-the volume has then, and which node labels its node affinity asks about.
+A volume that names a disk of a cloud directly belongs to a storage plugin that no longer exists; a
+CSI driver serves it instead. Plugins read the driver and handle that the volume has then, and the
+node labels of its node affinity.
 
 Source: Kubernetes v1.36, csi-translation-lib.
 """
@@ -33,11 +33,11 @@ class TranslationError(ValueError):
 
 
 class InTreePlugin(msgspec.Struct, frozen=True):
-    """A storage plugin that a CSI driver took over.
+    """An in-tree storage plugin that was migrated to a CSI driver.
 
-    field: its source in a volume. driver: the CSI driver. zone_key: the node label that the driver
-    uses for zones, "" where the topology is not translated. is_migrated: False for those whose
-    volumes the scheduler leaves as they are.
+    field: its source in a volume. driver: the CSI driver. zone_key: the node label of the driver
+    for zones, "" where the topology is not translated. is_migrated: False for those whose volumes
+    the scheduler does not translate.
     """
 
     name: str
@@ -81,7 +81,7 @@ _BY_NAME = {plugin.name: plugin for plugin in PLUGINS}
 
 
 def in_tree_plugin_of(source: PVSpec | Volume) -> InTreePlugin | None:
-    """The in-tree plugin whose source a volume has, None for every other volume."""
+    """The in-tree plugin of a volume's source, None for every other volume."""
     return next((p for p in PLUGINS if getattr(source, p.field) is not None), None)
 
 
@@ -91,7 +91,7 @@ def in_tree_plugin_by_name(name: str) -> InTreePlugin | None:
 
 
 def translate_inline_volume(volume: Volume, plugin: InTreePlugin) -> CSIVolume:
-    """Driver and handle of a volume written out in a pod; raises TranslationError."""
+    """Driver and handle of an inline volume of a pod; raises TranslationError."""
     return CSIVolume(plugin.driver, _INLINE_HANDLES[plugin.name](volume))
 
 
@@ -134,10 +134,10 @@ def _gce_region(zones: Iterable[str]) -> str:
             )
         regions.add("-".join(parts[:2]))
     if len(regions) != 1:
-        shown = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        labels = " ".join(f"{region}:{{}}" for region in sorted(regions))
         raise TranslationError(
             "failed to get region from zones: "
-            f"multiple or no regions gotten from zones, got: map[{shown}]"
+            f"multiple or no regions gotten from zones, got: map[{labels}]"
         )
     return regions.pop()
 
@@ -149,7 +149,7 @@ def _gce_inline_handle(volume: Volume) -> str:
 
 
 def _aws_handle(disk: AWSElasticBlockStore | None) -> str:
-    """The volume id, taken out of `aws://ZONE/ID` where it is written so."""
+    """The volume id, extracted from `aws://ZONE/ID` where it has that form."""
     assert disk is not None
     given = disk.volume_id
     if not given.startswith("aws://"):
@@ -173,7 +173,7 @@ def _azure_handle(disk: AzureDisk | None) -> str:
 
 
 def _volume_id(source: PVSpec | Volume) -> str:
-    """The handle of the plugins that keep the id as it is (Cinder, Portworx)."""
+    """The handle of plugins that use the id unchanged (Cinder, Portworx)."""
     disk = source.cinder or source.portworx_volume
     assert disk is not None
     return disk.volume_id
@@ -200,7 +200,7 @@ _INLINE_HANDLES: dict[str, Callable[[Volume], str]] = {
 
 
 def _translated_affinity(volume: PersistentVolume, zone_key: str) -> VolumeNodeAffinity | None:
-    """Node affinity on the driver's zone label: renamed where it is there, else from the labels."""
+    """Node affinity on the driver's zone label: renamed where it exists, else from the labels."""
     affinity = volume.spec.node_affinity
     terms = affinity.required.node_selector_terms if affinity and affinity.required else ()
     zone, region = _labels_in_use(volume, terms)
@@ -216,7 +216,8 @@ def _translated_affinity(volume: PersistentVolume, zone_key: str) -> VolumeNodeA
 def _labels_in_use(
     volume: PersistentVolume, terms: tuple[NodeSelectorTerm, ...]
 ) -> tuple[str, str]:
-    """(zone, region) label in the spelling that the volume uses, the affinity before labels."""
+    """(zone, region) label in the spelling that the volume uses; its affinity counts before its
+    labels."""
     keys = {r.key for term in terms for r in term.match_expressions}
     for names in (keys, volume.labels):
         if ZONE in names:
@@ -227,7 +228,7 @@ def _labels_in_use(
 
 
 def _has_values_for(terms: tuple[NodeSelectorTerm, ...], key: str) -> bool:
-    """True when a condition on `key` names values."""
+    """True when a requirement on `key` names values."""
     return any(r.key == key and r.values for term in terms for r in term.match_expressions)
 
 
@@ -246,7 +247,8 @@ def _rename_keys(
 def _with_zones(
     terms: tuple[NodeSelectorTerm, ...], key: str, zones: Iterable[str]
 ) -> tuple[NodeSelectorTerm, ...]:
-    """Every term, or a first one, with the zones as one more condition; blank ones do not count."""
+    """Every term, or a first one, with the zones as one more requirement; blank ones do not
+    count."""
     values = tuple(sorted({zone.strip() for zone in zones} - {""}))
     if not values:
         return terms

@@ -1,4 +1,5 @@
-"""Hints of the volume rules: claims, volumes, classes and drivers that come or change.
+"""Queueing hints of the volume plugins: claims, volumes, classes and drivers that are added or
+changed.
 
 Source: kube-scheduler v1.36, plugins/volumebinding, volumezone, volumerestrictions,
 nodevolumelimits.
@@ -40,13 +41,13 @@ from stowplan.objects.volume import Volume
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
 from stowplan.plugins.volumes.volume_claims import WAIT_FOR_FIRST_CONSUMER, volume_uses_of
+from stowplan.plugins.volumes.volume_index import MIGRATED_PLUGINS
 
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
 
 def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
-    """What VolumeBinding registers."""
+    """Events that VolumeBinding registers."""
     return (
         on(STORAGE_CLASS, _ADD_OR_UPDATE, after_storage_class),
         on(PERSISTENT_VOLUME_CLAIM, _ADD_OR_UPDATE, after_claim),
@@ -61,7 +62,7 @@ def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
 def volume_zone_events(
     topologies_of: Callable[[PersistentVolume], Iterable[object]],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """What VolumeZone registers. topologies_of: where a volume's labels say that it is."""
+    """Events that VolumeZone registers. topologies_of: the topology of a volume's labels."""
 
     def after_volume(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
         return queueing_hint(old is None or list(topologies_of(old)) != list(topologies_of(new)))
@@ -77,8 +78,10 @@ def volume_zone_events(
 def volume_restrictions_events(
     conflicts_with_pod: Callable[[Volume, Pod], bool],
 ) -> tuple[ClusterEventWithHint, ...]:
-    """What VolumeRestrictions registers. clashes: a volume and one of a pod's may not share a
-    node."""
+    """Events that VolumeRestrictions registers.
+
+    conflicts_with_pod: a volume and one of the pod's may not be used on one node.
+    """
 
     def after_delete(pod: Pod, old: Pod, new: None) -> QueueingHint:
         if old.namespace != pod.namespace:
@@ -96,7 +99,7 @@ def volume_restrictions_events(
 
 
 def node_volume_limits_events() -> tuple[ClusterEventWithHint, ...]:
-    """What NodeVolumeLimits registers."""
+    """Events that NodeVolumeLimits registers."""
     return (
         on(CSI_NODE, Action.ADD),
         on(CSI_NODE, Action.UPDATE, after_limits),
@@ -112,7 +115,7 @@ def node_volume_limits_events() -> tuple[ClusterEventWithHint, ...]:
 def after_claim(
     pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim
 ) -> QueueingHint:
-    """A claim of the pod, be it named by the pod or made with it."""
+    """A claim of the pod, named by it or generated for it."""
     names = (use.claim_name(pod) for use in volume_uses_of(pod.spec).claims)
     return queueing_hint(new.namespace == pod.namespace and new.name in names)
 
@@ -130,19 +133,19 @@ def after_named_claim(
 
 
 def after_storage_class(pod: Pod, old: StorageClass | None, new: StorageClass) -> QueueingHint:
-    """A new class, or one that allows other places."""
+    """A new class, or one that allows other topologies."""
     return queueing_hint(old is None or old.allowed_topologies != new.allowed_topologies)
 
 
 def after_wait_for_first_consumer_class(
     pod: Pod, old: StorageClass | None, new: StorageClass
 ) -> QueueingHint:
-    """A class that binds with the first pod."""
+    """A class that waits for the first consumer."""
     return queueing_hint(new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER)
 
 
 def after_migration(pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint:
-    """A node where other in-tree plugins are served by CSI drivers now."""
+    """The migrated plugins of a node changed."""
     if old is None:
         return QUEUE_POD
     before, after = old.metadata.annotations, new.metadata.annotations
@@ -150,7 +153,7 @@ def after_migration(pod: Pod, old: CSINode | None, new: CSINode) -> QueueingHint
 
 
 def after_csi_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
-    """A driver that one of the pod's inline volumes names keeps no account of capacity any more."""
+    """The driver of one of the pod's inline volumes no longer tracks capacity."""
     if not old.spec.storage_capacity or new.spec.storage_capacity:
         return QUEUE_SKIP
     drivers = (volume.csi.driver for volume in pod.spec.volumes if volume.csi is not None)
@@ -160,7 +163,7 @@ def after_csi_driver(pod: Pod, old: CSIDriver, new: CSIDriver) -> QueueingHint:
 def after_capacity(
     pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity
 ) -> QueueingHint:
-    """Larger volumes can be made than before."""
+    """Larger volumes can be provisioned than before."""
     if old is None:
         return QUEUE_POD
     before, after = _volume_limit(old), _volume_limit(new)
@@ -170,7 +173,7 @@ def after_capacity(
 
 
 def _volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
-    """The size of the largest volume that can be made; the more exact of the two figures."""
+    """The size of the largest volume that can be provisioned; the more exact of both figures."""
     largest = capacity.maximum_volume_size
     return capacity.capacity if largest is None else largest
 
@@ -192,14 +195,14 @@ def _limits(node: CSINode) -> dict[str, int]:
 
 
 def after_pod_with_volumes_deleted(pod: Pod, old: Pod, new: None) -> QueueingHint:
-    """A pod that had a node, and volumes that a CSI driver may have attached to it, has gone."""
+    """An assigned pod with volumes that a CSI driver may have attached was deleted."""
     return queueing_hint(
         is_assigned_or_nominated(old) and any(map(_is_attachable, old.spec.volumes))
     )
 
 
 def after_detachment(pod: Pod, old: VolumeAttachment, new: None) -> QueueingHint:
-    """A volume was detached that may be one of the pod's drivers'."""
+    """A volume was detached that may be of one of the pod's drivers."""
     return queueing_hint(
         any(
             volume.persistent_volume_claim is not None or _driver_of(volume) == old.spec.attacher
@@ -209,7 +212,7 @@ def after_detachment(pod: Pod, old: VolumeAttachment, new: None) -> QueueingHint
 
 
 def _is_attachable(volume: Volume) -> bool:
-    """True for a volume with a claim, and for an in-tree one that a CSI driver serves."""
+    """True for a volume with a claim, and for a migrated in-tree one."""
     has_claim = volume.persistent_volume_claim is not None or volume.ephemeral is not None
     return has_claim or in_tree_plugin_of(volume) is not None
 

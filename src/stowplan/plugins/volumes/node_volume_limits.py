@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a node attaches as many volumes of a CSI driver as its CSINode says.
+"""NodeVolumeLimits: a node attaches as many volumes of a CSI driver as its CSINode allows.
 
 Source: kube-scheduler v1.36, plugins/nodevolumelimits (csi.go).
 """
@@ -28,8 +28,16 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import CSIDriver, CSINode
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from stowplan.objects.volume import Volume
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.volumes.attached_volumes import (
@@ -42,21 +50,24 @@ from stowplan.plugins.volumes.attached_volumes import (
     node_volumes,
 )
 from stowplan.plugins.volumes.hints import node_volume_limits_events
-from stowplan.plugins.volumes.volume_claims import claims_signature, has_storage, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import (
+    NO_STATE,
+    claims_signature,
+    has_storage,
+    volume_uses_of,
+)
 from stowplan.plugins.volumes.volume_index import VolumeIndex, volume_limits
-
-NO_STATE = error("not found")
 
 
 class NewVolumes(msgspec.Struct, frozen=True):
-    """What the pod would attach to a node, or why that cannot be said."""
+    """The volumes that the pod would attach to a node, or why they cannot be counted."""
 
     attached: VolumeDrivers = {}
     refusal: Status | None = None
 
 
 class NodeVolumeLimitsState:
-    """What one attempt knows: the pod's volumes on nodes without and with a CSINode.
+    """Result of PreFilter: the pod's volumes on nodes without and with a CSINode.
 
     statuses: the answers of the column walk by code; code 0 is success.
     """
@@ -71,7 +82,7 @@ class NodeVolumeLimitsState:
         return self._new[has_csi_node]
 
     def code(self, status: Status) -> int:
-        """The code that stands for a status."""
+        """The code of a status."""
         if status not in self.statuses:
             self.statuses.append(status)
         return self.statuses.index(status)
@@ -81,6 +92,18 @@ class NodeVolumeLimits:
     """Filter on the number of CSI volumes attached to the node."""
 
     name = "NodeVolumeLimits"
+    declaration = Plugin(
+        name=name,
+        reads=(
+            PersistentVolume,
+            PersistentVolumeClaim,
+            StorageClass,
+            CSIDriver,
+            CSINode,
+            VolumeAttachment,
+        ),
+        repeatable=True,
+    )
     EXCEEDED = unschedulable("node(s) exceed max volume count")
 
     def __init__(self, handle: Handle) -> None:
@@ -102,7 +125,7 @@ class NodeVolumeLimits:
     def exceeded_limits(
         self, new: VolumeDrivers, there: NodeVolumes, limits: Mapping[str, int]
     ) -> Iterator[str]:
-        """Drivers that would have to attach more than they can, each with need and have."""
+        """Drivers that would exceed their limit, each with need and have."""
         coming = Counter(driver for v, driver in new.items() if v not in there.attached)
         for driver, n_new in coming.items():
             n_there, limit = there.counts[driver], limits.get(driver)
@@ -140,9 +163,11 @@ class NodeVolumeLimits:
     def _missing_driver(
         self, new: NewVolumes, csi_node: CSINode | None, object_store: ObjectStore
     ) -> str:
-        """A driver that must be on the node and is not; "" when there is none, or nobody asks.
+        """A driver that the node must have and lacks; "" when there is none, or the feature gate is
+        off.
 
         Differs: of several the original names any, in the order of a Go map.
+
         Unproved: no recorded answer has the feature gate on.
         """
         if not self._asks_for_driver:
@@ -160,7 +185,7 @@ class NodeVolumeLimits:
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
-        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         volumes: NodeVolumeLimitsState | None = state.find(self.name)
         if volumes is None:
             return np.ones(n_rows_of(rows), dtype=np.int64)
@@ -177,7 +202,7 @@ class NodeVolumeLimits:
     def _write_static_refusals(
         self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
     ) -> None:
-        """Write the refusals that need no counting: claims amiss, drivers missing."""
+        """Write the refusals that need no counting: unusable claims, missing drivers."""
         for row, name in enumerate(nodes.names):
             csi_node = volumes.object_store.find(CSINode, name)
             new = volumes.on(has_csi_node=csi_node is not None)
@@ -191,7 +216,7 @@ class NodeVolumeLimits:
     def _write_limit_refusals(
         self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
     ) -> None:
-        """Write the refusals of nodes that cannot attach the new volumes as well."""
+        """Write the refusals of nodes that cannot attach the new volumes."""
         new, object_store = volumes.on(has_csi_node=True).attached, volumes.object_store
         columns = AttachmentColumns.of(nodes, object_store)
         limits = VolumeIndex.of(object_store).limits
@@ -205,12 +230,12 @@ class NodeVolumeLimits:
                 codes[row] = volumes.code(self.EXCEEDED)
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         volumes: NodeVolumeLimitsState | None = state.find(self.name)
         return NO_STATE if volumes is None else volumes.statuses[code]
 
     def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
-        """Per driver, what the pod brings and how much there is already."""
+        """Per driver, the volumes of the pod and those attached."""
         volumes: NodeVolumeLimitsState | None = state.find(self.name)
         if volumes is None:
             return []
@@ -223,11 +248,11 @@ class NodeVolumeLimits:
         return list(self.exceeded_limits(new.attached, there, limits))
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Volumes are detached or may be, limits grow, or a claim of the pod arrives."""
+        """Volumes are or may be detached, limits grow, or a claim of the pod is added."""
         return node_volume_limits_events()
 
     def signature(self, pod: Pod) -> object:
-        """The claims, and the in-tree volumes that a driver took over."""
+        """The claims, and the migrated in-tree volumes."""
         inline = tuple(v for v in volume_uses_of(pod.spec).attachable if isinstance(v, Volume))
         return claims_signature(pod), inline
 
@@ -236,7 +261,7 @@ def _new_volumes(pod: Pod, object_store: ObjectStore, *, has_csi_node: bool) -> 
     try:
         found = csi_volumes_of_pod(pod, object_store, has_csi_node=has_csi_node, is_new=True)
     except ClaimNotFound as missing:
-        # Unresolvable: evicting pods makes no claim.
+        # Unresolvable: no eviction creates a claim.
         return NewVolumes(refusal=unresolvable(str(missing)))
     except AttachmentError as fault:
         return NewVolumes(refusal=error(str(fault)))

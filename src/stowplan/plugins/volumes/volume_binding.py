@@ -1,8 +1,8 @@
-"""VolumeBinding: a pod goes where its claims' volumes can be reached or made.
+"""VolumeBinding: a pod runs where its claims' volumes are accessible or can be provisioned.
 
-PreFilter sorts the claims out, Filter looks for volumes node by node or for all nodes at once
-(`volume_search`), Reserve settles what is to be bound and provisioned (`volume_reservation`), and
-PreBind has that written and waits until the claims are bound.
+PreFilter classifies the claims, Filter searches volumes node by node or for all nodes at once
+(`volume_search`), Reserve assumes the bindings and provisions (`volume_reservation`), and PreBind
+writes them and waits until the claims are bound.
 
 Source: kube-scheduler v1.36, plugins/volumebinding.
 """
@@ -34,9 +34,17 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
-from stowplan.objects.storage import PersistentVolumeClaim
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
@@ -47,6 +55,7 @@ from stowplan.plugins.utilization_shape import (
 )
 from stowplan.plugins.volumes.hints import volume_binding_events
 from stowplan.plugins.volumes.volume_claims import (
+    NO_STATE,
     binding_mode_missing_message,
     claims_signature,
     find_claim,
@@ -84,7 +93,6 @@ REASONS = {
     PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 UNBOUND_IMMEDIATE_CLAIMS = unresolvable("pod has unbound immediate PersistentVolumeClaims")
-NO_STATE = error("not found")
 DEADLINE_EXCEEDED = binding_error("context deadline exceeded")
 
 DEFAULT_SHAPE = (
@@ -94,14 +102,14 @@ DEFAULT_SHAPE = (
 
 
 class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """bind_timeout_seconds: how long binding may take. shape: score by utilization, increasing;
-    only with the feature gate StorageCapacityScoring."""
+    """bind_timeout_seconds: limit of binding. shape: score by utilization, increasing; only with
+    the feature gate StorageCapacityScoring."""
 
     bind_timeout_seconds: int = 600
     shape: tuple[UtilizationShapePoint, ...] | None = None
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is out of range or out of order."""
+        """Problems of the arguments."""
         if self.bind_timeout_seconds < 0:
             yield Problem(f"{path}.bindTimeoutSeconds", str(self.bind_timeout_seconds), "0 or more")
         if self.shape:
@@ -109,7 +117,7 @@ class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 
 class VolumeBindingState:
-    """What one attempt knows of the pod's volumes; `found` is kept per node."""
+    """Result of PreFilter; `found` is cached per node."""
 
     def __init__(self, search: VolumeSearch | None, nodes: NodeTable | None) -> None:
         """search, nodes: None for a pod without claims."""
@@ -118,7 +126,7 @@ class VolumeBindingState:
         self._found: dict[str, PodVolumeBindings] = {}
 
     def found(self, node_name: str) -> PodVolumeBindings:
-        """What was found on a node; raises VolumeFault."""
+        """The bindings on a node; raises VolumeBindingError."""
         if self.search is None or self._nodes is None:
             return PodVolumeBindings()
         found = self._found.get(node_name)
@@ -136,13 +144,25 @@ class VolumeBinding:
     """Filter, Reserve and PreBind for claims; Score by free storage behind a feature gate."""
 
     name = "VolumeBinding"
+    declaration = Plugin(
+        name=name,
+        reads=(
+            PersistentVolume,
+            PersistentVolumeClaim,
+            StorageClass,
+            CSINode,
+            CSIDriver,
+            CSIStorageCapacity,
+        ),
+        repeatable=True,
+        rests_when_skipped=True,
+        perform_in_parallel=True,
+    )
     Args = VolumeBindingArgs
     RESERVED = "VolumeBinding/reserved"
-    rests_when_skipped = True
-    perform_in_parallel = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
-        """Raises ConfigError for a shape without the gate that makes use of it."""
+        """Raises ConfigError for a shape without its feature gate."""
         self.args = args
         self._shared = handle.shared
         self._scores = handle.gates.storage_capacity_scoring
@@ -158,7 +178,7 @@ class VolumeBinding:
         return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Sort the claims out. Refuses a pod with a claim that is missing, lost, being deleted or
+        """Classify the claims. Refuses a pod with a claim that is missing, lost, being deleted or
         waiting for its volume; Skip for a pod without claims."""
         object_store = snapshot.object_store
         if not pod.spec.volumes or not volume_uses_of(pod.spec).claims:
@@ -184,7 +204,7 @@ class VolumeBinding:
     # One node.
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where every claim has a volume within reach or can be provisioned."""
+        """Success where every claim has an accessible volume or can be provisioned."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
             return NO_STATE
@@ -201,7 +221,7 @@ class VolumeBinding:
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
-        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
             return np.full(n_rows_of(rows), FIRST_FAULT_CODE, dtype=np.int64)
@@ -210,7 +230,7 @@ class VolumeBinding:
         return volumes.search.column(nodes, rows)
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None or volumes.search is None:
             return NO_STATE
@@ -225,7 +245,7 @@ class VolumeBinding:
         return OK if self._scores else SKIP
 
     def score(self, node: NodeInfo, state: CycleState) -> int:
-        """The shape's score for the share of the storage that the pod would take, 0 to 100.
+        """The shape's score for the share of the storage that the pod would use, 0 to 100.
 
         Unproved: no recorded answer has the feature gate on.
         """
@@ -234,10 +254,10 @@ class VolumeBinding:
             return 0
         return storage_score(requested_and_capacity_by_class(volumes.found(node.name)), self._line)
 
-    # After the choice.
+    # After the node is chosen.
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Settle what is to be bound and provisioned, and let the next pods see it so."""
+        """Assume the bindings and provisions, so that the next pods see them."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
             return NO_STATE
@@ -247,7 +267,7 @@ class VolumeBinding:
         return OK
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Take that back. What has been written by then stays."""
+        """Revert the assumed bindings. What was written by then remains."""
         reserved = self.reserved(state)
         if reserved is not None:
             reserved.revert(self._shared.object_store)
@@ -261,7 +281,7 @@ class VolumeBinding:
         return SKIP if reserved.is_empty else OK
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
-        """Have the changes written, and wait until the claims are bound."""
+        """Write the changes, and wait until the claims are bound."""
         reserved = self.reserved(state)
         if reserved is None or reserved.node_name != node_name:
             return error(f'no pod volume found for node "{node_name}"')
@@ -274,7 +294,7 @@ class VolumeBinding:
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
-        """Success when every claim is bound, Wait until then, an error when that cannot be."""
+        """Success when every claim is bound, Wait until then, an error when one cannot be bound."""
         row = snapshot.nodes.row(node_name)
         if row < 0:
             return binding_error(
@@ -284,12 +304,12 @@ class VolumeBinding:
         return check_bindings(reserved, snapshot.object_store, snapshot.nodes.nodes[row])
 
     def reserved(self, state: CycleState) -> AssumedPodVolumes | None:
-        """What Reserve settled; None before it, and after Unreserve."""
+        """The assumed volumes of Reserve; None before it, and after Unreserve."""
         reserved: AssumedPodVolumes | None = state.find(self.RESERVED)
         return reserved
 
     def bindings(self, state: CycleState, node_name: str) -> dict[str, list[Any]]:
-        """What would happen to the claims on a node that passed.
+        """The decisions about the claims on a node that passed.
 
         static: [claim, volume] to be bound. dynamic: claims to be provisioned. Absent when empty.
         """
@@ -300,7 +320,7 @@ class VolumeBinding:
         return {k: v for k, v in (("static", static), ("dynamic", dynamic)) if v}
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
-        """Per conflict, which claim needs what."""
+        """Per conflict, the claim and its need."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None or volumes.search is None:
             return []
@@ -310,7 +330,7 @@ class VolumeBinding:
             return [str(fault)]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Claims, volumes, classes, nodes, drivers or their capacity come or change."""
+        """Claims, volumes, classes, nodes, drivers or their capacity are added or changed."""
         return volume_binding_events()
 
     def signature(self, pod: Pod) -> object:
@@ -350,8 +370,8 @@ def conflict_status(conflicts: int) -> Status:
 
 
 def requested_and_capacity_by_class(found: PodVolumeBindings) -> dict[str, tuple[int, int]]:
-    """Storage class -> (bytes asked for, bytes there), of the volumes to be bound, or of those to
-    be provisioned if there are none.
+    """Storage class -> (requested bytes, capacity), of the volumes to be bound, or of those to be
+    provisioned if there are none.
 
     Differs: the original breaks down where a capacity gives only its maximum volume size, or a
     claim names its class by annotation; here these count as 0 bytes and as that class.
@@ -383,7 +403,7 @@ def storage_score(storage: dict[str, tuple[int, int]], line: NDArray[np.int64]) 
 
 
 def _utilization_percent(asked: int, there: int) -> int:
-    """Percent, 0 to 100; asking for more than is there counts as all of it."""
+    """Percent, 0 to 100; a request above the capacity counts as 100."""
     if there == 0 or asked > there:
         return UTILIZATION_MAX
     return max(0, asked * UTILIZATION_MAX // there)

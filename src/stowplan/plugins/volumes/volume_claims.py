@@ -1,4 +1,4 @@
-"""How a pod names its volumes, and what a claim and a volume say of themselves.
+"""How a pod names its volumes, and the state of a claim and a volume.
 
 Source: kube-scheduler v1.36, plugins/volumebinding; component-helpers storage/volume and
 storage/ephemeral.
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from stowplan.framework import ObjectStore
+from stowplan.framework import ObjectStore, error
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.quantity import Quantity, exact
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -26,11 +26,16 @@ WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 _DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 _KEPT = "volumes.uses"
 
+CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
+NO_STATE = error("not found")
+"""The error of a plugin whose PreFilter wrote no state; Kubernetes' ErrNotFound."""
+
 
 class ClaimUse(msgspec.Struct, frozen=True):
     """A volume of a pod that is backed by a claim.
 
-    name: of the claim; of the volume where the claim is made with the pod (`is_ephemeral`).
+    name: of the claim; of the volume for an ephemeral one, whose claim is generated
+    (`is_ephemeral`).
     """
 
     name: str
@@ -42,11 +47,11 @@ class ClaimUse(msgspec.Struct, frozen=True):
 
 
 class VolumeUses(msgspec.Struct, frozen=True):
-    """What the volume rules read of a pod's volumes, in the order of the spec.
+    """What the volume plugins read of a pod's volumes, in the order of the spec.
 
-    claims: all that are backed by a claim. named_claims: names of those that are not made with the
-    pod. disks: the old in-tree disks that two pods may not share. attachable: what a CSI driver may
-    have to attach: the claims, and in-tree volumes that a driver took over.
+    claims: all volumes that are backed by a claim. named_claims: names of those that are not
+    generated. disks: the in-tree disks that two pods may not share. attachable: what a CSI driver
+    may have to attach: the claims, and migrated in-tree volumes.
     """
 
     claims: tuple[ClaimUse, ...] = ()
@@ -56,8 +61,8 @@ class VolumeUses(msgspec.Struct, frozen=True):
 
     @property
     def is_delicate(self) -> bool:
-        """True where counting what is attachable may fail: a claim may be another pod's, or
-        have no name, and an in-tree volume have no equivalent."""
+        """True where counting attachable volumes may fail: a claim may be another pod's or have no
+        name, and an in-tree volume may have no CSI equivalent."""
         return any(
             isinstance(source, Volume) or source.is_ephemeral or not source.name
             for source in self.attachable
@@ -68,7 +73,7 @@ NO_VOLUMES = VolumeUses()
 
 
 def volume_uses_of(spec: PodSpec) -> VolumeUses:
-    """What the rules read of `spec.volumes`; found out once per spec."""
+    """What plugins read of `spec.volumes`; cached per spec."""
     if not spec.volumes:
         return NO_VOLUMES
     kept: VolumeUses | None = spec.__dict__.get(_KEPT)
@@ -78,7 +83,7 @@ def volume_uses_of(spec: PodSpec) -> VolumeUses:
 
 
 def has_storage(pod: Pod) -> bool:
-    """True for a pod with volumes that some volume rule reads."""
+    """True for a pod with volumes that a volume plugin reads."""
     uses = volume_uses_of(pod.spec)
     return bool(uses.claims or uses.disks or uses.attachable)
 
@@ -101,11 +106,11 @@ def _uses(spec: PodSpec) -> VolumeUses:
 
 
 def claims_signature(pod: Pod) -> object:
-    """What the rules on claims read of a pod: two pods with the same claims are alike."""
+    """What the claim plugins read of a pod: pods with the same claims have equal signatures."""
     claims = volume_uses_of(pod.spec).claims
     if not claims:
         return ()
-    # A claim made with the pod must belong to that very pod.
+    # A generated claim must belong to that very pod.
     owner = pod.uid if any(use.is_ephemeral for use in claims) else ""
     return pod.namespace, tuple(use.claim_name(pod) for use in claims), owner
 
@@ -116,7 +121,7 @@ def find_claim(object_store: ObjectStore, pod: Pod, name: str) -> PersistentVolu
 
 
 def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:
-    """Why a claim made for a pod is not this pod's; "" when it is."""
+    """Why a generated claim is not this pod's; "" when it is."""
     owner = claim.controller
     if owner is not None and owner.uid == pod.uid:
         return ""
@@ -124,12 +129,12 @@ def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:
 
 
 def not_found_message(kind: str, name: str) -> str:
-    """The original's text for an object that is not there."""
+    """The original's text for an object that does not exist."""
     return f'{kind} "{name}" not found'
 
 
 def storage_class_of(owner: PersistentVolumeClaim | PersistentVolume) -> str:
-    """The storage class of a claim or a volume: the old annotation wins; "" for none."""
+    """The storage class of a claim or a volume: the beta annotation wins; "" for none."""
     annotated = owner.metadata.annotations.get(BETA_STORAGE_CLASS_ANNOTATION)
     return (owner.spec.storage_class_name or "") if annotated is None else annotated
 
@@ -142,7 +147,7 @@ def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
 def waits_for_first_consumer(
     object_store: ObjectStore, claim: PersistentVolumeClaim
 ) -> bool | None:
-    """True when the claim's class binds with the first pod; None when the class does not say."""
+    """True when the claim's class waits for the first consumer; None when the class has no mode."""
     name = storage_class_of(claim)
     storage_class = object_store.find(StorageClass, name) if name else None
     if storage_class is None:
@@ -153,16 +158,14 @@ def waits_for_first_consumer(
 
 
 def binding_mode_missing_message(name: str) -> str:
-    """The text for a storage class that does not say when its claims are bound."""
+    """The text for a storage class without a volume binding mode."""
     return f'VolumeBindingMode not set for StorageClass "{name}"'
 
 
 @lru_cache(maxsize=1 << 12, typed=True)
 def size_nanos(quantity: Quantity | None) -> int:
-    """A size in billionths of a byte, without loss, so that any two can be compared.
-
-    Raises QuantityError.
-    """
+    """A size in billionths of a byte, without loss, so that sizes compare exactly. Raises
+    QuantityError."""
     if quantity is None:
         return 0
     held = exact(quantity)
@@ -173,5 +176,5 @@ def size_nanos(quantity: Quantity | None) -> int:
 
 
 def requested_size(claim: PersistentVolumeClaim) -> Quantity | None:
-    """The storage that a claim asks for, None where it names none."""
+    """The storage request of a claim, None where it has none."""
     return claim.spec.resources.requests.get("storage")

@@ -1,4 +1,4 @@
-"""What the volume rules look up in the world, ordered for looking up: made once, until it changes.
+"""Index of storage objects for the volume plugins; each part is rebuilt when its kind changes.
 
 Source: kube-scheduler v1.36, the indexers that plugins/volumebinding and plugins/nodevolumelimits
 put on their informers.
@@ -31,7 +31,7 @@ MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
 
 def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
-    """The in-tree plugins that CSI drivers took over on a node, as its CSINode says."""
+    """The in-tree plugins that are migrated on a node, from its CSINode."""
     if csi_node is None:
         return frozenset()
     text = csi_node.metadata.annotations.get(MIGRATED_PLUGINS)
@@ -39,7 +39,7 @@ def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
 
 
 def volume_limits(csi_node: CSINode | None) -> dict[str, int]:
-    """Driver -> how many volumes it attaches to a node at most; drivers without a limit are out."""
+    """Driver -> limit of attached volumes per node; drivers without a limit are left out."""
     if csi_node is None:
         return {}
     return {
@@ -50,21 +50,21 @@ def volume_limits(csi_node: CSINode | None) -> dict[str, int]:
 
 
 class VolumeIndex:
-    """A world's storage objects by what they are looked up by.
+    """Storage objects of an object store by key.
 
-    Each part is made when it is asked for, and again when an object of its kind has changed.
+    Each part is built on first use, and again when an object of its kind has changed.
     """
 
     @classmethod
     def of(cls, object_store: ObjectStore) -> VolumeIndex:
-        """The index that is kept for a world."""
+        """The index of an object store."""
         index = _INDEXES.get(object_store)
         if index is None:
             index = _INDEXES[object_store] = cls(object_store)
         return index
 
     def __init__(self, object_store: ObjectStore) -> None:
-        # Weak, because the index is kept for as long as its world lives.
+        # Weak, because the index lives as long as its object store.
         self._object_store = ref(object_store)
         self._version = -1
         self._objects: dict[type[Object], Sequence[Object]] = {}
@@ -91,7 +91,7 @@ class VolumeIndex:
         return kept
 
     def part(self, name: str, kind: type[T], make: Callable[[Sequence[T]], M]) -> M:
-        """What `make` makes of all objects of a kind; the same until one has changed."""
+        """The result of `make` for all objects of a kind; cached until one has changed."""
         objects = self.all(kind)
         part = self._parts.get(name)
         if part is None or part[0] is not objects:
@@ -111,17 +111,17 @@ class VolumeIndex:
 
     @property
     def capacities(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
-        """Storage class -> what its driver can still provision."""
+        """Storage class -> remaining capacities of its driver."""
         return self.part("capacities", CSIStorageCapacity, _capacities)
 
     @property
     def migrating(self) -> Mapping[str, Sequence[str]]:
-        """In-tree plugin -> the nodes on which a CSI driver took it over."""
+        """In-tree plugin -> the nodes on which it is migrated."""
         return self.part("migrating", CSINode, _migrating)
 
     def migrated_column(self, plugin: str, nodes: NodeTable) -> NDArray[np.bool_]:
-        """bool (n_nodes,): the rows of nodes on which a CSI driver took an in-tree plugin over;
-        read only, since it is kept until a node or a CSINode changes."""
+        """bool (n_nodes,): rows of nodes on which an in-tree plugin is migrated; read only, since
+        it is cached until a node or a CSINode changes."""
         migrating, made_for = self.migrating, self._migrated_for
         if made_for[0] is not nodes or made_for[1] is not migrating or made_for[2] != nodes.shape:
             self._migrated_for = nodes, migrating, nodes.shape
@@ -135,12 +135,12 @@ class VolumeIndex:
 
     @property
     def limits(self) -> Mapping[str, Mapping[str, int]]:
-        """Node -> `volume_limits` of it; nodes without any are out."""
+        """Node -> its `volume_limits`; nodes without any are left out."""
         return self.part("limits", CSINode, _limits)
 
     @property
     def attachments(self) -> Mapping[str, Sequence[VolumeAttachment]]:
-        """Node -> what is attached to it, or being attached."""
+        """Node -> volumes that are attached to it, or being attached."""
         return self.part("attachments", VolumeAttachment, _attachments)
 
 

@@ -1,4 +1,4 @@
-"""Which existing volumes a claim can be bound to, and what binding writes into both.
+"""Which existing volumes a claim can be bound to, and the changes of binding to both.
 
 Source: Kubernetes v1.36, component-helpers storage/volume (pv_helpers.go).
 """
@@ -23,10 +23,11 @@ FILESYSTEM = "Filesystem"
 
 
 class VolumeCandidates(msgspec.Struct, frozen=True):
-    """The volumes that suit a claim, whatever the node.
+    """The volumes that match a claim, whatever the node.
 
     prebound: those that name the claim; if there is one, only it is considered. others: the
-    smallest first, then in order of arrival. fault: why nothing can be looked for; "" if it can.
+    smallest first, then in order of arrival. fault: why the search fails; "" if it does not.
+
     Differs: among volumes of the same size the original takes any, in the order of a Go map.
     """
 
@@ -42,7 +43,7 @@ def find_volume_candidates(
 ) -> VolumeCandidates:
     """The candidates among the volumes of the claim's class; raises QuantityError.
 
-    naming: those whose claim has the name of this one. unclaimed: those without a claim.
+    naming: those whose claim reference has the name of this one. unclaimed: those without a claim.
     """
     wanted = size_nanos(requested_size(claim))
     try:
@@ -68,7 +69,7 @@ def find_volume_candidates(
 def volume_satisfies_claim(
     volume: PersistentVolume, claim: PersistentVolumeClaim, wanted: int
 ) -> bool:
-    """True when size, mode and attributes class allow it and the volume is not being deleted.
+    """True when size, mode and attributes class match and the volume is not being deleted.
 
     wanted: the claim's size in billionths of a byte.
     """
@@ -86,7 +87,7 @@ def _volume_mode(owner: PersistentVolume | PersistentVolumeClaim) -> str:
 
 
 def is_volume_available(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """True when an unclaimed volume is available and the claim's selector and modes allow it."""
+    """True when an unclaimed volume is available and the claim's selector and modes match."""
     selector = claim.spec.selector
     return (
         volume.status.phase == "Available"
@@ -108,7 +109,7 @@ def is_volume_bound_to_claim(volume: PersistentVolume, claim: PersistentVolumeCl
 def volume_bound_to_claim(
     volume: PersistentVolume, claim: PersistentVolumeClaim
 ) -> PersistentVolume:
-    """The volume as it is to be once it names the claim; the volume itself if it already does."""
+    """The volume after it names the claim; the volume itself if it already does."""
     meta, uid = claim.metadata, claim.metadata.uid
     ref, annotations = volume.spec.claim_ref, volume.metadata.annotations
     if not is_volume_bound_to_claim(volume, claim):
@@ -132,6 +133,6 @@ def volume_bound_to_claim(
 
 
 def claim_with_selected_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
-    """The claim as it is to be once a node is selected: its driver then provisions for it."""
+    """The claim after a node is selected, for which its driver then provisions."""
     annotations = claim.metadata.annotations | {SELECTED_NODE_ANNOTATION: node_name}
     return replace(claim, metadata=replace(claim.metadata, annotations=annotations))

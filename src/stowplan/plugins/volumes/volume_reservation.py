@@ -1,9 +1,8 @@
-"""What binding a pod's volumes changes in the cluster, as values.
+"""Assumed volume bindings of a pod, as values.
 
-Reserve decides which volumes name which claims from now on and which claims get a node selected,
-and lets the world be seen so at once, for the next pod's sake. PreBind has the changes written;
-then the volume controller and the drivers do the rest, and the pod waits until `progress` says that
-all is done.
+Reserve decides which volumes name which claims and which claims get a node selected, and shows this
+to the next pods at once. PreBind writes the changes; then the volume controller and the drivers do
+the rest, and the pod waits until `check_bindings` reports success.
 
 Unproved: recorded answers end where a node is chosen; this was read off the source.
 
@@ -41,7 +40,7 @@ WAIT = Status(Code.WAIT)
 
 
 class AssumedVolume(msgspec.Struct, frozen=True):
-    """A volume that is to name a claim. `after` is `before` where it is seen to name it already."""
+    """A volume to be bound to a claim. `after` is `before` where it already names it."""
 
     claim: PersistentVolumeClaim
     before: PersistentVolume
@@ -49,7 +48,7 @@ class AssumedVolume(msgspec.Struct, frozen=True):
 
     @property
     def change(self) -> ObjectChange:
-        """What is to be written: also where another pod has decided on it, who may not do it."""
+        """The change to write: also where another pod decided on it, whose write may fail."""
         patch: dict[str, Any] = {
             "spec": {"claimRef": msgspec.to_builtins(self.after.spec.claim_ref)}
         }
@@ -60,14 +59,14 @@ class AssumedVolume(msgspec.Struct, frozen=True):
 
 
 class AssumedClaim(msgspec.Struct, frozen=True):
-    """A claim that is to be provisioned for a node."""
+    """A claim to be provisioned for a node."""
 
     before: PersistentVolumeClaim
     after: PersistentVolumeClaim
 
     @property
     def change(self) -> ObjectChange:
-        """What is to be written."""
+        """The change to write."""
         node = self.after.metadata.annotations[SELECTED_NODE_ANNOTATION]
         return ObjectChange(
             self.after, {"metadata": {"annotations": {SELECTED_NODE_ANNOTATION: node}}}
@@ -75,7 +74,7 @@ class AssumedClaim(msgspec.Struct, frozen=True):
 
 
 class AssumedPodVolumes(msgspec.Struct, frozen=True):
-    """What binding a pod to a node does to volumes and claims: nothing where all are bound."""
+    """The changes to volumes and claims of binding a pod to a node: none where all are bound."""
 
     node_name: str
     volumes: tuple[AssumedVolume, ...] = ()
@@ -88,12 +87,12 @@ class AssumedPodVolumes(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> tuple[ObjectChange, ...]:
-        """What is to be written, in this order."""
+        """The changes to write, in this order."""
         of_claims = tuple(update.change for update in self.claims)
         return tuple(update.change for update in self.volumes) + of_claims
 
     def apply(self, object_store: ObjectStore) -> None:
-        """Make the world look as if the updates had been made: other pods must see them."""
+        """Apply the changes to the object store, so that other pods see them."""
         for volume in self.volumes:
             if volume.after is not volume.before:
                 object_store.assume(volume.after)
@@ -101,10 +100,10 @@ class AssumedPodVolumes(msgspec.Struct, frozen=True):
             object_store.assume(claim.after)
 
     def revert(self, object_store: ObjectStore) -> None:
-        """Take the updates back where nothing newer has arrived; harmless when done twice.
+        """Revert the changes where nothing newer has arrived; harmless when done twice.
 
-        Differs: where two pods share a claim, the original also takes back what the other of them
-        had decided on for a volume.
+        Differs: where two pods share a claim, the original also reverts what the other of them
+        decided for a volume.
         """
         for volume in self.volumes:
             if volume.after is not volume.before:
@@ -114,7 +113,7 @@ class AssumedPodVolumes(msgspec.Struct, frozen=True):
 
 
 def assume_pod_volumes(found: PodVolumeBindings, node_name: str) -> AssumedPodVolumes:
-    """What to do so that the node can serve the claims as was found."""
+    """The changes after which the node can serve the claims."""
     return AssumedPodVolumes(
         node_name,
         tuple(
@@ -129,11 +128,11 @@ def assume_pod_volumes(found: PodVolumeBindings, node_name: str) -> AssumedPodVo
 
 
 def check_bindings(reserved: AssumedPodVolumes, object_store: ObjectStore, node: Node) -> Status:
-    """How far the binding has come, as the cluster shows it.
+    """Progress of the binding, from the observed objects.
 
-    Success: every claim is bound. Wait: not yet. Error: it cannot end well, the pod must be tried
-    again. The cluster must show what was written; that, the time limit, and that the pod is still
-    there, are the caller's.
+    Success: every claim is bound. Wait: not yet. Error: it cannot succeed, the pod must be tried
+    again. The caller checks that the observed objects include what was written, the time limit, and
+    that the pod still exists.
     """
     for volume in reserved.volumes:
         status = _check_volume_binding(volume, object_store, node)
@@ -167,8 +166,8 @@ def _check_volume_binding(update: AssumedVolume, object_store: ObjectStore, node
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         return binding_error(f'ClaimRef got reset for pv "{name}"')
     if claim.spec.volume_name not in ("", name):
-        # Differs: the original binds the pod all the same, to a node that the volume of its claim
-        # may not reach. That is where an earlier write was done and its answer lost.
+        # Differs: the original binds the pod nevertheless, to a node that cannot access the volume
+        # of its claim. That happens where an earlier write succeeded and its reply was lost.
         return binding_error(f'pvc "{claim.name}" is bound to pv "{claim.spec.volume_name}"')
     return OK if is_fully_bound(claim) else WAIT
 
@@ -199,7 +198,7 @@ def _check_claim_provisioning(
 
 
 def _node_affinity_mismatch(volume: PersistentVolume, object_store: ObjectStore, node: Node) -> str:
-    """Why the node cannot reach the volume; "" when it can. Raises TranslationError."""
+    """Why the node cannot access the volume; "" when it can. Raises TranslationError."""
     plugin = in_tree_plugin_of(volume.spec)
     on_node = migrated_plugins(object_store.find(CSINode, node.name))
     if plugin is not None and plugin.is_migrated and plugin.name in on_node:
@@ -214,5 +213,5 @@ def _node_affinity_mismatch(volume: PersistentVolume, object_store: ObjectStore,
 
 
 def binding_error(text: str) -> Status:
-    """Binding the volumes cannot end well."""
+    """Error: the volumes cannot be bound."""
     return error(f"binding volumes: {text}")

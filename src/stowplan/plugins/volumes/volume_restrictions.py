@@ -1,7 +1,7 @@
 """VolumeRestrictions: disks and claims that two pods may not use at the same time.
 
-Two rules. The old in-tree disks may not be mounted twice on a node, unless (but for Amazon's) both
-mounts only read. A claim with the access mode ReadWriteOncePod may have one pod in the cluster.
+Two rules. In-tree disks may not be mounted twice on a node, unless (except for AWS EBS) both mounts
+are read-only. A claim with the access mode ReadWriteOncePod may have one pod in the cluster.
 
 Source: kube-scheduler v1.36, plugins/volumerestrictions.
 """
@@ -26,7 +26,9 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.volume import Volume
 from stowplan.plugins.volumes.hints import volume_restrictions_events
 from stowplan.plugins.volumes.volume_claims import (
@@ -42,21 +44,20 @@ NO_STATE = error('cannot read "PreFilterVolumeRestrictions" from cycleState')
 
 
 class ClaimConflicts:
-    """How often the pod's ReadWriteOncePod claims are in use; `names` are those claims."""
+    """Number of uses of the pod's ReadWriteOncePod claims; `names` are those claims."""
 
     def __init__(self, names: frozenset[str], uses: int) -> None:
         self.names = names
         self.uses = uses
 
     def clone(self) -> ClaimConflicts:
-        """A copy to ask what if."""
+        """A copy that changes independently."""
         return ClaimConflicts(self.names, self.uses)
 
     def uses_by(self, pod: Pod) -> int:
-        """How many volumes of another pod name one of the claims.
+        """Number of volumes of another pod that name one of the claims.
 
-        As in the original the namespace does not count here, though it did when the uses were
-        first counted.
+        As in the original the namespace does not count here, though it does in the first count.
         """
         return sum(name in self.names for name in volume_uses_of(pod.spec).named_claims)
 
@@ -65,6 +66,7 @@ class VolumeRestrictions:
     """Filter on disks in use on the node, and on claims in use anywhere."""
 
     name = "VolumeRestrictions"
+    declaration = Plugin(name=name, reads=(PersistentVolumeClaim,), repeatable=True)
     DISK_CONFLICT = unschedulable("node(s) had no available disk")
     CLAIM_CONFLICT = unschedulable(
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode"
@@ -74,7 +76,7 @@ class VolumeRestrictions:
     # The rule on disks, over two volumes.
 
     def conflicts(self, volume: Volume, other: Volume) -> bool:
-        """True when the two are the same disk and may not both be mounted on one node."""
+        """True when both are the same disk and may not be mounted together on one node."""
         return (
             _same_gce(volume, other)
             or _same_aws(volume, other)
@@ -93,8 +95,8 @@ class VolumeRestrictions:
         return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Count the uses of the pod's ReadWriteOncePod claims. Refuses a pod whose claim is not
-        there; Skip where neither rule can refuse a node."""
+        """Count the uses of the pod's ReadWriteOncePod claims. Refuses a pod with a missing claim;
+        Skip where neither rule can refuse a node."""
         if not pod.spec.volumes:
             return SKIP
         uses = volume_uses_of(pod.spec)
@@ -115,11 +117,11 @@ class VolumeRestrictions:
         return OK
 
     def add_pod(self, info: PodInfo, state: CycleState) -> Status:
-        """A pod is there as well."""
+        """Count a pod that was added."""
         return self._change(info, state, 1)
 
     def remove_pod(self, info: PodInfo, state: CycleState) -> Status:
-        """A pod is there no more."""
+        """Stop counting a pod that was removed."""
         return self._change(info, state, -1)
 
     def _change(self, info: PodInfo, state: CycleState, sign: int) -> Status:
@@ -162,13 +164,13 @@ class VolumeRestrictions:
         return chosen
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         if code == 1:
             return self.DISK_CONFLICT
         return NO_STATE if state.find(self.name) is None else self.CLAIM_CONFLICT
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A pod frees a disk or a claim, or a node or a claim of the pod arrives."""
+        """A pod frees a disk or a claim, or a node or a claim of the pod is added."""
         return volume_restrictions_events(self.conflicts_with_pod)
 
     def signature(self, pod: Pod) -> object:
@@ -201,7 +203,7 @@ def _same_iscsi(volume: Volume, other: Volume) -> bool:
 
 
 def _same_rbd(volume: Volume, other: Volume) -> bool:
-    """True for the same image of the same pool with a monitor in common."""
+    """True for the same image of the same pool with a common monitor."""
     a, b = volume.rbd, other.rbd
     if a is None or b is None or (a.pool, a.image) != (b.pool, b.image):
         return False

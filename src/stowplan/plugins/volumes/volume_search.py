@@ -1,9 +1,9 @@
-"""Where a pod's claims can be served: which volume each would be bound to, or be provisioned.
+"""Where a pod's claims can be served: the volume that each is bound to, or provisioning.
 
-What does not depend on the node is found out once per attempt; then a node is asked
-(`with_node_name`), or all of them (`column`). Bound claims need their volume within reach. The
-others, smallest first, take the smallest free volume within reach, each volume once; what finds
-none must be provisioned, for which the class must allow the node and the driver have room there.
+What does not depend on the node is computed once per attempt; then nodes are evaluated one by one
+(`on_node`) or together (`column`). Bound claims need an accessible volume. The others, smallest
+first, take the smallest free accessible volume, each volume once; a claim without one must be
+provisioned, for which the class must allow the node and the driver have capacity there.
 
 Source: kube-scheduler v1.36, plugins/volumebinding/binder.go.
 """
@@ -15,8 +15,8 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeTable, ObjectStore, Rows
 from stowplan.objects.node import Node
 from stowplan.objects.quantity import value
@@ -54,28 +54,25 @@ from stowplan.plugins.volumes.volume_topology import (
     volume_topology,
 )
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-
 NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, PV_NOT_EXIST = 1, 2, 4, 8
-"""What can be wrong with a node: bits, since bound and unbound claims are looked at apart."""
+"""Conflicts of a node: bits, since bound and unbound claims are evaluated separately."""
 
 FIRST_FAULT_CODE = 16
-"""Codes from here on are no refusals but faults: FAULT + the place in `VolumeSearch.faults`."""
+"""Codes from here on are no refusals but faults: FAULT + the index in `VolumeSearch.faults`."""
 
 NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 UNMATCHED = -1
 
 
 class VolumeBindingError(ValueError):
-    """What keeps a claim from being looked at; the attempt ends with it. The original's text."""
+    """A claim that cannot be evaluated; the attempt ends with the original's text."""
 
 
 class BoundVolume(msgspec.Struct, frozen=True):
-    """The volume of a bound claim. need: how explanations name both.
+    """The volume of a bound claim.
 
-    plugin: the in-tree plugin that a CSI driver may have taken over on a node; there
-    `migrated_reach` counts, or `fault` ends the attempt.
+    need: how explanations name both. plugin: the in-tree plugin that may be migrated on a node;
+    there `migrated_reach` counts, or `fault` ends the attempt.
     """
 
     need: str
@@ -87,16 +84,18 @@ class BoundVolume(msgspec.Struct, frozen=True):
 
 
 class DynamicProvision(msgspec.Struct, frozen=True):
-    """A claim to be provisioned. capacity: what shows that there is room, None if not asked."""
+    """A claim to be provisioned. capacity: the capacity object that suffices, None if not
+    checked."""
 
     claim: PersistentVolumeClaim
     capacity: CSIStorageCapacity | None
 
 
 class PodVolumeBindings(msgspec.Struct, frozen=True):
-    """The outcome on one node. conflicts: bits; 0 where the node can serve every claim.
+    """The outcome on one node.
 
-    why: a text for each conflict, need before have.
+    conflicts: bits; 0 where the node can serve every claim. why: a text for each conflict, need
+    before have.
     """
 
     conflicts: int = 0
@@ -105,12 +104,12 @@ class PodVolumeBindings(msgspec.Struct, frozen=True):
     why: tuple[str, ...] = ()
 
     def but(self, conflict: int, why: str) -> PodVolumeBindings:
-        """The outcome with one conflict more, so that nothing is bound."""
+        """The outcome with one more conflict, so that nothing is bound."""
         return PodVolumeBindings(self.conflicts | conflict, why=(*self.why, why))
 
 
 class ProvisioningOptions(msgspec.Struct, frozen=True):
-    """How a class provisions for a claim. capacities: those large enough, None if not asked."""
+    """How a class provisions for a claim. capacities: those large enough, None if not checked."""
 
     provisions: bool
     reach: AccessibleTopology
@@ -129,7 +128,7 @@ class ProvisioningOptions(msgspec.Struct, frozen=True):
 
 
 class VolumeSearch:
-    """The claims of one pod, sorted out, on one version of the world."""
+    """The claims of one pod on one version of the objects."""
 
     def __init__(
         self,
@@ -154,7 +153,7 @@ class VolumeSearch:
         self.faults: list[str] = []
 
     def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume:
-        """What counts of a bound claim's volume."""
+        """What the search reads of a bound claim's volume."""
         need = f"claim {claim.name}: needs volume {claim.spec.volume_name}"
         volume = self._object_store.find(PersistentVolume, claim.spec.volume_name)
         if volume is None:
@@ -176,7 +175,7 @@ class VolumeSearch:
         return find_volume_candidates(claim, naming, self._index.unclaimed.get(name, ()))
 
     def _supply(self, claim: PersistentVolumeClaim) -> ProvisioningOptions:
-        # A claim whose class is not there is bound immediately, so it never comes here.
+        # A claim whose class does not exist binds immediately, so it is never delayed.
         storage_class = self._object_store.find(StorageClass, storage_class_of(claim))
         if storage_class is None or storage_class.provisioner in NO_PROVISIONER:
             return ProvisioningOptions(False, NO_NODES, None, ())
@@ -198,7 +197,7 @@ class VolumeSearch:
     # One node.
 
     def on_node(self, node: Node) -> PodVolumeBindings:
-        """Look at one node; raises VolumeFault."""
+        """Evaluate one node; raises VolumeBindingError."""
         found = self._bound_on(node)
         for claim in self._selected:
             selected = claim.metadata.annotations[SELECTED_NODE_ANNOTATION]
@@ -228,7 +227,7 @@ class VolumeSearch:
         return PodVolumeBindings(found.conflicts, static, tuple(dynamic), found.why)
 
     def _bound_on(self, node: Node) -> PodVolumeBindings:
-        """What the first bound claim that the node cannot serve makes wrong."""
+        """The conflict of the first bound claim that the node cannot serve."""
         for volume in self.bound:
             if not volume.exists:
                 return PodVolumeBindings().but(PV_NOT_EXIST, f"{volume.need}, which does not exist")
@@ -262,7 +261,7 @@ class VolumeSearch:
     # Every node.
 
     def column(self, nodes: NodeTable, rows: Rows) -> Ints:
-        """int64 (n_rows,): the conflicts of each row, or FAULT and more."""
+        """int64 (n_rows,): the conflicts of each row, or FAULT and above."""
         codes = self._bound_column(nodes, rows)
         if not self.delayed:
             return codes
@@ -281,7 +280,7 @@ class VolumeSearch:
         needs = [(claim, live) for claim in self._selected]
         needs += zip(self._to_match, (live & u for u in unmatched), strict=True)
         for claim, needed in needs:
-            # The first claim that cannot be provisioned says what is wrong.
+            # The first claim that cannot be provisioned decides the conflict.
             needed = needed & live
             if needed.any():
                 live = live & ~self._refuse(claim, needed, codes, nodes, rows)
@@ -295,7 +294,8 @@ class VolumeSearch:
         nodes: NodeTable,
         rows: Rows,
     ) -> Bools:
-        """bool (n_rows,): `needed` rows where it cannot be provisioned; writes their `codes`."""
+        """bool (n_rows,): `needed` rows where the claim cannot be provisioned; writes their
+        `codes`."""
         supply = self._supplies[claim.key]
         if not supply.provisions:
             codes[needed] |= BIND_CONFLICT
@@ -312,7 +312,7 @@ class VolumeSearch:
         return outside | full
 
     def _bound_column(self, nodes: NodeTable, rows: Rows) -> Ints:
-        """int64 (n_rows,): what bound claims make wrong, as `_bound_on` says."""
+        """int64 (n_rows,): the conflicts of bound claims, as `_bound_on` returns them."""
         codes = np.zeros(n_rows_of(rows), dtype=np.int64)
         for volume in self.bound:
             if not volume.exists:
@@ -352,7 +352,7 @@ class VolumeSearch:
     def _choice(
         self, found: VolumeCandidates, chosen: Sequence[Ints], nodes: NodeTable, rows: Rows
     ) -> Ints:
-        """int64 (n_rows,): a claim's volume, none of those that earlier claims have chosen."""
+        """int64 (n_rows,): a claim's volume, none of those that earlier claims chose."""
         n_rows = n_rows_of(rows)
         choice = np.full(n_rows, UNMATCHED, dtype=np.int64)
         undecided = np.ones(n_rows, dtype=np.bool_)
@@ -365,7 +365,7 @@ class VolumeSearch:
             undecided &= ~decided
         numbers = np.array([self._numbers[v.name] for v in found.others] + [UNMATCHED])
         ranking = TopologyRanking([volume_topology(volume) for volume in found.others])
-        # Earlier claims have taken one volume each, so no more than that need be passed over.
+        # Earlier claims chose one volume each, so no more than that many are skipped.
         ranks = ranking.first(nodes, rows, len(chosen) + 1)
         for place in range(len(chosen) + 1):
             offered = numbers[np.minimum(ranks[:, place], len(found.others))]
@@ -376,7 +376,7 @@ class VolumeSearch:
 
 
 def _is_chosen_before(offered: Ints, chosen: Sequence[Ints]) -> Bools:
-    """bool (n_rows,): rows where an earlier claim has chosen the volume that is offered."""
+    """bool (n_rows,): rows where an earlier claim chose the volume that is offered."""
     taken = np.zeros(offered.shape[0], dtype=np.bool_)
     for choice in chosen:
         taken |= (offered == choice) & (offered != UNMATCHED)
@@ -384,7 +384,7 @@ def _is_chosen_before(offered: Ints, chosen: Sequence[Ints]) -> Bools:
 
 
 def _unbound_claim_text(claim: PersistentVolumeClaim) -> str:
-    """What a claim without a volume needs, for explanations."""
+    """The need of a claim without a volume, for explanations."""
     size, name = requested_size(claim), storage_class_of(claim) or "none"
     return f"claim {claim.name}: needs {size or 'any size'} of class {name}, no free volume fits"
 
@@ -392,8 +392,10 @@ def _unbound_claim_text(claim: PersistentVolumeClaim) -> str:
 def _smallest_matching_volume(
     found: VolumeCandidates, node: Node, taken: set[str]
 ) -> PersistentVolume | None:
-    """The volume for a claim on one node. A volume that names the claim counts even out of reach:
-    then there is none."""
+    """The volume for a claim on one node.
+
+    A volume that names the claim counts even if it is not accessible: then there is none.
+    """
     for volume in found.prebound:
         if volume.name not in taken:
             return volume if topology_admits(volume_topology(volume), node.labels) else None
@@ -404,7 +406,7 @@ def _smallest_matching_volume(
 
 
 def _has_sufficient_capacity(capacity: CSIStorageCapacity, wanted: int) -> bool:
-    """True when a volume of this many bytes can be provisioned; an unknown size is no room."""
+    """True when a volume of this size can be provisioned; an unknown size does not suffice."""
     limit = (
         capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
     )

@@ -1,12 +1,12 @@
-"""From which nodes a volume can be reached or storage be provisioned, for one node and all rows.
+"""From which nodes a volume is accessible or storage can be provisioned, for one node and all rows.
 
-Storage says in three ways which nodes it can serve: a volume by node affinity, a storage class by
-allowed topologies, a capacity by a label selector. All three come down to the same: one of several
-terms must hold, each a list of conditions on labels.
+Storage restricts nodes in three ways: a volume by node affinity, a storage class by allowed
+topologies, a capacity by a label selector. All three are the same: one of several terms must hold,
+each a list of requirements on labels.
 
-Volumes of one class are many and usually each is reached from one node or one zone. So a ranking
-does not ask each volume about each row: conditions of the form "label is one of these values" are
-turned round, into a table from the label's value to the best volumes there.
+Volumes of one class are many and usually each is accessible from one node or one zone. So a ranking
+does not evaluate each volume on each row: requirements of the form "label is one of these values"
+are inverted into a table from the label's value to the best volumes there.
 
 Source: Kubernetes v1.36: component-helpers storage/volume CheckNodeAffinity, apis/core/v1/helper
 MatchTopologySelectorTerms, plugins/volumebinding.
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.selectors import (
     LabelSelector,
@@ -36,24 +36,21 @@ from stowplan.objects.storage import (
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.node_affinity.node_selector import label_column
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-
 TopologyRequirements = tuple[SelectorRequirement, ...]
 AccessibleTopology = tuple[TopologyRequirements, ...] | None
-"""Terms of which one must hold; None: every node, an empty tuple: none. No term has a fault."""
+"""Terms of which one must hold; None: every node, an empty tuple: none. All terms are valid."""
 
 ALL_NODES: AccessibleTopology = None
 NO_NODES: AccessibleTopology = ()
 
 NO_RANK = 2**62
-"""The rank that stands for "no such thing": higher than every other."""
+"""The rank for "none": higher than every other."""
 
 
 def volume_topology(volume: PersistentVolume) -> AccessibleTopology:
     """The nodes that a volume's node affinity allows.
 
-    Conditions on fields do not count here: the original looks at the node's labels only.
+    Requirements on fields do not count here: the original reads the node's labels only.
     """
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
@@ -74,7 +71,7 @@ def storage_class_topology(storage_class: StorageClass) -> AccessibleTopology:
 
 
 def _topology_term(term: TopologySelectorTerm) -> TopologyRequirements:
-    """The conditions of an allowed topology; none for a malformed one, which allows nothing."""
+    """The requirements of an allowed topology; none for a malformed one, which allows nothing."""
     conditions = (
         LabelSelectorRequirement(r.key, "In", r.values) for r in term.match_label_expressions
     )
@@ -82,7 +79,7 @@ def _topology_term(term: TopologySelectorTerm) -> TopologyRequirements:
 
 
 def capacity_topology(capacity: CSIStorageCapacity) -> AccessibleTopology:
-    """The nodes that a storage capacity is for; none for a malformed selector."""
+    """The nodes of a storage capacity; none for a malformed selector."""
     if capacity.node_topology is None:
         return NO_NODES
     term = _parsed_requirements(capacity.node_topology)
@@ -97,7 +94,7 @@ def _parsed_requirements(selector: LabelSelector) -> TopologyRequirements | None
 
 
 def topology_admits(reach: AccessibleTopology, labels: Mapping[str, str]) -> bool:
-    """True when a node with these labels is within reach."""
+    """True when the topology includes a node with these labels."""
     if reach is None:
         return True
     return any(all(requirement_admits(r, labels.get(r.key)) for r in term) for term in reach)
@@ -118,10 +115,10 @@ def topology_column(reach: AccessibleTopology, nodes: NodeTable, rows: Rows) -> 
 
 
 class TopologyRanking:
-    """Things of which each node is to get the first that reaches it, best things first."""
+    """Ranked items of which each node gets the first that is accessible from it."""
 
     def __init__(self, reaches: Sequence[AccessibleTopology]) -> None:
-        """reaches: of each thing, the best first; its place is its rank."""
+        """reaches: the topology of each item, the best first; its index is its rank."""
         self._pinned: dict[str, dict[str, list[int]]] = {}
         self._others: dict[AccessibleTopology, list[int]] = {}
         for rank, reach in enumerate(reaches):
@@ -134,7 +131,7 @@ class TopologyRanking:
                 by_value.setdefault(value, []).append(rank)
 
     def first(self, nodes: NodeTable, rows: Rows, n_ranks: int) -> Ints:
-        """int64 (n_rows, n_ranks): the lowest ranks that reach a row, ascending, then NONE."""
+        """int64 (n_rows, n_ranks): the lowest ranks accessible from a row, ascending, then NONE."""
         found = [np.full((n_rows_of(rows), n_ranks), NO_RANK, dtype=np.int64)]
         for key, by_value in self._pinned.items():
             column = nodes.labels.column(key)
@@ -154,7 +151,7 @@ class TopologyRanking:
 
 
 def _single_in_requirement(reach: AccessibleTopology) -> SelectorRequirement | None:
-    """The one condition of a reach that asks for a label with one of some values."""
+    """The only requirement of a topology that is a label with one of some values."""
     if reach is None or len(reach) != 1 or len(reach[0]) != 1:
         return None
     requirement = reach[0][0]

@@ -1,7 +1,7 @@
-"""Which rows use which claims and disks: kept by delta beside a table of nodes.
+"""Which rows use which claims and disks: updated by delta beside a node table.
 
-A pod that asks whether somebody else uses its claim or its disk then looks at the pods that do,
-not at all of them.
+A pod whose claim or disk may be in use then compares with the pods that use it, not with all of
+them.
 
 Source: kube-scheduler v1.36, framework/types PVCRefCounts and backend/cache IsPVCUsedByPods.
 """
@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.array_types import grow
-from stowplan.framework import NodeTable, PodInfo
+from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
+from stowplan.plugins.table_watcher import TableWatcher
 from stowplan.plugins.volumes.volume_claims import VolumeUses, volume_uses_of
 
 K = TypeVar("K", bound=Hashable)
@@ -37,26 +38,17 @@ def disk_keys(volume: Volume) -> Iterator[DiskKey]:
         yield "rbd", volume.rbd.pool, volume.rbd.image
 
 
-class VolumeUsage:
-    """A PodWatcher that looks at volumes only.
+class VolumeUsage(TableWatcher):
+    """Volumes that the pods on nodes use.
 
-    pods: row -> its pods with volumes that rules read, in no particular order. claims:
-    `NAMESPACE/NAME` -> how many volumes of the pods on all rows name the claim. disks: in-tree
-    disk -> rows -> how many volumes there may be this disk. attachable: int64 (n_rows_max,): how
-    many volumes of a row's pods a CSI driver may have to attach. delicate: rows -> pods there with
-    volumes that may turn out not to be countable.
+    pods: row -> its pods with volumes that plugins read, in no particular order. claims:
+    `NAMESPACE/NAME` -> number of volumes of pods on all rows that name the claim. disks: in-tree
+    disk -> rows -> number of volumes that may be this disk. attachable: int64 (n_rows_max,): number
+    of volumes of a row's pods that a CSI driver may have to attach. delicate: rows -> pods there
+    with volumes that may not be countable.
     """
 
     counts_alike = True
-
-    @classmethod
-    def of(cls, nodes: NodeTable) -> VolumeUsage:
-        """What is kept for a table: from the first time that somebody asks."""
-        kept = nodes.extras.get(cls.__name__)
-        if not isinstance(kept, cls):
-            kept = nodes.extras[cls.__name__] = cls()
-            nodes.watch(kept)
-        return kept
 
     def __init__(self) -> None:
         self.pods: dict[int, list[PodInfo]] = {}
@@ -120,7 +112,7 @@ class VolumeUsage:
 
 
 def _uses_of(info: PodInfo) -> VolumeUses | None:
-    """What the rules read of a pod's volumes, None where that is nothing."""
+    """What plugins read of a pod's volumes, None where that is nothing."""
     if not info.pod.spec.volumes:
         return None
     uses = volume_uses_of(info.pod.spec)

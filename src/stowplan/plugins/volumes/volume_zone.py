@@ -1,4 +1,4 @@
-"""VolumeZone: a pod goes where the zone labels of its volumes say that they are.
+"""VolumeZone: a pod runs in the zones of its volumes' labels.
 
 Source: kube-scheduler v1.36, plugins/volumezone; cloud-provider volume/helpers (LabelZonesToSet).
 """
@@ -20,12 +20,12 @@ from stowplan.framework import (
     Rows,
     Snapshot,
     Status,
-    error,
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import PersistentVolume, StorageClass
+from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.volumes.csi_translation import (
     BETA_REGION,
@@ -36,6 +36,8 @@ from stowplan.plugins.volumes.csi_translation import (
 )
 from stowplan.plugins.volumes.hints import volume_zone_events
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
+    NO_STATE,
     WAIT_FOR_FIRST_CONSUMER,
     binding_mode_missing_message,
     find_claim,
@@ -47,13 +49,11 @@ from stowplan.plugins.volumes.volume_claims import (
 
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 GA_LABEL_OF = {BETA_ZONE: ZONE, BETA_REGION: REGION}
-"""The label that took an old one's place."""
-
-NO_STATE = error("not found")
+"""The label that replaced a beta label."""
 
 
 class VolumeTopologyLabel(msgspec.Struct, frozen=True):
-    """Where a volume is: a node must have one of the values under the label, or under its
+    """Topology of a volume: a node must have one of the values under the label, or under its
     successor where it lacks the label."""
 
     volume_name: str
@@ -62,7 +62,7 @@ class VolumeTopologyLabel(msgspec.Struct, frozen=True):
 
     @property
     def successor(self) -> str:
-        """The label to look at where a node lacks `key`."""
+        """The label to read where a node lacks `key`."""
         return GA_LABEL_OF.get(self.key, self.key)
 
 
@@ -70,9 +70,12 @@ class VolumeZone:
     """Filter on the zone and region labels of the volumes of bound claims."""
 
     name = "VolumeZone"
+    declaration = Plugin(
+        name=name, reads=(PersistentVolume, PersistentVolumeClaim, StorageClass), repeatable=True
+    )
     # Unresolvable: evicting pods moves no volume.
     REJECTED = unresolvable("node(s) had no available volume zone")
-    CLAIM_UNNAMED = unresolvable("PersistentVolumeClaim had no name")
+    CLAIM_UNNAMED = unresolvable(CLAIM_WITHOUT_NAME)
     CLASS_UNNAMED = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     VOLUME_UNNAMED = unresolvable("PersistentVolume had no name")
 
@@ -81,8 +84,8 @@ class VolumeZone:
         return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Read the volumes' labels. Refuses a claim without a volume, unless it waits for the
-        first pod; Skip where no volume says where it is."""
+        """Read the volumes' labels. Refuses a claim without a volume, unless it waits for the first
+        consumer; Skip where no volume has a zone."""
         if not pod.spec.volumes:
             return SKIP
         found: list[VolumeTopologyLabel] = []
@@ -99,7 +102,7 @@ class VolumeZone:
     def _topologies_of_claim(
         self, pod: Pod, name: str, object_store: ObjectStore
     ) -> Status | list[VolumeTopologyLabel]:
-        """Where the volume of a claim is; nothing for one that waits for the first pod."""
+        """The topology of a claim's volume; none for a claim that waits for the first consumer."""
         if not name:
             return self.CLAIM_UNNAMED
         claim = find_claim(object_store, pod, name)
@@ -126,8 +129,8 @@ class VolumeZone:
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success where the node is in every volume's zone, or has no zone labels at all.
 
-        Differs: in a profile that leaves out this plugin's PreFilter the original looks the
-        volumes up again here; this one answers with an error.
+        Differs: in a profile that leaves out this plugin's PreFilter the original looks the volumes
+        up again here; this one returns an error.
         """
         topologies: tuple[VolumeTopologyLabel, ...] | None = state.find(self.name)
         if topologies is None:
@@ -157,25 +160,24 @@ class VolumeZone:
         return refused
 
     def filter_status(self, state: CycleState) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         return NO_STATE if state.find(self.name) is None else self.REJECTED
 
     def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
-        """The labels that the volumes need, and what the node has."""
+        """The labels that the volumes need, and the node's values."""
         texts = []
         for topology in state.find(self.name) or ():
             key = topology.key if topology.key in node.labels else topology.successor
             have = node.labels.get(key)
             if have not in topology.values:
                 needs = " or ".join(sorted(topology.values))
-                shown = "no such label" if have is None else have
-                texts.append(
-                    f"volume {topology.volume_name}: needs {key} {needs}, node has {shown}"
-                )
+                text = "no such label" if have is None else have
+                texts.append(f"volume {topology.volume_name}: needs {key} {needs}, node has {text}")
         return texts
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """Claims, volumes, classes that bind late, or nodes come or change."""
+        """Claims, volumes, classes that wait for the first consumer, or nodes are added or
+        changed."""
         return volume_zone_events(topology_labels_of)
 
     def signature(self, pod: Pod) -> object:
@@ -185,7 +187,7 @@ class VolumeZone:
 
 
 def topology_labels_of(volume: PersistentVolume) -> list[VolumeTopologyLabel]:
-    """Where a volume's labels say that it is; a label with a blank among its values is ignored."""
+    """The topology of a volume's labels; a label with a blank among its values is ignored."""
     found = []
     for key in TOPOLOGY_LABELS:
         if key in volume.labels:

@@ -1,7 +1,7 @@
-"""Reports of GPUs as columns: all cards of all reports side by side, and whose each is.
+"""GPU reports as columns: all cards of all reports, and the report of each.
 
-What changes is written over what was there: the report that changed, and the node on which the
-holds did. Only where a report comes, goes, or has another number of cards all are laid out anew.
+Changes are written in place: the report that changed, and the node whose reservations did. Only
+where a report is added, removed, or changes its number of cards, all are laid out again.
 """
 
 from __future__ import annotations
@@ -13,24 +13,22 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger, GpuReport, available_cards, gpu_report_of
 from stowplan.plugins.yoda.gpu_request import MEMORY_LABEL, parse_uint
 
-Ints = NDArray[np.int64]
 UInts = NDArray[np.uint64]
 Numbers = TypeVar("Numbers", Ints, UInts)
-Bools = NDArray[np.bool_]
 
 
 class CardColumns:
-    """The reports of a world, for one table, with what the holds of a ledger leave.
+    """The reports of an object store, for one table, with what the reservations of a ledger leave.
 
-    Per card, (n_cards,): uint64 power, total, clock, free, core, bandwidth and left (what the holds
-    leave of free), bool healthy and open. Per report, (n_reports,): uint64 n_cards, total_sum,
-    free_sum and left_sum.
+    Per card, (n_cards,): uint64 power, total, clock, free, core, bandwidth and left (what
+    reservations leave of free), bool healthy and open. Per report, (n_reports,): uint64 n_cards,
+    total_sum, free_sum and left_sum.
     """
 
     def __init__(self, ledger: GpuLedger, bound: int) -> None:
@@ -50,7 +48,7 @@ class CardColumns:
 
     @classmethod
     def of(cls, table: NodeTable, ledger: GpuLedger, bound: int) -> CardColumns:
-        """The columns that are kept for a table, a ledger and a bound of amounts."""
+        """The columns of a table, a ledger and a bound of amounts."""
         kept = _COLUMNS.setdefault(ledger, WeakKeyDictionary()).setdefault(table, {})
         columns = kept.get(bound)
         if columns is None:
@@ -58,7 +56,7 @@ class CardColumns:
         return columns
 
     def follow(self, table: NodeTable, object_store: ObjectStore) -> None:
-        """Take in what has changed: reports, nodes, and what is held."""
+        """Apply the changes of reports, nodes and reservations."""
         ledger = self._ledger()
         assert ledger is not None, "columns are kept with their ledger"
         touched = self._follow_reports(object_store)
@@ -75,19 +73,19 @@ class CardColumns:
             index = self._index.get(name, -1)
             scv = self._scvs[index] if index >= 0 else None
             ledger.settle(name, table, scv)
-        # Settling may have ended holds, on nodes that are among the names.
+        # `settle` may have ended reservations, on nodes that are among the names.
         self._held = ledger.version
         for name in names:
             if name in self._index:
                 self._write_left(self._index[name], ledger)
 
     def on(self, per_report: Numbers, rows: Rows, absent: int) -> Numbers:
-        """(n_rows,): what there is per report, by row; `absent` where a node has none."""
+        """(n_rows,): a value per report, by row; `absent` where a node has none."""
         values = np.append(per_report, per_report.dtype.type(absent))
         return values[self._report_of[rows]]
 
     def count(self, cards: Bools) -> UInts:
-        """uint64 (n_reports,): how many of its cards are among these."""
+        """uint64 (n_reports,): number of its cards that are selected."""
         return self.total(cards.astype(np.uint64))
 
     def total(self, amounts: UInts) -> UInts:
@@ -97,13 +95,13 @@ class CardColumns:
         return sums[self._starts[1:]] - sums[self._starts[:-1]]
 
     def spread(self, per_report: NDArray[np.bool_]) -> Bools:
-        """bool (n_cards,): what holds of the report that a card is of."""
+        """bool (n_cards,): the value of each card's report."""
         return np.repeat(per_report, np.diff(self._starts))
 
-    # Inside.
+    # Internals.
 
     def _follow_reports(self, object_store: ObjectStore) -> set[str] | None:
-        """The names of the reports that have changed; None when all were laid out anew."""
+        """Names of the reports that changed; None when all were laid out again."""
         if self._object_store() is object_store and self._version == object_store.version:
             return set()
         self._object_store, self._version = ref(object_store), object_store.version
@@ -131,7 +129,7 @@ class CardColumns:
         return int(self._starts[index + 1] - self._starts[index])
 
     def _lay_out(self, scvs: Sequence[Scv]) -> None:
-        """Make room for all cards, and write them."""
+        """Allocate the columns for all cards, and write them."""
         self._scvs = list(scvs)
         self._reports = [gpu_report_of(scv, self._bound) for scv in scvs]
         self._index = {scv.name: index for index, scv in enumerate(scvs)}
@@ -157,7 +155,7 @@ class CardColumns:
         self.left_sum = self.free_sum.copy()
 
     def _write(self, index: int) -> None:
-        """Write a report over what was there."""
+        """Write a report in place."""
         report, start = self._reports[index], int(self._starts[index])
         for place, gpu in enumerate(report.gpus, start):
             self.power[place] = gpu.power
@@ -172,7 +170,7 @@ class CardColumns:
         self.free_sum[index] = report.free
 
     def _write_left(self, index: int, ledger: GpuLedger) -> None:
-        """Write what the holds on the node of a report leave."""
+        """Write what the reservations on the node of a report leave."""
         report = self._reports[index]
         cards = slice(int(self._starts[index]), int(self._starts[index + 1]))
         name = self._scvs[index].name
@@ -190,7 +188,7 @@ class CardColumns:
         return np.array([self._index.get(name, -1) for name in table.names], dtype=np.int64)
 
     def _follow_rows(self, table: NodeTable, rows: Iterable[int]) -> set[str]:
-        """Look up the reports of rows that were touched; the names of their nodes."""
+        """Look up the reports of changed rows; returns the names of their nodes."""
         n_nodes = table.n_nodes
         if self._report_of.shape[0] != n_nodes:
             kept = self._report_of[:n_nodes]
@@ -211,7 +209,7 @@ _COLUMNS: WeakKeyDictionary[GpuLedger, WeakKeyDictionary[NodeTable, dict[int, Ca
 
 
 class RequestedGpuMemory:
-    """What the pods of each row ask for of GPU memory by their labels. A watcher of one table."""
+    """GPU memory that the pods of each row request by their labels. A watcher of one table."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -219,8 +217,8 @@ class RequestedGpuMemory:
 
     @classmethod
     def of(cls, table: NodeTable, bound: int) -> RequestedGpuMemory:
-        """The sums kept beside `table`, from now on if nobody has asked before. bound: what one pod
-        counts for at most."""
+        """The sums of `table`, watched from the first use on. bound: the maximum that one pod
+        counts for."""
         key = f"{cls.__name__}/{bound}"
         kept = table.extras.get(key)
         if not isinstance(kept, cls):

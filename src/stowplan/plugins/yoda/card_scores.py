@@ -1,6 +1,6 @@
-"""The arithmetic of Yoda's scores: how strong cards are, and how much memory of a node is free.
+"""Arithmetic of Yoda's scores: the strength of cards, and the free memory of a node.
 
-Every division truncates. Amounts are unsigned numbers of 64 bits and wrap as such; those of a
+Every division truncates. Amounts are unsigned integers of 64 bits and wrap as such; those of a
 report are bounded, so that nothing wraps, unless `compat`.
 
 Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda/score/algorithm.go and pkg/yoda/collection.
@@ -14,27 +14,26 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.objects.quantity import INT64_MAX
 from stowplan.plugins.yoda.card_columns import CardColumns
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX
 
-Ints = NDArray[np.int64]
 UInts = NDArray[np.uint64]
 Amount = TypeVar("Amount", int, UInts)
 """One amount, or uint64 many."""
-Bools = NDArray[np.bool_]
 
-# For numbers and for arrays, which is more than the checker of types can say.
+# For numbers and for arrays, which the type checker cannot express.
 _MASK: Any = UINT64_MAX
 FREE_WEIGHT = 2
 ACTUAL_WEIGHT = 2
 ALLOCATE_WEIGHT = 3
-"""All else counts once."""
+"""All other properties have weight 1."""
 
 
 class CardMaxima(msgspec.Struct, frozen=True):
-    """The most of each amount among the cards that count, at least 1."""
+    """The maximum of each amount among the counted cards, at least 1."""
 
     bandwidth: int = 1
     clock: int = 1
@@ -44,7 +43,7 @@ class CardMaxima(msgspec.Struct, frozen=True):
     total: int = 1
 
     def clock_divisor(self, *, compat: bool) -> int:
-        """What clocks are divided by.
+        """The divisor of clocks.
 
         Differs: the original divides them by the highest bandwidth.
         """
@@ -52,7 +51,7 @@ class CardMaxima(msgspec.Struct, frozen=True):
 
 
 def card_maxima(cards: CardColumns, counting: Bools, *, compat: bool) -> CardMaxima:
-    """The maxima of the cards that count; counting: bool (n_cards,)."""
+    """The maxima of the counted cards; counting: bool (n_cards,)."""
     free = cards.free if compat else cards.left
 
     def most(column: UInts) -> int:
@@ -79,9 +78,9 @@ def card_score(
     *,
     compat: bool,
 ) -> Amount:
-    """How strong a card is, in percent of the strongest, summed over what counts.
+    """Strength of a card, in percent of the strongest, summed over its properties.
 
-    Of one card, or uint64 (n_cards,) of many.
+    For one card, or uint64 (n_cards,) for many.
     """
 
     def percent(amount: Amount, most: int) -> Amount:
@@ -98,18 +97,18 @@ def card_score(
 
 
 def wrap_uint64(amount: Amount) -> Amount:
-    """What 64 bits without a sign keep of an amount; arrays keep no more anyway."""
+    """The lowest 64 bits of an amount; arrays wrap anyway."""
     kept: Amount = amount & _MASK
     return kept
 
 
 def node_score(cards: int, total: int, free: int, asked: int) -> int:
-    """The score of a node: that of its cards, how much of its GPU memory is free, and how much of
-    it no pod has asked for.
+    """The score of a node: that of its cards, its free GPU memory, and its GPU memory that no pod
+    requests.
 
     A score over 2^63 - 1, which bounded amounts never reach, counts as 0, as in the original.
-    Differs: where a report says that there is no memory it counts as 0; the original divides by
-    zero.
+
+    Differs: where a report has no memory it counts as 0; the original divides by zero.
     """
     score = cards
     if total != 0:
@@ -129,9 +128,9 @@ def scores_by_column(
     *,
     compat: bool,
 ) -> Ints:
-    """int64 (n_rows,): `node_score` of each row by the cards that count; 0 without report.
+    """int64 (n_rows,): `node_score` of each row by the counted cards; 0 without report.
 
-    asked: uint64 (n_rows,), MiB that the pods of each row ask for.
+    asked: uint64 (n_rows,), MiB that the pods of each row request.
     """
     free = cards.free if compat else cards.left
     strength = card_score(
@@ -159,14 +158,14 @@ def scores_by_column(
 def normalize_min_max(scores: Ints) -> Ints:
     """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal.
 
-    Where amounts are not bounded the product wraps as a signed number, and what comes out may be
-    no score, as in the original.
+    Where amounts are not bounded the product wraps as a signed number, and the result may be
+    outside the range, as in the original.
     """
     lowest, highest = int(scores.min()), int(scores.max())
     if highest == lowest:
         return np.full(scores.shape, SCORE_MAX, dtype=np.int64)
     shares = (scores - lowest) * SCORE_MAX
     span = highest - lowest
-    # Towards zero, as the original divides.
+    # Toward zero, as the original divides.
     percent: Ints = shares // span + ((shares < 0) & (shares % span != 0))
     return percent

@@ -1,10 +1,10 @@
-"""The GPUs of nodes as rules see them: what is reported, and what pods hold that no report shows.
+"""GPUs of nodes: reported cards, and reservations that no report includes yet.
 
-A report says how much memory of a card is free. A pod that was placed a moment ago uses none yet,
-so what it will use is held for it: the memory that it asks for, of each of its cards, or the whole
-card where it does not say. The hold ends when the pod gives back what it reserved, when it has
-gone, or when a report shows what it uses: one that is later than the start of its containers, or,
-where nobody knows when they started, the next one after the pod was seen to run.
+A report has the free memory of a card. A pod that was placed a moment ago uses none yet, so its
+memory is reserved: the requested amount, on each of its cards, or the whole card where it requests
+none. The reservation ends when the pod is unreserved, when it is deleted, or when a report includes
+its use: one that is later than the start of its containers, or, where that start is unknown, the
+next one after the pod was seen running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda.gpu_request import GpuRequest
 
 AMOUNT_MAX = 2**50
-"""What is larger in a report counts as this much, so that no sum wraps."""
+"""Larger amounts of a report count as this, so that no sum wraps."""
 
 
 class Gpu(NamedTuple):
@@ -39,7 +39,8 @@ class Gpu(NamedTuple):
 
 
 class GpuReport(NamedTuple):
-    """What a node's Scv says. n_cards: as it says itself. total, free: MiB of all cards."""
+    """The content of a node's Scv. n_cards: the number that it states. total, free: MiB of all
+    cards."""
 
     gpus: tuple[Gpu, ...]
     n_cards: int
@@ -72,14 +73,14 @@ def gpu_report_of(scv: Scv, bound: int) -> GpuReport:
 
 
 class AvailableCard(NamedTuple):
-    """A card and what is left of its free memory. is_open: False where a pod holds all of it."""
+    """A card and its remaining free memory. is_open: False where a pod reserves all of it."""
 
     gpu: Gpu
     memory: int
     is_open: bool
 
     def suits(self, demand: GpuRequest) -> bool:
-        """True for a card that a pod with this demand may be given."""
+        """True for a card that satisfies this request."""
         return (
             self.is_open
             and self.gpu.is_healthy
@@ -89,8 +90,11 @@ class AvailableCard(NamedTuple):
 
 
 class GpuReservation(msgspec.Struct):
-    """What a pod holds. cards: by id. memory: MiB of each, None for all. is_seen: the pod has been
-    on its node. shown: the report of the time when it was seen to run, None until then."""
+    """The reservation of a pod.
+
+    cards: by id. memory: MiB of each, None for all. is_seen: the pod has been on its node.
+    report_when_running: the report of the time when it was seen running, None until then.
+    """
 
     uid: str
     cards: tuple[int, ...]
@@ -101,8 +105,8 @@ class GpuReservation(msgspec.Struct):
 
 
 def choose_cards(cards_left: Sequence[AvailableCard], demand: GpuRequest) -> tuple[int, ...] | None:
-    """The ids of the cards that a pod is reckoned to take: those that suit it with the least left,
-    so that the others stay whole; None where there are too few."""
+    """The ids of the cards that a pod reserves: those that satisfy it with the least left, so that
+    the others remain whole; None where there are too few."""
     if demand.n_cards > len(cards_left):
         return None
     suiting = sorted(
@@ -116,7 +120,7 @@ def choose_cards(cards_left: Sequence[AvailableCard], demand: GpuRequest) -> tup
 def available_cards(
     gpus: Sequence[Gpu], reservations: Collection[GpuReservation]
 ) -> list[AvailableCard]:
-    """Every card with what the holds leave of it."""
+    """Every card with what the reservations leave of it."""
     if not reservations:
         return [AvailableCard(gpu, gpu.free, True) for gpu in gpus]
     return [
@@ -134,36 +138,36 @@ def _available_card(gpu: Gpu, reservations: Sequence[GpuReservation]) -> Availab
 
 
 class GpuLedger:
-    """What pods hold, by node. One for all profiles of a scheduler."""
+    """Reservations of pods, by node. One for all profiles of a scheduler."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, dict[str, GpuReservation]] = {}
         self._node_of: dict[str, str] = {}
-        # Node -> when its holds changed last; the latest stands last.
+        # Node -> when its reservations changed last; the latest comes last.
         self._changed: dict[str, int] = {}
         self.version = 0
 
     @classmethod
     def of(cls, shared: HandleState) -> GpuLedger:
-        """The ledger of the profiles that share this."""
+        """The ledger of the profiles that share this handle state."""
         ledger = _LEDGERS.get(shared)
         if ledger is None:
             ledger = _LEDGERS[shared] = cls()
         return ledger
 
     def on(self, node: str, but: Collection[str] = ()) -> list[GpuReservation]:
-        """The holds on a node, in the order in which they were made. but: uids to leave out."""
+        """The reservations on a node, in order of creation. but: uids to leave out."""
         return [hold for uid, hold in self._by_node.get(node, {}).items() if uid not in but]
 
     def hold(self, pod: Pod, node: str, cards: tuple[int, ...], memory: int | None) -> None:
-        """Hold cards of a node for a pod, in place of what it held before."""
+        """Reserve cards of a node for a pod, in place of its earlier reservation."""
         self.drop(pod.uid)
         self._node_of[pod.uid] = node
         self._by_node.setdefault(node, {})[pod.uid] = GpuReservation(pod.uid, cards, memory)
         self._note(node)
 
     def drop(self, uid: str) -> None:
-        """End what a pod holds, if it holds anything."""
+        """End the reservation of a pod, if it has one."""
         node = self._node_of.pop(uid, None)
         if node is not None:
             reservations = self._by_node[node]
@@ -178,22 +182,22 @@ class GpuLedger:
         self._changed[node] = self.version
 
     def nodes(self) -> tuple[str, ...]:
-        """The nodes on which something is held."""
+        """The nodes with reservations."""
         return tuple(self._by_node)
 
     def has(self, node: str) -> bool:
-        """True when something is held on a node."""
+        """True when a node has reservations."""
         return node in self._by_node
 
     def changed_since(self, version: int) -> Iterator[str]:
-        """The nodes whose holds changed since a version."""
+        """The nodes whose reservations changed since a version."""
         for node in reversed(self._changed):
             if self._changed[node] <= version:
                 return
             yield node
 
     def settle(self, node: str, table: NodeTable, scv: Scv | None) -> None:
-        """End the holds on a node that have had their time. scv: the node's report of now."""
+        """End the reservations on a node that are over. scv: the node's current report."""
         for hold in self.on(node):
             if _is_reservation_expired(hold, table, scv):
                 self.drop(hold.uid)
@@ -205,7 +209,7 @@ _LEDGERS: WeakKeyDictionary[HandleState, GpuLedger] = WeakKeyDictionary()
 def _is_reservation_expired(hold: GpuReservation, table: NodeTable, scv: Scv | None) -> bool:
     info = table.pod(hold.uid)
     if info is None:
-        # Before it has been seen it is on its way to the table.
+        # Before it has been seen it is not in the table yet.
         return hold.is_seen
     hold.is_seen = True
     pod = info.pod

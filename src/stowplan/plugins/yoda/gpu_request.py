@@ -1,4 +1,4 @@
-"""What a pod asks of a node's GPUs, by its labels.
+"""GPU requests of a pod, by its labels.
 
 Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda/filter and pkg/yoda/sort.
 """
@@ -23,8 +23,11 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 class GpuRequest(msgspec.Struct, frozen=True):
-    """Cards that a pod asks for: so many, each with so much memory free (MiB) and such a clock of
-    its memory (MHz). None: it does not say, which for the number means one."""
+    """Requested cards: their number, the free memory of each (MiB) and the clock of its memory
+    (MHz).
+
+    None: not requested, which for the number means one.
+    """
 
     number: int | None = None
     memory: int | None = None
@@ -32,8 +35,11 @@ class GpuRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> GpuRequest:
-        """What labels ask for. As in the original a text that is no number counts as 0, and a
-        negative number as a huge one, which no card has."""
+        """The request of a pod's labels.
+
+        As in the original a text that is no number counts as 0, and a negative number as a huge
+        one, which no card has.
+        """
         requested = {
             key: parse_uint(labels[key])
             for key in (NUMBER_LABEL, MEMORY_LABEL, CLOCK_LABEL)
@@ -49,12 +55,12 @@ class GpuRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_none(self) -> bool:
-        """True for a pod that says nothing of GPUs."""
+        """True for a pod without GPU labels."""
         return self.number is None and self.memory is None and self.clock is None
 
     @property
     def n_cards(self) -> int:
-        """How many cards it takes."""
+        """Number of cards that it uses."""
         return 1 if self.number is None else self.number
 
 
@@ -68,9 +74,9 @@ def parse_uint(text: str) -> int:
 
 
 def queue_priority(labels: Mapping[str, str]) -> int:
-    """The place in the queue that labels ask for, 0 where they do not: more comes first.
+    """The queue priority of a pod's labels, 0 without one: higher comes first.
 
-    What does not fit 64 bits counts as the nearest number that does.
+    A number beyond 64 bits counts as the nearest one within.
     """
     text = labels.get(PRIORITY_LABEL, "")
     number = int(text) if _WHOLE.fullmatch(text) else 0

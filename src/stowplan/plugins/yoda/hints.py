@@ -1,4 +1,4 @@
-"""Hints of Yoda: reports of GPUs that come or change, nodes that come, pods that leave cards."""
+"""Queueing hints of Yoda: reports that are added or changed, new nodes, deleted pods."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.gpu_request import GpuRequest
 
 ReportFits = Callable[[GpuRequest, Scv], bool]
-"""Whether the cards of a report would do for a demand if no pod held any."""
+"""Whether the cards of a report would satisfy a request without any reservations."""
 
 
 def yoda_events(report_fits: ReportFits, shared: HandleState) -> tuple[ClusterEventWithHint, ...]:
-    """What Yoda registers.
+    """Events that Yoda registers.
 
-    A report that would do before and after is heard too: it may show what was held until now.
+    A report that would satisfy the pod before and after counts too: it may include what was
+    reserved until now.
     """
 
     def after_report(pod: Pod, old: Scv | None, new: Scv) -> QueueingHint:

@@ -1,8 +1,7 @@
-"""Yoda: places pods by what the GPUs of nodes are and do, as Scv objects report it.
+"""Yoda: places pods by the GPUs of nodes, as Scv objects report them.
 
-A pod says by labels how many cards it needs, how much memory must be free on each, and which clock
-the memory must have. Nodes with enough such cards pass; those whose cards are strong and free
-score. Labels may also order the queue.
+Labels of a pod request a number of cards, free memory on each, and a clock of the memory. Nodes
+with enough such cards pass; strong and free cards score. Labels may also order the queue.
 
 Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda.
 """
@@ -15,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -34,6 +34,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.scv import Scv
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
@@ -65,21 +66,21 @@ from stowplan.plugins.yoda.gpu_request import (
 )
 from stowplan.plugins.yoda.hints import yoda_events
 
-Ints = NDArray[np.int64]
-
-NO_STATE = error("yoda is enabled at filter and not at preFilter, wanted both")
+NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
 
 
 class YodaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """compat: sort, filter and score as the original does, with the faults that are mended here."""
+    """compat: sort, filter and score as the original does, with the defects that are fixed here."""
 
     compat: bool = False
 
 
 class YodaPreFilterState:
-    """What one attempt knows. came, gone: pods that are, or are not, on nodes while one asks what
-    if: by node, and by uid."""
+    """Result of PreFilter.
+
+    came, gone: pods added or removed in a dry run: by node, and by uid.
+    """
 
     def __init__(self, demand: GpuRequest, object_store: ObjectStore, cards: CardColumns) -> None:
         self.demand = demand
@@ -89,14 +90,14 @@ class YodaPreFilterState:
         self.gone: frozenset[str] = frozenset()
 
     def clone(self) -> YodaPreFilterState:
-        """One that can be changed without this one seeing it."""
+        """A copy that changes independently."""
         other = YodaPreFilterState(self.demand, self.object_store, self.cards)
         other.came, other.gone = self.came, self.gone
         return other
 
 
 class YodaPreScoreState(msgspec.Struct, frozen=True):
-    """What PreScore leaves for Score. counting: bool (n_cards,), the cards that count."""
+    """Result of PreScore, read by Score. counting: bool (n_cards,), the counted cards."""
 
     demand: GpuRequest
     object_store: ObjectStore
@@ -108,14 +109,14 @@ class YodaPreScoreState(msgspec.Struct, frozen=True):
 class Yoda:
     """Sort, filter, score and reserve by GPUs.
 
-    Differs: unless `compat`, a pod that says nothing of GPUs is neither restricted nor scored; the
-    original wants a card for it. Reasons are counted, where the original names each node.
+    Differs: unless `compat`, a pod without GPU labels is neither restricted nor scored; the
+    original requires a card for it. Reasons are counted, where the original names each node.
     """
 
     name = "yoda"
+    declaration = Plugin(name=name, reads=(Scv,), rests_when_skipped=True)
     Args = YodaArgs
-    rests_when_skipped = True
-    # No eviction makes cards, or changes their clock.
+    # No eviction adds cards or changes their clock.
     REFUSALS = {
         NO_REPORT: unresolvable("node(s) had no report of their GPUs"),
         TOO_FEW_CARDS: unresolvable("node(s) had too few GPUs"),
@@ -129,7 +130,7 @@ class Yoda:
         self._shared = handle.shared
         self._ledger = GpuLedger.of(handle.shared)
 
-    # The queue.
+    # Queue sort.
 
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
         """True when `first` is to be scheduled before `second`."""
@@ -144,12 +145,12 @@ class Yoda:
         pod = queued.pod
         return -queue_priority(pod.labels), -pod.priority, queued.added_at
 
-    # The rule: over the cards of one node.
+    # The rule, over the cards of one node.
 
     def verdict(
         self, demand: GpuRequest, report: GpuReport, cards_left: list[AvailableCard]
     ) -> int:
-        """PASSES, or why the cards of a node do not do for a demand."""
+        """PASSES, or why the cards of a node do not satisfy a request."""
         if self.compat:
             return self._original_verdict(demand, report)
         # Differs: the original counts cards of enough memory and cards of the right clock apart,
@@ -187,7 +188,7 @@ class Yoda:
         return OK
 
     def add_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """A pod is there as well, and would hold what it asks for."""
+        """Count a pod that was added, with the cards that it requests."""
         attempt: YodaPreFilterState | None = state.find(self.name)
         if attempt is None:
             return NO_STATE
@@ -199,7 +200,8 @@ class Yoda:
         return OK
 
     def remove_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """A pod is there no more, nor what it holds. What reports show of it cannot be told."""
+        """Stop counting a pod that was removed, and its reservation. What reports include of it is
+        unknown."""
         attempt: YodaPreFilterState | None = state.find(self.name)
         if attempt is None:
             return NO_STATE
@@ -214,7 +216,7 @@ class Yoda:
     # One node.
 
     def filter(self, node: NodeInfo, state: CycleState) -> Status:
-        """Success where enough cards suit the pod."""
+        """Success where enough cards satisfy the pod."""
         attempt: YodaPreFilterState | None = state.find(self.name)
         if attempt is None:
             return NO_STATE
@@ -228,7 +230,7 @@ class Yoda:
     def _cards_left(
         self, report: GpuReport, name: str, attempt: YodaPreFilterState
     ) -> list[AvailableCard]:
-        """The cards of a node with what is left of them, for this attempt."""
+        """The cards of a node with what remains of them, for this attempt."""
         reservations = self._ledger.on(name, attempt.gone)
         cards_left = available_cards(report.gpus, reservations)
         for pod in attempt.came.get(name, ()):
@@ -240,7 +242,7 @@ class Yoda:
         return cards_left
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
-        """The strength of the cards that suit the pod, and the share of memory that is free."""
+        """Strength of the cards that satisfy the pod, and the share of free memory."""
         known = state.read(f"{self.name}/scores", YodaPreScoreState)
         scv = known.object_store.find(Scv, node.name)
         if scv is None:
@@ -274,7 +276,7 @@ class Yoda:
         )
 
     def _counts(self, left: AvailableCard, demand: GpuRequest) -> bool:
-        """True for a card whose strength counts. The clock need not be the one asked for.
+        """True for a card whose strength counts. The clock need not be the requested one.
 
         Differs: the original counts cards that are not healthy.
         """
@@ -285,7 +287,7 @@ class Yoda:
     # Every node.
 
     def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
-        """int64 (n_rows,): PASSES, or why `filter` refuses."""
+        """int64 (n_rows,): PASSES, or the reason of the refusal."""
         attempt: YodaPreFilterState | None = state.find(self.name)
         if attempt is None:
             return np.full(n_rows_of(rows), -1, dtype=np.int64)
@@ -293,7 +295,7 @@ class Yoda:
         return attempt.cards.on(codes, rows, NO_REPORT)
 
     def filter_status(self, code: int) -> Status:
-        """The refusal behind a code of `filter_column`."""
+        """The refusal of a code of `filter_column`."""
         return NO_STATE if code < 0 else self.REFUSALS[code]
 
     def _codes(self, demand: GpuRequest, cards: CardColumns) -> Ints:
@@ -303,7 +305,7 @@ class Yoda:
         memory = demand.memory or 0
         if self.compat:
             roomy = cards.healthy & (cards.free >= memory)
-            # What is not asked for is not counted.
+            # Without a request for it, a property is not counted.
             short = cards.count(roomy) < wanted if demand.memory is not None else False
             slow = cards.count(cards.healthy & right) < wanted if clock is not None else False
             codes = np.where(slow, NO_MATCHING_CLOCK, FITS)
@@ -315,8 +317,8 @@ class Yoda:
         return np.where(cards.count(cards.healthy) < wanted, TOO_FEW_CARDS, codes)
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Find the strongest of the cards that suit the pod, on whatever nodes; Skip for a pod that
-        asks for no GPU."""
+        """Find the strongest of the cards that satisfy the pod, on any node; Skip for a pod without
+        GPU request."""
         demand = GpuRequest.of(pod.labels)
         if demand.is_none and not self.compat:
             return SKIP
@@ -329,7 +331,7 @@ class Yoda:
         return OK
 
     def _counting(self, demand: GpuRequest, cards: CardColumns) -> NDArray[np.bool_]:
-        """bool (n_cards,): the cards whose strength counts, of reports that do for the pod."""
+        """bool (n_cards,): the counted cards, of reports that satisfy the pod."""
         fast = cards.clock >= (demand.clock or 0)
         if self.compat:
             suiting = (cards.free >= (demand.memory or 0)) & fast
@@ -350,10 +352,10 @@ class Yoda:
         """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal."""
         return normalize_min_max(scores) if scores.shape[0] else scores
 
-    # After the choice.
+    # After the node is chosen.
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Hold what the pod will use until a report shows it.
+        """Reserve the cards until a report includes them.
 
         Differs: the original reserves nothing, so that pods which are decided between two reports
         are given the same memory.
@@ -374,26 +376,27 @@ class Yoda:
         return OK
 
     def unreserve(self, pod: Pod) -> None:
-        """Give back what is held."""
+        """End the reservation."""
         self._ledger.drop(pod.uid)
 
-    # What else there is to say.
+    # Events, signature and explanations.
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A report comes or changes, a node comes, a pod with cards goes, or asks for others."""
+        """A report or a node is added or changed, a pod with cards is deleted, or the pod's request
+        changes."""
         return yoda_events(self._report_fits, self._shared)
 
     def _report_fits(self, demand: GpuRequest, scv: Scv) -> bool:
-        """True when the cards of a report would do if nothing were held."""
+        """True when the cards of a report would satisfy the pod without reservations."""
         report = gpu_report_of(scv, self._bound)
         return self.verdict(demand, report, available_cards(report.gpus, ())) == FITS
 
     def signature(self, pod: Pod) -> object:
-        """What it asks for."""
+        """The request of the pod."""
         return GpuRequest.of(pod.labels)
 
     def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
-        """How many cards the pod needs, and what is left of those that there are."""
+        """The number of cards that the pod needs, and the cards that remain."""
         attempt: YodaPreFilterState | None = state.find(self.name)
         scv = None if attempt is None else attempt.object_store.find(Scv, node.name)
         if attempt is None or scv is None:

@@ -37,8 +37,8 @@ class PendingPluginIO(PendingEffects[PluginIO]):
     ) -> int:
         """Request plugin I/O; returns the effect number."""
         context = self._context
-        usual = context.options.work_timeout_s
-        timeout_s = float(getattr(member.plugin, "perform_timeout_s", usual))
+        declared = member.declaration.perform_timeout_s
+        timeout_s = context.options.work_timeout_s if declared is None else float(declared)
         effect = context.outbox.prepare(member, point, pod, node_name, timeout_s)
         plugin_io = PluginIO(member.plugin, member.name, point, pod, node_name, state, timeout_s)
         self.add(effect, plugin_io, timeout_s)

@@ -123,7 +123,8 @@ class PreBindRunner:
         members = framework.at("preBind")
         while binding_cycle.step < len(members):
             member = members[binding_cycle.step]
-            side_by_side = member.in_parallel and members[binding_cycle.step - 1].in_parallel
+            before = members[binding_cycle.step - 1].declaration
+            side_by_side = member.declaration.perform_in_parallel and before.perform_in_parallel
             if binding_cycle.is_busy and not side_by_side:
                 return
             binding_cycle.step += 1

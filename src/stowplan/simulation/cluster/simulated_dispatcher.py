@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect, is_write
@@ -94,7 +95,7 @@ class SimulatedDispatcher:
             to_do.Bind: self._bind,
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
-            to_do.PatchGroup: self._patch_group,
+            to_do.PatchGroup: self._patch,
             to_do.Evict: self._evict,
             to_do.Prepare: self._prepare,
             to_do.Write: self._write,
@@ -166,13 +167,12 @@ class SimulatedDispatcher:
             pod = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
-    def _patch(self, effect: to_do.PatchStatus) -> None:
-        code = self._send_request(effect, lambda: self.cluster.patch_status(effect))
-        if code is not None and code != OK:
-            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
-
-    def _patch_group(self, effect: to_do.PatchGroup) -> None:
-        code = self._send_request(effect, lambda: self.cluster.patch_group(effect))
+    def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup) -> None:
+        is_pod = isinstance(effect, to_do.PatchStatus)
+        patch: Callable[[Any], int] = (
+            self.cluster.patch_status if is_pod else self.cluster.patch_group
+        )
+        code = self._send_request(effect, lambda: patch(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
@@ -272,7 +272,8 @@ class SimulatedDispatcher:
         code = self._send_request(effect, lambda: OK)
         if code is None:
             return
-        takes = round(getattr(plugin_io.plugin, "simulated_s", PERFORM_S) * SECOND)
+        declared_s = declaration_of(plugin_io.plugin).simulated_s
+        takes = round((PERFORM_S if declared_s is None else declared_s) * SECOND)
         self.cluster.event_queue.after(takes, self._prepared, effect, code)
 
     def _prepared(self, effect: to_do.Prepare, code: int) -> None:

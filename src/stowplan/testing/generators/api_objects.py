@@ -1,4 +1,4 @@
-"""What stands beside nodes and pods, by the dice: volumes, claims, classes, services, owners."""
+"""Generated objects beside nodes and pods: volumes, claims, classes, services, owners."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def generate_objects(rng: RandomSource, node_names: Sequence[str]) -> tuple[Obje
 
 
 def ephemeral_claims(rng: RandomSource, pods: Iterable[Pod]) -> tuple[Object, ...]:
-    """The claims that were made for the ephemeral volumes of these pods; a few are not yet."""
+    """The generated claims of the ephemeral volumes of these pods; a few are missing."""
     return tuple(
         PersistentVolumeClaim(
             metadata=ObjectMeta(

@@ -1,8 +1,8 @@
-"""Clusters by the dice: small, odd, and covering what rules read.
+"""Generated clusters: small, unusual, and covering what plugins read.
 
-Vocabularies are small, so that selectors, taints, ports and images often meet. Objects are well
-formed, though not all that an API server would let in. Any `RandomSource` will do: a seeded NumPy
-generator, or a Hypothesis draw, for which 0, the plainest choice, is what it shrinks to.
+Vocabularies are small, so that selectors, taints, ports and images often match. Objects are well
+formed, though an API server would not admit all of them. Any `RandomSource` will do: a seeded NumPy
+generator, or a Hypothesis draw, which shrinks toward 0, the plainest choice.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ _POD_LEVEL = ("cpu", "memory")
 
 
 class GeneratedCluster(msgspec.Struct, frozen=True):
-    """A cluster and pods to ask about. pods: bound; pending: not; objects: all that is neither."""
+    """A cluster and pending pods. pods: bound; pending: not bound; objects: all others."""
 
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...]
@@ -112,7 +112,7 @@ class GeneratedCluster(msgspec.Struct, frozen=True):
         return table_of(self.nodes, self.pods)
 
     def snapshot(self) -> Snapshot:
-        """All that a decision reads, a new one each time."""
+        """A new snapshot each time."""
         return Snapshot(self.table(), ObjectStore(self.objects))
 
 
@@ -121,7 +121,7 @@ def generate_cluster(
 ) -> GeneratedCluster:
     """A cluster of this size; its pods are bound whether they fit or not.
 
-    A few of the pods are bound to a node that is not there.
+    A few of the pods are bound to a node that does not exist.
     """
     names = [f"n{i}" for i in range(n_nodes)]
     homes = [*names, "n-unseen"]
@@ -180,7 +180,7 @@ def _allocatable(rng: RandomSource) -> dict[str, Quantity]:
 
 
 def pending_pod(rng: RandomSource, name: str, node_names: Sequence[str]) -> Pod:
-    """A pod that waits; once in a while for one of `node_names`, by its spec or its nomination."""
+    """A pending pod; occasionally with one of `node_names` in its spec or its nomination."""
     made = pod(rng, name, on=pick(rng, node_names) if chance(rng, 10) else "")
     if not chance(rng, 8):
         return made
@@ -188,7 +188,7 @@ def pending_pod(rng: RandomSource, name: str, node_names: Sequence[str]) -> Pod:
 
 
 def pod(rng: RandomSource, name: str, *, on: str = "") -> Pod:
-    """A pod that is bound to the node `on`, or to none."""
+    """A pod that is bound to the node `on`, or pending."""
     containers = tuple(_container(rng, f"c{i}") for i in range(random_int(rng, 1, 2)))
     in_user_namespace = chance(rng, 8)
     spec = PodSpec(

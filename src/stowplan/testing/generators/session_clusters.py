@@ -1,4 +1,5 @@
-"""Worlds for sessions by dice: nodes, queues, groups and their pods, some of them running."""
+"""Generated clusters for sessions: nodes, queues, pod groups and their pods, some of them
+running."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ CLASSES = {"low": 1, "high": 10}
 
 
 def generate_session_cluster(rng: RandomSource) -> Inventory:
-    """A small world with jobs that wait, jobs that run, and more wanted than there is."""
+    """A small cluster with waiting and running jobs that request more than there is."""
     inventory = Inventory(SCHEDULER)
     for name, value in CLASSES.items():
         inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name=name), value=value))

@@ -1,4 +1,4 @@
-"""What happens to a cluster, step by step: changes of a NodeTable as values, by the dice."""
+"""Generated changes of a NodeTable, as values."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
 
 
 class AddNode(msgspec.Struct, frozen=True):
-    """A node arrived."""
+    """A node was added."""
 
     node: Node
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.add_node(self.node)
 
 
 class UpdateNode(msgspec.Struct, frozen=True):
-    """A node has another content."""
+    """A node was updated."""
 
     node: Node
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.update_node(self.node)
 
 
 class RemoveNode(msgspec.Struct, frozen=True):
-    """A node left; its pods did not."""
+    """A node was deleted; its pods were not."""
 
     name: str
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.remove_node(self.name)
 
 
 class AddBoundPod(msgspec.Struct, frozen=True):
-    """A pod was bound, perhaps to a node that is not there."""
+    """A pod was bound, possibly to a node that does not exist."""
 
     pod: Pod
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.add_pod(self.pod)
 
 
 class UpdateBoundPod(msgspec.Struct, frozen=True):
-    """A bound pod has another content."""
+    """A bound pod was updated."""
 
     pod: Pod
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.update_pod(self.pod)
 
 
@@ -69,15 +69,15 @@ class RemoveBoundPod(msgspec.Struct, frozen=True):
     uid: str
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.remove_pod(self.uid)
 
 
 class RefreshTable(msgspec.Struct, frozen=True):
-    """An attempt began: order and image counts were taken over."""
+    """An attempt began: order and image counts were updated."""
 
     def apply(self, table: NodeTable) -> None:
-        """Let it happen to `table`."""
+        """Apply the change to `table`."""
         table.refresh()
 
 
@@ -87,9 +87,9 @@ Step = (
 
 
 def random_steps(rng: RandomSource, n_steps: int) -> list[Step]:
-    """So many steps from an empty cluster on, each possible after those before it.
+    """Random changes of an initially empty cluster, each valid after those before it.
 
-    Nodes leave and come back under few names, so rows move and pods wait for their node.
+    Nodes are deleted and added again under few names, so rows move and pods wait for their node.
     """
     present: set[str] = set()
     bound: dict[str, str] = {}

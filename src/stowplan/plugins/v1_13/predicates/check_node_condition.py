@@ -1,6 +1,6 @@
-"""CheckNodeCondition and the pressure predicates: what a node says of its own health.
+"""CheckNodeCondition and the pressure predicates: conditions of nodes.
 
-With the gate TaintNodesByCondition, on by default, taints say the same and these are not there.
+With the gate TaintNodesByCondition, on by default, taints replace these predicates.
 
 Source: Kubernetes v1.13, predicates.CheckNodeConditionPredicate and CheckNode*PressurePredicate.
 """
@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import exact
@@ -34,14 +36,14 @@ _DIGITS_MAX = 26
 class CheckNodeCondition:
     """Filter on Ready, OutOfDisk, NetworkUnavailable and `spec.unschedulable`.
 
-    Differs: of more than twenty-six things that are wrong with a node that many are named.
+    Differs: of more than twenty-six failing conditions of a node that many are named.
     """
 
     name = "CheckNodeCondition"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def filter(self, node: NodeInfo) -> Status:
-        """Success for a healthy node that is not cordoned; every condition amiss is named."""
+        """Success for a healthy node that is not cordoned; every failing condition is named."""
         code = _code(node.node)
         return self.filter_status(code) if code else OK
 
@@ -51,7 +53,7 @@ class CheckNodeCondition:
         return np.fromiter(map(_code, asked), dtype=np.int64, count=n_rows_of(rows))
 
     def filter_status(self, code: int) -> Status:
-        """The refusal behind a code: a reason per digit."""
+        """The refusal of a code: a reason per digit."""
         reasons = []
         while code:
             code, digit = divmod(code, _BASE)
@@ -59,12 +61,12 @@ class CheckNodeCondition:
         return unresolvable(*reasons)
 
     def signature(self) -> object:
-        """Nothing of the pod is read."""
+        """Empty: nothing of the pod is read."""
         return None
 
 
 def _code(node: Node) -> int:
-    """What is wrong with a node, in order: a number whose digits are reasons, lowest first."""
+    """Failing conditions of a node, in order: a number whose digits are reasons, lowest first."""
     reasons = [
         _HEALTHY[c.type][1]
         for c in node.status.conditions
@@ -77,14 +79,15 @@ def _code(node: Node) -> int:
 
 
 class _PressurePredicate:
-    """Filter on one condition, of which the last of its type counts."""
+    """Filter on one condition; the last one of its type counts."""
 
     CONDITION = ""
     REJECTED: Status
     row_local = True
+    reads: tuple[type[Object], ...] = ()
 
     def is_affected(self, pod: Pod) -> bool:
-        """True for a pod that has to keep off nodes under this pressure."""
+        """True for a pod that may not run on nodes under this pressure."""
         return True
 
     def is_pressed(self, node: Node) -> bool:

@@ -1,4 +1,4 @@
-"""CheckServiceAffinity: the pods of a service go where some node labels are alike.
+"""CheckServiceAffinity: pods of a service run on nodes with equal values of some labels.
 
 Source: Kubernetes v1.13, predicates.ServiceAffinity.
 """
@@ -23,8 +23,10 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.spread_selectors import (
     SpreadSelectors,
     requirements_from_labels,
@@ -37,16 +39,16 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 class ServiceAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """labels: the keys whose values are to be alike."""
+    """labels: the keys whose values must be equal."""
 
     labels: tuple[str, ...] = ()
 
 
 class ServiceAffinityMetadata:
-    """What one attempt knows: the labels that the pod pins, and whose node says the others.
+    """Result of PreFilter: the labels that the pod fixes, and the peers whose node has the others.
 
     peers: (uid, labels of its node) of the pods of the namespace that carry all labels of the pod;
-    the first of them counts. None where nobody is asked.
+    the first of them counts. None where no peer is needed.
     """
 
     def __init__(self, pinned: Mapping[str, str], peers: Peers | None) -> None:
@@ -54,7 +56,7 @@ class ServiceAffinityMetadata:
         self.peers = peers
 
     def clone(self) -> ServiceAffinityMetadata:
-        """A copy that can change without this one."""
+        """A copy that changes independently."""
         return ServiceAffinityMetadata(
             self.pinned, None if self.peers is None else list(self.peers)
         )
@@ -67,23 +69,24 @@ class ServiceAffinityMetadata:
 
 
 class CheckServiceAffinity:
-    """Filter on labels that the pod's node selector, or the node of a peer, says.
+    """Filter on labels that the pod's node selector, or the node of a peer, fixes.
 
     Differs: of several peers the original takes any, in the order of a Go map; here the oldest
     counts, and of those the first by name.
     """
 
     name = "CheckServiceAffinity"
+    declaration = Plugin(name=name, reads=SELECTOR_KINDS)
     Args = ServiceAffinityArgs
     REJECTED = unschedulable("node(s) didn't match service affinity")
 
     def __init__(self, args: ServiceAffinityArgs) -> None:
         self.args = args
-        # A Policy file may have the rule under several names, each with labels of its own.
+        # A Policy file may have the predicate under several names, each with labels of its own.
         self._key = f"{self.name}/{'/'.join(args.labels)}"
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Find what the pod pins and who its peers are."""
+        """Find the labels that the pod fixes, and its peers."""
         selector = pod.spec.node_selector or NO_LABELS
         pinned = {key: selector[key] for key in self.args.labels if key in selector}
         asks = len(self.args.labels) > len(pinned)
@@ -95,17 +98,17 @@ class CheckServiceAffinity:
         return OK
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """A pod that may be a peer came to a node: it is asked last."""
+        """A pod that may be a peer was added to a node: it comes last."""
         peers = state.read(self._key, ServiceAffinityMetadata).peers
         if peers is not None and _selection(pod).takes(info.pod):
             peers.append((info.uid, node.labels))
         return OK
 
     def remove_pod(self, info: PodInfo, state: CycleState) -> Status:
-        """A pod left a node."""
-        company = state.read(self._key, ServiceAffinityMetadata)
-        if company.peers is not None:
-            company.peers = [peer for peer in company.peers if peer[0] != info.uid]
+        """A pod was removed from a node."""
+        metadata = state.read(self._key, ServiceAffinityMetadata)
+        if metadata.peers is not None:
+            metadata.peers = [peer for peer in metadata.peers if peer[0] != info.uid]
         return OK
 
     def filter(self, node: NodeInfo, state: CycleState) -> Status:
@@ -124,7 +127,7 @@ class CheckServiceAffinity:
         return passes
 
     def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
-        """The labels that are needed, and what the node has."""
+        """The required labels, and the node's values."""
         wanted = state.read(self._key, ServiceAffinityMetadata).wanted(self.args.labels)
         return [
             f"needs {key}={value}, has {node.labels.get(key, 'no such label')}"

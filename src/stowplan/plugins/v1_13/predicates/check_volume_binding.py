@@ -1,6 +1,6 @@
-"""CheckVolumeBinding: a pod goes where its claims' volumes can be reached or made.
+"""CheckVolumeBinding: a pod runs where its claims' volumes are accessible or can be provisioned.
 
-What follows the choice of a node (Reserve, PreBind) is that of VolumeBinding.
+Reserve and PreBind are those of VolumeBinding.
 
 Source: Kubernetes v1.13, predicates.VolumeBindingChecker and
 controller/volume/persistentvolume/scheduler_binder.go, index.go.
@@ -8,6 +8,7 @@ controller/volume/persistentvolume/scheduler_binder.go, index.go.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -66,10 +67,8 @@ UNBOUND_IMMEDIATE_CLAIMS = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class ClaimBindingSearch:
-    """The claims of one pod, sorted out.
-
-    fault: why no node can be looked at, "" for none. faults: the texts behind codes.
-    """
+    """The claims of one pod, classified. fault: why no node can be evaluated, "" for none. faults:
+    the texts of codes."""
 
     def __init__(self, pod: Pod, object_store: ObjectStore) -> None:
         self._object_store = object_store
@@ -105,14 +104,15 @@ class ClaimBindingSearch:
         return UNBOUND_IMMEDIATE_CLAIMS if immediate else ""
 
     def _waits(self, claim: PersistentVolumeClaim) -> bool | None:
-        """True for a claim that waits for its first pod; one with a selected node has had it."""
+        """True for a claim that waits for its first consumer; one with a selected node has had
+        it."""
         if SELECTED_NODE_ANNOTATION in claim.metadata.annotations:
             return False
         return waits_for_first_consumer(self._object_store, claim)
 
     def _candidates_of(self, claim: PersistentVolumeClaim) -> VolumeCandidates:
         # Volumes are looked up by the class in the spec, and must be of the class that counts,
-        # which an annotation may say otherwise; one that names the claim need not.
+        # which an annotation may override; one that names the claim need not.
         index, looked_up = VolumeIndex.of(self._object_store), claim.spec.storage_class_name or ""
         naming = index.claimed.get((looked_up, claim.key), ())
         free = index.unclaimed.get(looked_up, ()) if looked_up == storage_class_of(claim) else ()
@@ -128,7 +128,7 @@ class ClaimBindingSearch:
             return FIRST_FAULT_CODE + self.faults.index(str(fault))
 
     def on_node(self, node: Node) -> PodVolumeBindings:
-        """Look at one node; raises VolumeFault."""
+        """Evaluate one node; raises VolumeBindingError."""
         if self.fault:
             raise VolumeBindingError(self.fault)
         found = self._bound_on(node)
@@ -152,7 +152,7 @@ class ClaimBindingSearch:
         return PodVolumeBindings(found.conflicts, tuple(static), dynamic, found.why)
 
     def _bound_on(self, node: Node) -> PodVolumeBindings:
-        """What the first bound claim whose volume the node cannot reach makes wrong."""
+        """The conflict of the first bound claim whose volume is not accessible from the node."""
         for claim in self._bound:
             name = claim.spec.volume_name
             volume = self._object_store.find(PersistentVolume, name)
@@ -171,7 +171,7 @@ class ClaimBindingSearch:
 
 
 class CheckVolumeBindingState(VolumeBindingState):
-    """What one attempt knows of the pod's volumes, as VolumeBinding's Reserve reads it."""
+    """Result of PreFilter, as VolumeBinding's Reserve reads it."""
 
     def __init__(self, state: ClaimBindingSearch, nodes: NodeTable) -> None:
         super().__init__(None, None)
@@ -179,7 +179,7 @@ class CheckVolumeBindingState(VolumeBindingState):
         self._table = nodes
 
     def found(self, node_name: str) -> PodVolumeBindings:
-        """What was found on a node; raises VolumeFault."""
+        """The bindings on a node; raises VolumeBindingError."""
         row = self._table.row(node_name)
         return self.state.on_node(self._table.nodes[row]) if row >= 0 else PodVolumeBindings()
 
@@ -188,10 +188,11 @@ class CheckVolumeBinding(VolumeBinding):
     """Filter on claims; Reserve and PreBind as VolumeBinding does."""
 
     name = "CheckVolumeBinding"
+    declaration = msgspec.structs.replace(VolumeBinding.declaration, name=name)
     RESERVED = "CheckVolumeBinding/reserved"
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Sort the claims out; Skip for a pod without claims."""
+        """Classify the claims; Skip for a pod without claims."""
         if not volume_uses_of(pod.spec).claims:
             return SKIP
         try:
@@ -202,7 +203,7 @@ class CheckVolumeBinding(VolumeBinding):
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where every claim has a volume within reach or can be provisioned."""
+        """Success where every claim has an accessible volume or can be provisioned."""
         try:
             found = state.read(self.name, CheckVolumeBindingState).state.on_node(node.node)
         except VolumeBindingError as fault:
@@ -214,13 +215,13 @@ class CheckVolumeBinding(VolumeBinding):
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
-        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         search = state.read(self.name, CheckVolumeBindingState).state
         asked = nodes.nodes[rows] if isinstance(rows, slice) else [nodes.nodes[r] for r in rows]
         return np.array([search.code(node) for node in asked], dtype=np.int64)
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         if code >= FIRST_FAULT_CODE:
             return error(
                 state.read(self.name, CheckVolumeBindingState).state.faults[code - FIRST_FAULT_CODE]
@@ -228,7 +229,7 @@ class CheckVolumeBinding(VolumeBinding):
         return unresolvable(*(text for bit, text in REASONS.items() if code & bit))
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
-        """Per conflict, which claim needs what."""
+        """Per conflict, the claim and its need."""
         try:
             return list(state.read(self.name, CheckVolumeBindingState).state.on_node(node.node).why)
         except VolumeBindingError as fault:
@@ -238,7 +239,7 @@ class CheckVolumeBinding(VolumeBinding):
 def volume_node_topology(volume: PersistentVolume) -> AccessibleTopology:
     """The nodes that a volume's node affinity allows.
 
-    Conditions on fields are asked about no fields at all, as the original gives none.
+    Requirements on fields are evaluated without fields, as the original passes none.
     """
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
@@ -255,8 +256,10 @@ def volume_node_topology(volume: PersistentVolume) -> AccessibleTopology:
 def _smallest_matching_volume(
     offered: VolumeCandidates, node: Node, taken: set[str]
 ) -> PersistentVolume | None:
-    """The volume for a claim on a node. One that names the claim counts even out of reach: then
-    there is none."""
+    """The volume for a claim on a node.
+
+    One that names the claim counts even if it is not accessible: then there is none.
+    """
     for volume in offered.prebound:
         if volume.name not in taken:
             return volume if topology_admits(volume_node_topology(volume), node.labels) else None

@@ -5,10 +5,9 @@ Source: Kubernetes v1.13, predicates.GeneralPredicates.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Ints
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.v1_13.predicates.host_name import HostName
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
@@ -18,9 +17,7 @@ from stowplan.plugins.v1_13.predicates.pod_fits_resources import (
     PodFitsResourcesArgs,
 )
 
-Ints = NDArray[np.int64]
-
-# A verdict is a sum of these bits; above them stands that of PodFitsResources.
+# A verdict is a sum of these bits; the bits above are those of PodFitsResources.
 _BITS = 3
 
 
@@ -28,7 +25,7 @@ class GeneralPredicates:
     """Filter as PodFitsResources, HostName, PodFitsHostPorts and MatchNodeSelector together."""
 
     name = "GeneralPredicates"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = PodFitsResourcesArgs
 
     def __init__(self, args: PodFitsResourcesArgs) -> None:
@@ -55,7 +52,7 @@ class GeneralPredicates:
         return codes
 
     def filter_status(self, code: int, pod: Pod) -> Status:
-        """The refusal behind a code: the reasons of all four, in their order."""
+        """The refusal of a code: the reasons of all four, in their order."""
         short = code >> _BITS
         refusals = [self._resources.filter_status(short, pod)] if short else []
         refusals += [
@@ -64,7 +61,7 @@ class GeneralPredicates:
         return _joined_status(refusals)
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """Need and have of all that is short."""
+        """Request and free amount of every resource that is short."""
         return self._resources.explain(pod, node)
 
     def signature(self, pod: Pod) -> object:
@@ -74,6 +71,6 @@ class GeneralPredicates:
 
 
 def _joined_status(refusals: list[Status]) -> Status:
-    """One refusal of several; unresolvable, the higher code, where one of them is."""
+    """One refusal for several; unresolvable, the higher code, where one of them is."""
     reasons = tuple(reason for refusal in refusals for reason in refusal.reasons)
     return Status(max(refusal.code for refusal in refusals), reasons)

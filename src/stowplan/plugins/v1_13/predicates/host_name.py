@@ -1,4 +1,4 @@
-"""HostName: a pod with `spec.nodeName` goes to that node.
+"""HostName: a pod with `spec.nodeName` runs on that node.
 
 Source: Kubernetes v1.13, predicates.PodFitsHost.
 """
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 
 
@@ -16,6 +17,7 @@ class HostName:
     """Filter on `spec.nodeName`."""
 
     name = "HostName"
+    declaration = Plugin(name=name, reads=())
     REJECTED = unresolvable("node(s) didn't match the requested hostname")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:

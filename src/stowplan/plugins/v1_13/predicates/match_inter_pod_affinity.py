@@ -1,7 +1,7 @@
-"""MatchInterPodAffinity: required affinity and anti-affinity, the pod's and that of placed pods.
+"""MatchInterPodAffinity: required affinity and anti-affinity, of the pod and of existing pods.
 
-It counts as InterPodAffinity does and decides otherwise: the first pod of its kind may go to any
-node, be the label there or not, and terms of placed pods are looked at first.
+It counts as InterPodAffinity does and decides otherwise: the first pod of its kind may run on any
+node, with or without the label, and terms of existing pods are evaluated first.
 
 Source: Kubernetes v1.13, predicates.PodAffinityChecker and predicates/metadata.go.
 """
@@ -25,7 +25,9 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinityPreFilterState,
@@ -43,14 +45,14 @@ from stowplan.plugins.v1_13.affinity_terms import (
 
 NO_MATCH = "node(s) didn't match pod affinity/anti-affinity"
 EXISTING, AFFINITY, ANTI_AFFINITY, FAULT = 1, 2, 3, 4
-"""Codes of `filter_column`, in the order in which they are looked at."""
+"""Codes of `filter_column`, in the order of evaluation."""
 
 
 class AffinityPredicateMetadata:
-    """What one attempt knows: the counts, and what malformed terms make of all nodes.
+    """Result of PreFilter: the counts, and the effect of malformed terms on all nodes.
 
-    verdict: a code that holds for every node but those that placed pods refuse; 0 for none. fault:
-    the text of an error that ends the attempt, "" for none.
+    verdict: a code that holds for every node but those that existing pods refuse; 0 for none.
+    fault: the text of an error that ends the attempt, "" for none.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class AffinityPredicateMetadata:
         self.fault = fault
 
     def clone(self) -> AffinityPredicateMetadata:
-        """A copy that can change without this one."""
+        """A copy that changes independently."""
         return AffinityPredicateMetadata(self.counts.clone(), self.verdict, self.fault)
 
 
@@ -69,7 +71,8 @@ class MatchInterPodAffinity:
     """Filter on required affinity and anti-affinity between pods."""
 
     name = "MatchInterPodAffinity"
-    # Unresolvable: evicting pods brings no pod near.
+    declaration = Plugin(name=name, reads=(Namespace,))
+    # Unresolvable: evicting pods cannot satisfy affinity.
     NO_AFFINITY = unresolvable(NO_MATCH, "node(s) didn't match pod affinity rules")
     REJECTED_BY_POD = unschedulable(NO_MATCH, "node(s) didn't match pod anti-affinity rules")
     REJECTED_BY_EXISTING = unschedulable(
@@ -86,33 +89,33 @@ class MatchInterPodAffinity:
         return OK
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Count a pod that came to a node."""
+        """Count a pod that was added to a node."""
         _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Stop counting a pod that left a node."""
+        """Stop counting a pod that was removed from a node."""
         _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, -1)
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where all required terms, the pod's and those of placed pods, hold."""
-        company = state.read(self.name, AffinityPredicateMetadata)
-        code = _code(pod, node, company)
+        """Success where all required terms, the pod's and those of existing pods, hold."""
+        metadata = state.read(self.name, AffinityPredicateMetadata)
+        code = _code(pod, node, metadata)
         return self.filter_status(code, state) if code else OK
 
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
-        company = state.read(self.name, AffinityPredicateMetadata)
-        counts = company.counts
+        metadata = state.read(self.name, AffinityPredicateMetadata)
+        counts = metadata.counts
         codes = np.full(
-            n_rows_of(rows), FAULT if company.fault else company.verdict, dtype=np.int64
+            n_rows_of(rows), FAULT if metadata.fault else metadata.verdict, dtype=np.int64
         )
-        if company.fault:
+        if metadata.fault:
             return codes
-        if not company.verdict:
+        if not metadata.verdict:
             for key, _ in counts.required.anti:
                 codes[counts.anti.counted(key, rows)] = ANTI_AFFINITY
             if counts.required.affinity and not is_first_pod_of_affinity(pod, counts):
@@ -123,7 +126,7 @@ class MatchInterPodAffinity:
         return codes
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         if code == FAULT:
             return error(state.read(self.name, AffinityPredicateMetadata).fault)
         if code == EXISTING:
@@ -131,16 +134,16 @@ class MatchInterPodAffinity:
         return self.NO_AFFINITY if code == AFFINITY else self.REJECTED_BY_POD
 
 
-def _code(pod: Pod, node: NodeInfo, company: AffinityPredicateMetadata) -> int:
-    if company.fault:
+def _code(pod: Pod, node: NodeInfo, metadata: AffinityPredicateMetadata) -> int:
+    if metadata.fault:
         return FAULT
-    counts, labels = company.counts, node.labels
+    counts, labels = metadata.counts, node.labels
     if not counts.existing_anti.is_empty and any(
         counts.existing_anti.of(key, value) > 0 for key, value in labels.items()
     ):
         return EXISTING
-    if company.verdict:
-        return company.verdict
+    if metadata.verdict:
+        return metadata.verdict
     keys = counts.required.affinity
     near = all(key in labels and counts.affinity.of(key, labels[key]) > 0 for key in keys)
     if not near and not is_first_pod_of_affinity(pod, counts):
@@ -167,9 +170,9 @@ def _change(
 
 
 def _apply_faulty_terms(
-    company: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
+    metadata: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
 ) -> AffinityPredicateMetadata:
-    """What malformed terms make of it: those of placed pods, then the pod's own.
+    """Apply malformed terms: those of existing pods, then the pod's own.
 
     Unproved: no recorded answer has a malformed term.
     """
@@ -177,15 +180,15 @@ def _apply_faulty_terms(
         fault = selector_error(anti_affinity_of(placed).required)
         if fault:
             text = f"Failed to get all terms that pod {pod.key} matches, err: {fault}"
-            return AffinityPredicateMetadata(company.counts, fault=text)
+            return AffinityPredicateMetadata(metadata.counts, fault=text)
     has_pods = bool(nodes.pod_count.any())
     fault = selector_error(affinity_of(pod).required)
     if fault and has_pods:
         return AffinityPredicateMetadata(
-            company.counts, fault=f"Cannot schedule pod {pod.key}: {fault}"
+            metadata.counts, fault=f"Cannot schedule pod {pod.key}: {fault}"
         )
     if fault:
-        return AffinityPredicateMetadata(company.counts, verdict=AFFINITY)
+        return AffinityPredicateMetadata(metadata.counts, verdict=AFFINITY)
     if has_pods and selector_error(anti_affinity_of(pod).required):
-        return AffinityPredicateMetadata(company.counts, verdict=ANTI_AFFINITY)
-    return company
+        return AffinityPredicateMetadata(metadata.counts, verdict=ANTI_AFFINITY)
+    return metadata

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import node_selector_matches
 from stowplan.plugins.arithmetic import n_rows_of
@@ -27,11 +28,11 @@ class MatchNodeSelector:
     """Filter on the node's labels and name. A malformed term never matches."""
 
     name = "MatchNodeSelector"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     REJECTED = unresolvable("node(s) didn't match node selector")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where every wanted label is there and one required term matches."""
+        """Success where the node has every selected label and one required term matches."""
         wanted = selector_from_labels(pod.spec.node_selector or NO_LABELS)
         if any(node.labels.get(key) != value for key, value in wanted.items()):
             return self.REJECTED

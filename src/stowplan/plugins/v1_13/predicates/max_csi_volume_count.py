@@ -1,4 +1,4 @@
-"""MaxCSIVolumeCountPred: CSI volumes attached to a node, by what it offers for their driver.
+"""MaxCSIVolumeCountPred: CSI volumes attached to a node, limited by its allocatable per driver.
 
 Source: Kubernetes v1.13, predicates/csi_volume_predicate.go and volume/util/attach_limit.go.
 """
@@ -20,10 +20,11 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import UnnamedClaimError, VolumeCountArgs
+from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 LIMIT_PREFIX = "attachable-volumes-"
 CSI_PREFIX = f"{LIMIT_PREFIX}csi-"
@@ -40,6 +41,7 @@ class MaxCSIVolumeCountPred:
     """Filter on the number of CSI volumes behind claims. A driver without a limit has none."""
 
     name = "MaxCSIVolumeCountPred"
+    declaration = Plugin(name=name, reads=(PersistentVolume, PersistentVolumeClaim))
     Args = VolumeCountArgs
     EXCEEDED = unschedulable("node(s) exceed max volume count")
 
@@ -47,7 +49,7 @@ class MaxCSIVolumeCountPred:
         self.args = args
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Skip for a pod without claims, and where limits are not looked at."""
+        """Skip for a pod without claims, and where limits are not checked."""
         claims = any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
         if not (claims and self.args.attach_volume_limit):
             return SKIP
@@ -55,7 +57,7 @@ class MaxCSIVolumeCountPred:
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where every driver attaches what the pod brings as well."""
+        """Success where every driver can attach the pod's volumes as well."""
         limits = {k: v for k, v in node.allocatable.items() if k.startswith(LIMIT_PREFIX)}
         if not limits:
             return OK
@@ -74,9 +76,9 @@ class MaxCSIVolumeCountPred:
 
 
 def attached_csi_volumes(pods: Iterable[Pod], object_store: ObjectStore) -> CSIVolumeDrivers:
-    """The CSI volumes behind the claims of pods; what cannot be followed does not count.
+    """The CSI volumes of the claims of pods; claims that cannot be resolved do not count.
 
-    Raises UnnamedClaim.
+    Raises UnnamedClaimError.
     """
     found: CSIVolumeDrivers = {}
     for pod in pods:
@@ -95,7 +97,7 @@ def attached_csi_volumes(pods: Iterable[Pod], object_store: ObjectStore) -> CSIV
 
 
 def limit_key(driver: str) -> str:
-    """What a node offers its attachable volumes of a driver as; long names are shortened."""
+    """The resource name of a driver's attachable volumes; long names are shortened."""
     name = driver.encode()
     if len(CSI_PREFIX) + len(name) < _KEY_LENGTH_MAX:
         return CSI_PREFIX + driver

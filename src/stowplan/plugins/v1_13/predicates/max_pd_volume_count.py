@@ -1,6 +1,6 @@
 """MaxEBSVolumeCount, MaxGCEPDVolumeCount, MaxAzureDiskVolumeCount: disks attached to a node.
 
-A claim that cannot be followed to its volume counts as a disk of its own, of every kind.
+A claim that cannot be resolved to its volume counts as a disk of its own, of every kind.
 
 Source: Kubernetes v1.13, predicates.MaxPDVolumeCountChecker and volume/util/attach_limit.go.
 """
@@ -26,19 +26,19 @@ from stowplan.framework import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
 from stowplan.objects.volume import Volume
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
+from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
 ATTACHED_VOLUMES_STATE = "v1_13.attached"
-"""Where the last rule that finds volumes of its kind in the pod leaves its VolumeCount."""
+"""CycleState key of the AttachedVolumeCount of the last predicate with volumes of its kind."""
 
-# Searched for, not matched: t3 and z1d may stand anywhere.
+# Searched for, not matched: t3 and z1d may be anywhere.
 _NITRO = re.compile(r"^[cmr]5.*|t3|z1d")
 _NITRO_LIMIT = 25
 
 
 class VolumeCountArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """attach_volume_limit: whether what the node offers as attachable-volumes-* is its limit."""
+    """attach_volume_limit: whether the node's attachable-volumes-* is its limit."""
 
     attach_volume_limit: bool = True
 
@@ -48,7 +48,7 @@ class UnnamedClaimError(ValueError):
 
 
 class AttachedVolumeCount:
-    """One attempt's volumes of one kind. fault: why they cannot be counted, "" if they can."""
+    """The pod's volumes of one kind. fault: why they cannot be counted, "" if they can."""
 
     def __init__(self, rule: _MaxVolumeCountPlugin, pod: Pod, object_store: ObjectStore) -> None:
         self.rule = rule
@@ -61,7 +61,7 @@ class AttachedVolumeCount:
             self.fault = str(fault)
 
     def on(self, node: NodeInfo) -> tuple[int, int]:
-        """(more volumes that the pod brings, how many more the node takes); raises UnnamedClaim."""
+        """(more volumes of the pod, how many more the node attaches); raises UnnamedClaimError."""
         there = self.rule.volumes_of((info.pod for info in node.pods), self._object_store)
         return len(self.new - there), self.rule.limit(node) - len(there)
 
@@ -70,6 +70,7 @@ class _MaxVolumeCountPlugin:
     """Filter on the number of distinct volumes of a kind."""
 
     name = ""
+    reads = (PersistentVolume, PersistentVolumeClaim)
     SOURCE = ""
     IDENTITY = ""
     LIMIT_KEY = ""
@@ -81,17 +82,17 @@ class _MaxVolumeCountPlugin:
         self.args = args
 
     def default_limit(self, node: NodeInfo) -> int:
-        """How many volumes a node takes that does not say so."""
+        """Limit of a node that declares none."""
         return self.LIMIT
 
     def limit(self, node: NodeInfo) -> int:
-        """How many volumes a node takes."""
+        """Number of volumes that a node attaches."""
         if self.args.attach_volume_limit and self.LIMIT_KEY in node.allocatable:
             return node.allocatable[self.LIMIT_KEY]
         return self.default_limit(node)
 
     def volumes_of(self, pods: Iterable[Pod], object_store: ObjectStore) -> set[str]:
-        """The distinct volumes of the kind that pods use; raises UnnamedClaim."""
+        """The distinct volumes of the kind that pods use; raises UnnamedClaimError."""
         found: set[str] = set()
         for pod in pods:
             for volume in pod.spec.volumes:
@@ -133,7 +134,7 @@ class _MaxVolumeCountPlugin:
         return OK
 
     def filter(self, node: NodeInfo, state: CycleState) -> Status:
-        """Success where the node takes what the pod brings as well."""
+        """Success where the node can attach the pod's volumes as well."""
         counted = state.read(self.name, AttachedVolumeCount)
         if counted.fault:
             return error(counted.fault)
@@ -144,7 +145,7 @@ class _MaxVolumeCountPlugin:
         return OK if n_new <= n_free else self.EXCEEDED
 
     def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
-        """Need and have."""
+        """Attached volumes with the pod, and the limit."""
         try:
             n_new, n_free = state.read(self.name, AttachedVolumeCount).on(node)
         except UnnamedClaimError as fault:
@@ -153,7 +154,7 @@ class _MaxVolumeCountPlugin:
 
 
 class MaxEBSVolumeCount(_MaxVolumeCountPlugin):
-    """Filter on the number of Amazon's disks: 39 per node, 25 on newer machines."""
+    """Filter on the number of AWS EBS volumes: 39 per node, 25 on newer machines."""
 
     name = "MaxEBSVolumeCount"
     SOURCE = "aws_elastic_block_store"
@@ -162,13 +163,13 @@ class MaxEBSVolumeCount(_MaxVolumeCountPlugin):
     LIMIT = 39
 
     def default_limit(self, node: NodeInfo) -> int:
-        """How many volumes a node takes that does not say so."""
+        """Limit of a node that declares none."""
         is_nitro = _NITRO.search(node.labels.get(INSTANCE_TYPE, ""))
         return _NITRO_LIMIT if is_nitro else self.LIMIT
 
 
 class MaxGCEPDVolumeCount(_MaxVolumeCountPlugin):
-    """Filter on the number of Google's disks: 16 per node."""
+    """Filter on the number of GCE persistent disks: 16 per node."""
 
     name = "MaxGCEPDVolumeCount"
     SOURCE = "gce_persistent_disk"
@@ -178,7 +179,7 @@ class MaxGCEPDVolumeCount(_MaxVolumeCountPlugin):
 
 
 class MaxAzureDiskVolumeCount(_MaxVolumeCountPlugin):
-    """Filter on the number of Microsoft's disks: 16 per node."""
+    """Filter on the number of Azure disks: 16 per node."""
 
     name = "MaxAzureDiskVolumeCount"
     SOURCE = "azure_disk"

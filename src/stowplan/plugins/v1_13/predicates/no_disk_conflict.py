@@ -1,4 +1,4 @@
-"""NoDiskConflict: old in-tree disks that two pods of a node may not share.
+"""NoDiskConflict: in-tree disks that two pods of a node may not share.
 
 Source: Kubernetes v1.13, predicates.NoDiskConflict.
 """
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_claims import volume_uses_of
 from stowplan.plugins.volumes.volume_restrictions import VolumeRestrictions
@@ -19,6 +20,7 @@ class NoDiskConflict:
     """Filter on disks in use on the node, by the rule of VolumeRestrictions."""
 
     name = "NoDiskConflict"
+    declaration = Plugin(name=name, reads=())
     REJECTED = unschedulable("node(s) had no available disk")
 
     def __init__(self) -> None:

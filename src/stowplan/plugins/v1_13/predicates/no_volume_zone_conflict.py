@@ -1,4 +1,4 @@
-"""NoVolumeZoneConflict: a pod goes where the zone labels of its volumes say that they are.
+"""NoVolumeZoneConflict: a pod runs in the zones of its volumes' labels.
 
 Source: Kubernetes v1.13, predicates.VolumeZoneChecker and volume/util LabelZonesToSet.
 """
@@ -23,12 +23,13 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
 from stowplan.plugins.volumes.csi_translation import BETA_REGION, BETA_ZONE, ZONE_SEPARATOR
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
     WAIT_FOR_FIRST_CONSUMER,
     binding_mode_missing_message,
     not_found_message,
@@ -39,7 +40,8 @@ BETA_TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION)
 
 
 class VolumeZoneLabel(msgspec.Struct, frozen=True):
-    """Where a volume is: the node's label must have one of the values, "" for a missing label."""
+    """Topology of a volume: the node's label must have one of the values, "" for a missing
+    label."""
 
     key: str
     values: frozenset[str]
@@ -50,9 +52,9 @@ class VolumeZoneLabel(msgspec.Struct, frozen=True):
 
 
 class NoVolumeZoneConflictState:
-    """What one attempt knows, volume by volume: where it is, or why that cannot be said.
+    """Result of PreFilter, volume by volume: its topology, or why it is unknown.
 
-    A fault ends the list: nothing behind it is looked at.
+    A fault ends the list: nothing after it is evaluated.
     """
 
     def __init__(self, zones: tuple[VolumeZoneLabel, ...], fault: str) -> None:
@@ -64,10 +66,11 @@ class NoVolumeZoneConflict:
     """Filter on the zone and region labels of the volumes of bound claims."""
 
     name = "NoVolumeZoneConflict"
+    declaration = Plugin(name=name, reads=(PersistentVolume, PersistentVolumeClaim, StorageClass))
     REJECTED = unresolvable("node(s) had no available volume zone")
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Read the volumes' labels; Skip where none says where it is."""
+        """Read the volumes' labels; Skip where no volume has a zone."""
         zones: list[VolumeZoneLabel] = []
         fault = ""
         for volume in pod.spec.volumes:
@@ -107,7 +110,7 @@ class NoVolumeZoneConflict:
         return codes
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         return (
             self.REJECTED
             if code == 1
@@ -116,7 +119,8 @@ class NoVolumeZoneConflict:
 
 
 def _zones_of_claim(name: str, pod: Pod, object_store: ObjectStore) -> list[VolumeZoneLabel] | str:
-    """Where the volume of a claim is, or why that cannot be said; nothing for one that waits."""
+    """The topology of a claim's volume, or why it is unknown; none for a claim that waits for its
+    first consumer."""
     if not name:
         return CLAIM_WITHOUT_NAME
     claim = object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")

@@ -1,4 +1,4 @@
-"""PodFitsHostPorts: a host port can be given out once per node and address.
+"""PodFitsHostPorts: a host port is used once per node and address.
 
 Source: Kubernetes v1.13, predicates.PodFitsHostPorts and scheduler/cache/host_ports.go.
 """
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.plugins.node_ports import host_ports_of
 
@@ -21,6 +22,7 @@ class PodFitsHostPorts:
 
     name = "PodFitsHostPorts"
     row_local = True
+    reads: tuple[type[Object], ...] = ()
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:

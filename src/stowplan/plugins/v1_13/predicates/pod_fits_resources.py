@@ -1,4 +1,4 @@
-"""PodFitsResources: a pod slot and room for all that the pod asks for.
+"""PodFitsResources: a pod slot and all requests of the pod.
 
 Source: Kubernetes v1.13, predicates.PodFitsResources.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import is_extended
 from stowplan.plugins.resources.fit import format_amount
@@ -21,19 +22,18 @@ from stowplan.plugins.v1_13.resource_requests import (
     resource_requests_of,
 )
 
-Ints = NDArray[np.int64]
 ComparedResources = tuple[tuple[str, int], ...]
 
 TOO_MANY_PODS = "Insufficient pods"
 
-# A verdict is a sum of these bits: no slot, and one more per resource that is short.
+# A verdict is a sum of these bits: no pod slot, and one bit per resource that is short.
 _TOO_MANY_PODS_BIT = 1
 _FIRST_RESOURCE_BIT = 2
 _RESOURCE_BITS = 56
 
 
 class PodFitsResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """ignored_resources: extended resources that an extender looks after."""
+    """ignored_resources: extended resources that an extender manages."""
 
     ignored_resources: tuple[str, ...] = ()
 
@@ -41,21 +41,22 @@ class PodFitsResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
 class PodFitsResources:
     """Filter on pod slots and requests.
 
-    Differs: of resources after the fifty-sixth all are named when one is short; and what an
-    extender looks after is left to it also when an affinity term is malformed.
+    Differs: of resources after the fifty-sixth all are named when one is short; and the resources
+    that an extender manages are ignored also when an affinity term is malformed.
     """
 
     name = "PodFitsResources"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = PodFitsResourcesArgs
 
     def __init__(self, args: PodFitsResourcesArgs) -> None:
         self._ignored = frozenset(args.ignored_resources)
 
     def wanted(self, pod: Pod) -> ComparedResources:
-        """What is compared, in the order of the reasons: nothing for a pod that asks for nothing.
+        """The resources to compare, in the order of the reasons: none for a pod without requests.
 
-        A pod that asks for anything needs even what it does not ask for not to be overcommitted.
+        For a pod with any request, resources that it does not request may not be overcommitted
+        either.
         """
         amounts = resource_requests_of(pod).wanted
         scalars = sorted(name for name in amounts if name not in NATIVE_RESOURCES)
@@ -65,7 +66,7 @@ class PodFitsResources:
         return tuple((name, amounts.get(name, 0)) for name in (*NATIVE_RESOURCES, *looked_after))
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where a slot is free and so is all that the pod asks for."""
+        """Success where a pod slot and all requests of the pod are free."""
         code = _TOO_MANY_PODS_BIT if len(node.pods) + 1 > node.pod_limit else 0
         for place, (name, asked) in enumerate(self.wanted(pod)):
             if node.allocatable.get(name, 0) < wrapped(asked + requested_on(node, name)):
@@ -85,11 +86,11 @@ class PodFitsResources:
         return codes
 
     def filter_status(self, code: int, pod: Pod) -> Status:
-        """The refusal behind a code: slots, cpu, memory, ephemeral storage, then by name."""
+        """The refusal of a code: slots, cpu, memory, ephemeral storage, then by name."""
         return unschedulable(*self.reasons(code, pod))
 
     def reasons(self, code: int, pod: Pod) -> list[str]:
-        """What is short, as the original says it."""
+        """The resources that are short, in the original's words."""
         short = [
             name for place, (name, _) in enumerate(self.wanted(pod)) if code & _resource_bit(place)
         ]
@@ -97,7 +98,7 @@ class PodFitsResources:
         return slots + [f"Insufficient {name}" for name in short]
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """Need and have of all that is short."""
+        """Request and free amount of every resource that is short."""
         texts = []
         if len(node.pods) + 1 > node.pod_limit:
             free = node.pod_limit - len(node.pods)
@@ -111,7 +112,7 @@ class PodFitsResources:
         return texts
 
     def signature(self, pod: Pod) -> object:
-        """What is compared, in order, as codes count places."""
+        """The resources to compare, in order, as codes count positions."""
         return self.wanted(pod)
 
 

@@ -1,4 +1,4 @@
-"""BalancedResourceAllocation: prefer nodes of which the pod makes cpu and memory evenly used.
+"""BalancedResourceAllocation: prefer nodes whose cpu and memory are used evenly with the pod.
 
 Source: Kubernetes v1.13, priorities/balanced_resource_allocation.go.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
@@ -23,31 +24,30 @@ from stowplan.plugins.v1_13.priorities.resource_priorities import (
 )
 from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-
 
 class BalancedResourceAllocationArgs(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
     """balance_attached_volumes: whether the share of attached volumes counts as well.
 
-    Only those volumes count that a predicate of the profile has counted for the pod.
+    Only volumes that a predicate of the profile has counted for the pod count.
     """
 
     balance_attached_volumes: bool = False
 
 
 class BalancedResourceAllocation:
-    """Score 10 where the shares in use are equal, less the further they are apart."""
+    """Score 10 where the used shares are equal, less the more they differ."""
 
     name = "BalancedResourceAllocation"
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = BalancedResourceAllocationArgs
 
     def __init__(self, args: BalancedResourceAllocationArgs) -> None:
         self.args = args
-        # What is attached may be another thing for the next pod on the same row.
-        self.row_local = not args.balance_attached_volumes
+        # The attached volumes of a row may differ for the next pod.
+        row_local = not args.balance_attached_volumes
+        self.declaration = msgspec.structs.replace(type(self).declaration, row_local=row_local)
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
         """0 to 10; 0 where a resource would be full."""
@@ -72,12 +72,12 @@ class BalancedResourceAllocation:
         return scores
 
     def signature(self, pod: Pod) -> object:
-        """What the pod asks for, with the defaults; where volumes count, nobody is like it."""
+        """Requests with the defaults; unique for every pod where volumes count."""
         counts = self.args.balance_attached_volumes and pod.spec.volumes
         return resource_requests_of(pod).nonzero, pod.uid if counts else ""
 
     def _volume_fraction(self, node: NodeInfo, state: CycleState) -> float | None:
-        """The share of the node's free attachments that the pod takes, None where none counts."""
+        """The share of the node's free attachments that the pod uses, None where none counts."""
         counted: AttachedVolumeCount | None = state.find(ATTACHED_VOLUMES_STATE)
         if counted is None or counted.fault or not self.args.balance_attached_volumes:
             return None
@@ -86,7 +86,7 @@ class BalancedResourceAllocation:
 
 
 def _fractions(use: RequestedAndAllocatable) -> Floats:
-    """float64 (n_rows,): requested / allocatable, 1 where there is nothing to share."""
+    """float64 (n_rows,): requested / allocatable, 1 where nothing is allocatable."""
     requested, allocatable = use
     nothing = allocatable == 0
     shares: Floats = requested / np.where(nothing, 1, allocatable)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import Rows
+from stowplan.framework.plugin import Plugin
 from stowplan.plugins.arithmetic import n_rows_of
 
 
@@ -16,6 +17,7 @@ class EqualPriority:
     """Score 1, whatever the node."""
 
     name = "EqualPriority"
+    declaration = Plugin(name=name, reads=())
 
     def score(self) -> int:
         """1."""

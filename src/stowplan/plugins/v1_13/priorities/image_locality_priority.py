@@ -6,15 +6,14 @@ Source: Kubernetes v1.13, priorities/image_locality.go and scheduler/cache/util.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.image_locality import normalized_image_name, scaled_image_size
-
-Ints = NDArray[np.int64]
 
 _MIB = 1024 * 1024
 BYTES_MIN = 23 * _MIB
@@ -24,9 +23,10 @@ _KEPT = "v1_13.images"
 
 
 class ImageLocalityPriority:
-    """Score by the bytes of the pod's images that a node has, as that node gives their size."""
+    """Score by the bytes of the pod's images that a node has, by the sizes in its status."""
 
     name = "ImageLocalityPriority"
+    declaration = Plugin(name=name, reads=())
 
     def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 10 for 1000 MiB or more."""
@@ -58,7 +58,7 @@ class ImageLocalityPriority:
 
 
 def image_sizes_on_node(node: Node) -> dict[str, int]:
-    """Image name -> bytes on a node; of a name that is listed twice the last size counts."""
+    """Image name -> bytes on a node; for a name that is listed twice the last size counts."""
     return {name: image.size_bytes for image in node.status.images for name in image.names}
 
 

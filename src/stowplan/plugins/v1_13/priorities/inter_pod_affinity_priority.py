@@ -1,4 +1,4 @@
-"""InterPodAffinityPriority: near to the pods that either side prefers, away from the others.
+"""InterPodAffinityPriority: near pods that either side prefers, away from the others.
 
 Source: Kubernetes v1.13, priorities/interpod_affinity.go.
 """
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
 from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, terms_of
@@ -25,7 +25,9 @@ from stowplan.framework import (
     Status,
 )
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
 from stowplan.plugins.v1_13.affinity_terms import (
@@ -39,9 +41,8 @@ from stowplan.plugins.v1_13.priorities.priority_errors import (
     priority_errors_status,
 )
 
-Ints = NDArray[np.int64]
 Preference = tuple[str, int, Ints]
-"""Topology key, weight, and int64 (n_nodes,) how often the pods of each row meet it."""
+"""Topology key, weight, and int64 (n_nodes,) matches of the pods of each row."""
 
 WEIGHT_MIN, WEIGHT_MAX = 1, 100
 
@@ -49,12 +50,12 @@ WEIGHT_MIN, WEIGHT_MAX = 1, 100
 class HardPodAffinityWeightArgs(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """hard_pod_affinity_weight: what a required affinity term of a placed pod counts."""
+    """hard_pod_affinity_weight: weight of a required affinity term of an existing pod."""
 
     hard_pod_affinity_weight: int = 1
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is out of range. path: where these arguments stand."""
+        """Problems of the arguments. path: their place in the configuration."""
         weight = self.hard_pod_affinity_weight
         if not WEIGHT_MIN <= weight <= WEIGHT_MAX:
             wanted = f"{WEIGHT_MIN} to {WEIGHT_MAX}"
@@ -68,10 +69,10 @@ class InterPodAffinityPriorityState(msgspec.Struct, frozen=True):
 
 
 class InterPodAffinityPriority(FailingPriority):
-    """Score by preferred terms of the pod and of placed pods, and required ones of the latter."""
+    """Score by preferred terms of the pod and of existing pods, and required ones of the latter."""
 
     name = "InterPodAffinityPriority"
-    whole_list = True
+    declaration = Plugin(name=name, reads=(Namespace,), whole_list=True)
     Args = HardPodAffinityWeightArgs
 
     def __init__(self, args: HardPodAffinityWeightArgs, handle: Handle) -> None:
@@ -79,9 +80,9 @@ class InterPodAffinityPriority(FailingPriority):
         self._handle = handle
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Add up what the preferences of either side say per pair of label and value.
+        """Sum the preferences of both sides per pair of label and value.
 
-        An error where a term is malformed; it names what other priorities fail with as well.
+        An error where a term is malformed; it names the errors of the other priorities as well.
         """
         nodes = snapshot.nodes
         scores: dict[str, tuple[LabelColumn, Ints]] = {}
@@ -94,7 +95,7 @@ class InterPodAffinityPriority(FailingPriority):
         return priority_errors_status(self._handle.framework, pod, snapshot)
 
     def failure(self, pod: Pod, snapshot: Snapshot) -> str:
-        """What is wrong with terms that have to be read, "" for nothing.
+        """The error of malformed terms, "" for none.
 
         Unproved: no recorded answer has a malformed term.
         """
@@ -124,7 +125,8 @@ class InterPodAffinityPriority(FailingPriority):
         return total
 
     def normalize_score(self, scores: Ints) -> Ints:
-        """int64 (n_rows,) in [0, 10]: from the lowest to the highest sum, 0 always among them."""
+        """int64 (n_rows,) in [0, 10]: from the lowest to the highest sum; 0 is always in that
+        range."""
         lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
         if lowest == highest:
             return np.zeros(scores.shape, dtype=np.int64)
@@ -134,7 +136,7 @@ class InterPodAffinityPriority(FailingPriority):
 
 
 def _preferences(pod: Pod, snapshot: Snapshot, hard_weight: int) -> Iterator[Preference]:
-    """The preferences of either side."""
+    """The preferences of both sides."""
     nodes: NodeTable = snapshot.nodes
     preferred = terms_of(pod).preferred
     if preferred:

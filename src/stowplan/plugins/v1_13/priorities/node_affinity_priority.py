@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Handle, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX, normalize_scores
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import PreferredSchedulingTerm, term_matches
 from stowplan.plugins.arithmetic import n_rows_of
@@ -20,29 +21,28 @@ from stowplan.plugins.v1_13.priorities.priority_errors import (
     priority_errors_status,
 )
 
-Ints = NDArray[np.int64]
-
 _KEPT = "v1_13.preferred"
 
 
 class NodeAffinityPriority(FailingPriority):
     """Score by the weights of the preferred terms that match, shares of the highest sum.
 
-    Conditions on fields are not looked at, and a term of nothing else matches nothing.
+    Requirements on fields are ignored, and a term of nothing else matches nothing.
     """
 
     name = "NodeAffinityPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
     def pre_score(self, pod: Pod, snapshot: Snapshot) -> Status:
-        """An error where a term is malformed; it names what other priorities fail with as well."""
+        """An error where a term is malformed; it names the errors of the other priorities as
+        well."""
         return priority_errors_status(self._handle.framework, pod, snapshot)
 
     def failure(self, pod: Pod, snapshot: Snapshot) -> str:
-        """What is wrong with the pod's terms, "" for nothing."""
+        """The error of the pod's malformed terms, "" for none."""
         if snapshot.nodes.n_nodes == 0:
             return ""
         faults = (fault for term in _preferred(pod) for fault in term.preference.faults)
@@ -73,7 +73,7 @@ class NodeAffinityPriority(FailingPriority):
 
 
 def _preferred(pod: Pod) -> tuple[PreferredSchedulingTerm, ...]:
-    """The terms with a weight, without their conditions on fields; made once per spec."""
+    """The terms with a weight, without their requirements on fields; cached per spec."""
     kept: tuple[PreferredSchedulingTerm, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         affinity = node_affinity_of(pod)

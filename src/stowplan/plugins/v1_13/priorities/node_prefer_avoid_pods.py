@@ -1,4 +1,4 @@
-"""NodePreferAvoidPodsPriority: stay away from nodes that ask a pod's controller to.
+"""NodePreferAvoidPodsPriority: avoid nodes whose annotation names the pod's controller.
 
 Source: Kubernetes v1.13, priorities/node_prefer_avoid_pods.go and apis/core/v1/helper.
 """
@@ -10,16 +10,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Time
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
 
-Ints = NDArray[np.int64]
 Controller = tuple[str, str]
 """(kind, uid) of the owner that controls a pod."""
 
@@ -28,7 +28,7 @@ KINDS = ("ReplicationController", "ReplicaSet")
 
 
 class _PodController(msgspec.Struct, frozen=True, rename="lower"):
-    """`podController`. Keys are matched whatever their case, so they come in lower case."""
+    """`podController`. Keys are compared without case, so they are lower-cased first."""
 
     kind: str | None = None
     uid: str | None = None
@@ -56,11 +56,11 @@ class _AvoidPods(msgspec.Struct, frozen=True):
 class NodePreferAvoidPodsPriority:
     """Score 0 where the node's annotation names the pod's controller, else 10.
 
-    Only replication controllers and replica sets count. A broken annotation counts as absent.
+    Only replication controllers and replica sets count. An invalid annotation is ignored.
     """
 
     name = "NodePreferAvoidPodsPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """0 or 10."""
@@ -83,13 +83,13 @@ class NodePreferAvoidPodsPriority:
 
 
 def controller_of(pod: Pod) -> Controller | None:
-    """The pod's controller, None unless it is of a kind that nodes can avoid."""
+    """The pod's controller, None unless nodes can avoid its kind."""
     owner = pod.controller
     return None if owner is None or owner.kind not in KINDS else (owner.kind, owner.uid)
 
 
 def avoided_controllers(node: Node) -> frozenset[Controller]:
-    """The controllers whose pods a node asks to stay away."""
+    """The controllers whose pods the node's annotation avoids."""
     text = node.metadata.annotations.get(ANNOTATION)
     return _parse_annotation(text) if text else frozenset()
 
@@ -107,7 +107,7 @@ def _parse_annotation(text: str) -> frozenset[Controller]:
 
 
 def _lower_keys(tree: Any) -> Any:
-    """The tree with its keys in lower case; of keys that fall together the last counts."""
+    """The tree with its keys in lower case; of keys that become equal the last counts."""
     if isinstance(tree, dict):
         return {key.lower(): _lower_keys(value) for key, value in tree.items()}
     return [_lower_keys(item) for item in tree] if isinstance(tree, list) else tree

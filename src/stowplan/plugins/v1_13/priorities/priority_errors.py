@@ -1,4 +1,4 @@
-"""Priorities that cannot score a pod: all of them fail the attempt together, as one error.
+"""Errors of priorities: all that cannot score a pod fail the attempt with one error.
 
 Source: Kubernetes v1.13, scheduler/core PrioritizeNodes; apimachinery util/errors Aggregate.
 """
@@ -33,7 +33,7 @@ def priority_error_of(rule: Any, pod: Pod, snapshot: Snapshot) -> str:
 
 
 def priority_errors_status(framework: Framework, pod: Pod, snapshot: Snapshot) -> Status:
-    """An error that names what every priority of the profile fails with; OK where none does."""
+    """An error that names the error of every priority of the profile; OK where none fails."""
     rules = (member.plugin for member in framework.at("score"))
     texts = [text for rule in rules if (text := priority_error_of(rule, pod, snapshot))]
     return error(aggregate_errors(texts)) if texts else OK

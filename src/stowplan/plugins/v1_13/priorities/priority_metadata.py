@@ -1,4 +1,4 @@
-"""What 1.13's priorities read of a pod: found out once per attempt, handed to every function.
+"""Priority metadata of 1.13: computed once per attempt, passed to every priority function.
 
 Source: Kubernetes v1.13, priorities/metadata.go.
 """
@@ -20,7 +20,7 @@ _KEY = "v1_13.metadata"
 
 
 class PriorityMetadata:
-    """A pod as its priorities see it; each part is found out when it is first read."""
+    """A pod as its priorities read it; each part is computed on first use."""
 
     def __init__(self, pod: Pod, object_store: ObjectStore, nodes: NodeTable) -> None:
         self.pod = pod
@@ -29,7 +29,7 @@ class PriorityMetadata:
 
     @classmethod
     def of(cls, pod: Pod, snapshot: Snapshot, state: CycleState) -> PriorityMetadata:
-        """The attempt's metadata, made by whoever asks first."""
+        """The metadata of the attempt, created on first use."""
         kept = state.find(_KEY)
         if not isinstance(kept, cls):
             kept = cls(pod, snapshot.object_store, snapshot.nodes)
@@ -38,19 +38,19 @@ class PriorityMetadata:
 
     @classmethod
     def read(cls, state: CycleState) -> PriorityMetadata:
-        """The attempt's metadata; raises MissingState where no PreScore has made it."""
+        """The metadata of the attempt; raises MissingState where no PreScore created it."""
         return state.read(_KEY, cls)
 
     @cached_property
     def selectors(self) -> tuple[Requirements, ...]:
-        """What selects the pod; those left out that take nothing more than another one."""
+        """Selectors of the pod, without those that select nothing more than another one."""
         return tuple(
             without_redundant_selectors(SpreadSelectors.of(self._object_store).all(self.pod))
         )
 
     @cached_property
     def first_service_selector(self) -> Requirements | None:
-        """What the first service that selects the pod selects by, None without one.
+        """Selector of the first service that selects the pod, None without one.
 
         Differs: the original takes any service, in the order of a Go map; here the first to arrive.
         """
@@ -63,5 +63,5 @@ class PriorityMetadata:
 
     @property
     def n_nodes(self) -> int:
-        """How many nodes there are, feasible or not."""
+        """Number of nodes, feasible or not."""
         return self.nodes.n_nodes

@@ -1,4 +1,4 @@
-"""ResourceLimitsPriority: break ties for nodes that have what the pod is limited to.
+"""ResourceLimitsPriority: break ties for nodes that satisfy the pod's limits.
 
 Source: Kubernetes v1.13, priorities/resource_limits.go.
 """
@@ -6,22 +6,21 @@ Source: Kubernetes v1.13, priorities/resource_limits.go.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Rows
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.v1_13.priorities.resource_priorities import SCORED_RESOURCES
 from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 
-Ints = NDArray[np.int64]
-
 
 class ResourceLimitsPriority:
-    """Score 1 where the node offers the pod's limit of cpu or of memory, else 0."""
+    """Score 1 where the node's allocatable covers the pod's limit of cpu or of memory, else 0."""
 
     name = "ResourceLimitsPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """1 or 0."""

@@ -1,4 +1,4 @@
-"""LeastRequested, MostRequested, RequestedToCapacityRatio: score by how full the pod makes a node.
+"""LeastRequested, MostRequested, RequestedToCapacityRatio: score by utilization with the pod.
 
 Source: Kubernetes v1.13, priorities/resource_allocation.go, least_requested.go, most_requested.go
 and requested_to_capacity_ratio.go.
@@ -11,10 +11,11 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.utilization_shape import (
@@ -29,7 +30,6 @@ from stowplan.plugins.v1_13.resource_requests import (
     resource_requests_of,
 )
 
-Ints = NDArray[np.int64]
 RequestedAndAllocatable = tuple[Ints, Ints]
 """(requested with the pod, allocatable) of a resource: int64 (n_rows,), base units."""
 
@@ -39,7 +39,7 @@ SCORED_RESOURCES = ("cpu", "memory")
 def rows_resource_use(
     pod: Pod, nodes: NodeTable, rows: Rows
 ) -> tuple[RequestedAndAllocatable, RequestedAndAllocatable]:
-    """The use of cpu and of memory on rows, the pod's request included."""
+    """Utilization of cpu and of memory on rows, with the pod's request."""
     amounts, asked = RequestedByRow.of(nodes), resource_requests_of(pod).nonzero
     cpu, memory = (
         (amounts.nonzero(name)[rows] + more, nodes.allocatable(name)[rows])
@@ -64,6 +64,7 @@ class _ResourcePriority:
     """Score by the mean of a score for cpu and one for memory."""
 
     row_local = True
+    reads: tuple[type[Object], ...] = ()
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
         """int64 (n_rows,) in [0, 10]: the score of one resource."""
@@ -82,7 +83,7 @@ class _ResourcePriority:
         return divide_truncated(cpu + memory, 2)
 
     def signature(self, pod: Pod) -> object:
-        """What the pod asks for, with the defaults."""
+        """Requests of the pod, with the defaults."""
         return resource_requests_of(pod).nonzero
 
 
@@ -92,7 +93,7 @@ class LeastRequestedPriority(_ResourcePriority):
     name = "LeastRequestedPriority"
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
-        """int64 (n_rows,) in [0, 10]: the free share; 0 where more is requested than there is."""
+        """int64 (n_rows,) in [0, 10]: the free share; 0 where requests exceed allocatable."""
         return _share(allocatable - requested, requested, allocatable)
 
 
@@ -102,7 +103,7 @@ class MostRequestedPriority(_ResourcePriority):
     name = "MostRequestedPriority"
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
-        """int64 (n_rows,) in [0, 10]: the share in use; 0 where more is requested than there is."""
+        """int64 (n_rows,) in [0, 10]: the used share; 0 where requests exceed allocatable."""
         return _share(requested, requested, allocatable)
 
 
@@ -116,7 +117,7 @@ def _share(part: Ints, requested: Ints, allocatable: Ints) -> Ints:
 class RequestedToCapacityRatioArgs(
     msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
 ):
-    """shape: score by utilization, a broken line; falling from 10 to 0 unless it is said."""
+    """shape: score by utilization, a piecewise linear function; default: falling from 10 to 0."""
 
     shape: tuple[UtilizationShapePoint, ...] = (
         UtilizationShapePoint(0, POINT_SCORE_MAX),
@@ -124,12 +125,12 @@ class RequestedToCapacityRatioArgs(
     )
 
     def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with the line. path: where these arguments stand."""
+        """Problems of the shape. path: its place in the configuration."""
         yield from shape_problems(self.shape, f"{path}.shape")
 
 
 class RequestedToCapacityRatioPriority(_ResourcePriority):
-    """Score by a broken line over utilization."""
+    """Score by a piecewise linear function of utilization."""
 
     name = "RequestedToCapacityRatioPriority"
     Args = RequestedToCapacityRatioArgs
@@ -140,7 +141,7 @@ class RequestedToCapacityRatioPriority(_ResourcePriority):
         self._line = np.array([_score_at(p, args.shape) for p in percentages], dtype=np.int64)
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
-        """int64 (n_rows,) in [0, 10]: the line's score; full where more is requested."""
+        """int64 (n_rows,) in [0, 10]: the shape's score; full where requests exceed allocatable."""
         fits = (allocatable != 0) & (requested <= allocatable)
         free = (allocatable - requested) * UTILIZATION_MAX
         used = UTILIZATION_MAX - divide_truncated(free, np.where(fits, allocatable, 1))
@@ -149,7 +150,7 @@ class RequestedToCapacityRatioPriority(_ResourcePriority):
 
 
 def _score_at(percent: int, shape: tuple[UtilizationShapePoint, ...]) -> int:
-    """The line's score at a percentage; between two points truncated toward zero."""
+    """The shape's score at a percentage; between two points truncated toward zero."""
     if percent <= shape[0].utilization:
         return shape[0].score
     for before, point in pairwise(shape):

@@ -1,4 +1,4 @@
-"""SelectorSpreadPriority, ServiceSpreadingPriority: keep the pods of a service or controller apart.
+"""SelectorSpreadPriority, ServiceSpreadingPriority: spread the pods of a service or controller.
 
 Source: Kubernetes v1.13, priorities/selector_spreading.go and util/node GetZoneKey.
 """
@@ -6,18 +6,16 @@ Source: Kubernetes v1.13, priorities/selector_spreading.go and util/node GetZone
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Floats, Ints
 from stowplan.columns.pods.podcounts import MatchingPods, admits
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.pod import Pod
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import Requirements, selected_pods
 from stowplan.plugins.volumes.csi_translation import BETA_REGION, BETA_ZONE
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 ZONE_WEIGHT = 2.0 / 3.0
 
@@ -26,14 +24,16 @@ class SelectorSpreadPriority:
     """Score by how few pods of the same selectors are on the node, and in its zone."""
 
     name = "SelectorSpreadPriority"
+    reads = SELECTOR_KINDS
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """See to the pod's metadata."""
+        """Create the pod's metadata."""
         PriorityMetadata.of(pod, snapshot, state)
         return OK
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
-        """The pods here that any of the pod's selectors takes, those being deleted left out."""
+        """Number of pods on the node that any of the pod's selectors selects, without terminating
+        ones."""
         selectors = PriorityMetadata.read(state).selectors
         return sum(_matches_any_selector(info.pod, pod, selectors) for info in node.pods)
 
@@ -46,7 +46,8 @@ class SelectorSpreadPriority:
         if len(columns) == 1:
             counts += columns[0]
         elif columns:
-            # A pod may be of several selectors, so rows that more than one finds are counted anew.
+            # Several selectors may select a pod, so rows that more than one finds are counted
+            # again.
             found = np.array(columns)
             counts += found.sum(axis=0)
             for row in np.flatnonzero((found > 0).sum(axis=0) > 1).tolist():
@@ -76,7 +77,7 @@ class SelectorSpreadPriority:
 
 
 class ServiceSpreadingPriority(SelectorSpreadPriority):
-    """The same as SelectorSpreadPriority: what it reads holds the selectors of all kinds."""
+    """Equal to SelectorSpreadPriority: the metadata has the selectors of all kinds."""
 
     name = "ServiceSpreadingPriority"
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import selected_pods
-
-Ints = NDArray[np.int64]
 
 
 class ServiceAntiAffinityArgs(
@@ -33,18 +33,19 @@ class ServiceAntiAffinityPriority:
     """Score by how few pods of the pod's first service are on nodes with the same label value."""
 
     name = "ServiceAntiAffinityPriority"
+    declaration = Plugin(name=name, reads=SELECTOR_KINDS)
     Args = ServiceAntiAffinityArgs
 
     def __init__(self, args: ServiceAntiAffinityArgs) -> None:
         self.args = args
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """See to the pod's metadata."""
+        """Create the pod's metadata."""
         PriorityMetadata.of(pod, snapshot, state)
         return OK
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
-        """The pods of the service here, those being deleted left out."""
+        """Number of pods of the service on the node, without terminating ones."""
         selector = PriorityMetadata.read(state).first_service_selector
         if selector is None:
             return 0

@@ -1,0 +1,156 @@
+"""Commands and flags as kubectl has them: examples after the options, and its error texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import click
+
+from stowplan.cli.errors import guess, invalid_argument
+
+PROGRAM = "stowplan"
+KUBECTL_PROGRAM = "kubectl stowplan"
+"""How usage lines call the program when kubectl has started it."""
+
+COMPLETE_VARIABLE = "_STOWPLAN_COMPLETE"
+"""Environment variable by which a completion script asks for candidates."""
+
+NAMESPACE_FLAGS = frozenset({"-n", "--namespace", "-A", "--all-namespaces"})
+
+
+class Flag(click.Option):
+    """An option that shows its default and reports invalid values in kubectl's words."""
+
+    def __init__(self, *names: Any, **settings: Any) -> None:
+        settings.setdefault("show_default", bool(settings.get("default")))
+        super().__init__(*names, **settings)
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        try:
+            return super().process_value(ctx, value)
+        except click.MissingParameter:
+            raise
+        except click.BadParameter as problem:
+            given = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+            names = ", ".join(sorted(self.opts, key=len))
+            has_text = problem.message.startswith("must ")
+            must = problem.message if has_text else _must(self.type)
+            raise invalid_argument(given, names, must, ctx) from None
+
+
+def _must(kind: click.ParamType[Any]) -> str:
+    """What a value of this type must be."""
+    match kind:
+        case click.Choice(choices=choices):
+            return f"must be one of: {', '.join(choices)}"
+        case click.IntRange(min=low, max=high) | click.FloatRange(min=low, max=high):
+            noun = "an integer" if isinstance(kind, click.IntRange) else "a number"
+            if high is None:
+                return f"must be {noun} greater than or equal to {low}"
+            return f"must be {noun} between {low} and {high}, inclusive"
+        case click.Path(dir_okay=False):
+            return "must be a file"
+        case click.Path(file_okay=False):
+            return "must be a directory"
+    return "must be a number" if kind is click.FLOAT else f"must be of type {kind.name}"
+
+
+def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """The decorator that gives a command an option."""
+    return click.option(*names, cls=Flag, **settings)
+
+
+class Command(click.Command):
+    """A command whose help ends with examples.
+
+    examples: shell commands, each with a comment before it.
+    """
+
+    def __init__(self, *args: Any, examples: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.examples, ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as problem:
+            if problem.option_name in NAMESPACE_FLAGS:
+                why = f'"{ctx.command_path}" is not limited to a namespace'
+                text = f"unknown flag: {problem.option_name} ({why})"
+                raise click.UsageError(text, ctx) from None
+            raise
+        except click.BadOptionUsage as problem:
+            # Click's parser leaves it out.
+            problem.ctx = problem.ctx or ctx
+            raise
+
+
+def write_examples(examples: str, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The section of examples, with the name by which the program was called."""
+    if not examples:
+        return
+    program = ctx.find_root().info_name or PROGRAM
+    with formatter.section("Examples"):
+        for line in examples.strip().splitlines():
+            if line.startswith(PROGRAM):
+                line = program + line.removeprefix(PROGRAM)
+            formatter.write(f"{'':>{formatter.current_indent}}{line}\n" if line else "\n")
+
+
+class Group(click.Group):
+    """A command of subcommands that guesses which one a misspelt name means."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, examples: str = "", **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_examples(self.examples, ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help())
+            ctx.exit()
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            hint = guess(name, self.list_commands(ctx))
+            raise click.UsageError(f'unknown command "{name}" for "{ctx.command_path}"{hint}', ctx)
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(Group):
+    """A group that lists its commands without importing them.
+
+    commands_at: name -> module, and one line of help. A module is imported when its command is run.
+    """
+
+    def __init__(
+        self, *args: Any, commands_at: dict[str, tuple[str, str]], **settings: Any
+    ) -> None:
+        super().__init__(*args, **settings)
+        self._commands_at = commands_at
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._commands_at)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._commands_at:
+            return None
+        command: click.Command = import_module(self._commands_at[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self._commands_at.items()])

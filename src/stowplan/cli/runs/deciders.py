@@ -1,0 +1,34 @@
+"""The scheduler configuration that a command uses: its files, or kube-batch's default."""
+
+from __future__ import annotations
+
+import click
+
+from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.config.session_configuration import DEFAULT_TEXT
+from stowplan.inputs.plugin_sources import plugin_classes
+from stowplan.simulation.scheduler_configuration import compat_named, read_deciders
+
+
+def read_command_deciders(
+    config_files: tuple[str, ...], plugin_files: tuple[str, ...], compat: str | None
+) -> Deciders:
+    """What --config, --plugin and --compat amount to; settings without effect are warned about.
+
+    Raises InputError, ConfigError and ContractError.
+    """
+    deciders = read_deciders(config_files, plugin_files, compat or "")
+    batch = deciders.batch
+    if batch is not None:
+        for warning in batch.warnings:
+            click.echo(f"Warning: {batch.source}: {warning}", err=True)
+    return deciders
+
+
+def default_session_deciders(plugin_files: tuple[str, ...], compat: str) -> Deciders:
+    """Sessions by kube-batch's own default configuration."""
+    return deciders_of(
+        [ConfigText(DEFAULT_TEXT, "default configuration")],
+        plugin_classes(plugin_files),
+        compat_named(compat),
+    )

@@ -1,0 +1,23 @@
+"""What `stowplan queues` does: read the cluster, compute shares, print them."""
+
+from __future__ import annotations
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.tables.console import print_names, print_tree, stdout_console
+from stowplan.cli.tables.queues import print_shares
+from stowplan.forecast.queue_shares import shares_of
+from stowplan.simulation.session_runner import SessionRunner
+
+
+def run_queues(source: ClusterSource, deciders: Deciders, output: str) -> None:
+    """Print the shares of the queues."""
+    cluster = read_cluster_source(source, deciders, notes=True)
+    shares = shares_of(SessionRunner(cluster, deciders))
+    if output in TREES:
+        print_tree(shares, output)
+    elif output == "name":
+        print_names("queue", (queue.name for queue in shares.queues))
+    else:
+        print_shares(shares, stdout_console(), wide=output == "wide")

@@ -1,0 +1,63 @@
+"""No module outside the plugins names an in-tree plugin, neither its class nor its registered name.
+
+What a module has to know of a plugin is a field of the plugin's declaration.
+"""
+
+import ast
+
+from stowplan.assembly.in_tree import IN_TREE
+from tests.tidy import tree
+
+CLASSES = {plugin.__name__ for plugin in IN_TREE.values()}
+
+MAY_NAME_PLUGINS = {
+    "src/stowplan/plugins/": "the plugins themselves",
+    "src/stowplan/assembly/in_tree.py": "the registry list",
+    "src/stowplan/assembly/v1_13.py": "the registry list of the rules of Kubernetes 1.13",
+    "src/stowplan/config/": "defaults, and the names that Policy files use",
+    "src/stowplan/assembly/sessions/v1_13_rules.py": "kube-batch v0.5 calls these rules itself",
+    "src/stowplan/conformance/": "recorded answers contain the state of single plugins",
+    "src/stowplan/kubelet/pod_admit_handler.py": "the kubelet's reasons for rejecting a pod",
+    "src/stowplan/benchmarks/scheduler_perf_cases.py": "a feature gate has the name of its plugin",
+}
+
+
+def named_plugins(source: str) -> list[str]:
+    """The in-tree plugins that a module names: imported classes, and strings that are names."""
+    found = []
+    for item in ast.walk(ast.parse(source)):
+        if isinstance(item, ast.ImportFrom) and (item.module or "").startswith("stowplan.plugins"):
+            found += [alias.name for alias in item.names if alias.name in CLASSES]
+        elif isinstance(item, ast.Constant) and item.value in IN_TREE:
+            found.append(str(item.value))
+    return found
+
+
+def may_name_plugins(path: str) -> str:
+    """The entry of the table that a file falls under, "" for none."""
+    return next((entry for entry in MAY_NAME_PLUGINS if path.startswith(entry)), "")
+
+
+def test_only_listed_modules_name_plugins() -> None:
+    complaints = [
+        f"{tree.name(path)}: names {', '.join(found)}; declare a field of the plugin instead"
+        for path in tree.python("src")
+        if not may_name_plugins(tree.name(path)) and (found := named_plugins(tree.read(path)))
+    ]
+    assert not complaints, tree.report(complaints)
+
+
+def test_the_list_has_no_entry_too_many() -> None:
+    used = {
+        may_name_plugins(tree.name(path))
+        for path in tree.python("src")
+        if named_plugins(tree.read(path))
+    }
+    assert not MAY_NAME_PLUGINS.keys() - used
+
+
+def test_a_module_that_names_a_plugin_is_found() -> None:
+    imports = "from stowplan.plugins.node_name import NodeName\n"
+    assert named_plugins(imports) == ["NodeName"]
+    assert named_plugins('CROSS = "PodTopologySpread"\n') == ["PodTopologySpread"]
+    assert named_plugins("from stowplan.objects.pod import NodeAffinity\n") == []
