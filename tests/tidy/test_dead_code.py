@@ -60,6 +60,9 @@ CALLED_BY_LIBRARIES = {
     "resume_writing": "asyncio.Protocol",
     "emit": "logging.Handler",
     "format_commands": "click.Group",
+    "format_epilog": "click.Command",
+    "process_value": "click.Option",
+    "resolve_command": "click.Group",
     "get_command": "click.Group",
     "list_commands": "click.Group",
 }

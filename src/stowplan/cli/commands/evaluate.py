@@ -14,7 +14,7 @@ from stowplan.cli.errors import print_error
 FORMATS = ("attempt", "legacy", "order", "queue", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
-INVALID_SHOWN = 10
+INVALID_LISTED = 10
 """Invalid lines that are reported one by one; the others are counted."""
 
 EXAMPLES = """
@@ -57,9 +57,9 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
         stdout.write(encoded(answer))
         if answer["result"].get("reason") == INVALID:
             n_invalid += 1
-            if n_invalid <= INVALID_SHOWN:
+            if n_invalid <= INVALID_LISTED:
                 print_error(answer["result"]["message"])
     stdout.flush()
-    if n_invalid > INVALID_SHOWN:
-        print_error(f"{source}: {n_invalid - INVALID_SHOWN} more invalid lines")
+    if n_invalid > INVALID_LISTED:
+        print_error(f"{source}: {n_invalid - INVALID_LISTED} more invalid lines")
     sys.exit(2 if n_invalid else 0)

@@ -9,7 +9,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, pods_of_owner
 from stowplan.objects.pod import Pod
 
-NAMES_SHOWN = 5
+NAMES_LISTED = 5
 
 
 def find_pod_argument(text: str, namespace: str | None, cluster: Cluster) -> Pod:
@@ -39,7 +39,7 @@ def _by_name(name: str, namespace: str | None, cluster: Cluster) -> Pod:
     if not found:
         raise CommandError(_not_found(name, namespace, cluster))
     if len(found) > 1:
-        keys = ", ".join(pod.key for pod in found[:NAMES_SHOWN])
+        keys = ", ".join(pod.key for pod in found[:NAMES_LISTED])
         raise CommandError(f'pods "{name}" found {len(found)} times: name one of {keys}')
     return found[0]
 

@@ -19,7 +19,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 
-JOBS_SHOWN = 40
+JOBS_LISTED = 40
 
 
 def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
@@ -94,10 +94,10 @@ def _print(run: JobSimulation, console: Console) -> None:
     console.print(Text(f"{head}, {more}, in {summary['sessions']:,} sessions", style="bold"))
     unready = [job for job in run.jobs if job.waiting or job.promised or not job.is_ready]
     ready = [job for job in run.jobs if job.placed and job not in unready]
-    shown = (unready + ready)[:JOBS_SHOWN]
-    if shown:
-        print_jobs(shown, console)
-    hidden = len(unready) + len(ready) - len(shown)
+    listed = (unready + ready)[:JOBS_LISTED]
+    if listed:
+        print_jobs(listed, console)
+    hidden = len(unready) + len(ready) - len(listed)
     if hidden:
         console.print(Text(f"and {hidden:,} more jobs"))
     if run.evicted:

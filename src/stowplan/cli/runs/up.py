@@ -22,7 +22,7 @@ from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
-PROBLEMS_SHOWN = 10
+PROBLEMS_LISTED = 10
 
 SchedulerFiles = tuple[tuple[str, ...], tuple[str, ...]]
 """Files of configurations, and of plugins."""
@@ -70,9 +70,9 @@ def _documents(paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 def _print_started(cluster: LocalCluster) -> None:
     """Print what was created, the address, and how to use it."""
     loading = cluster.loading
-    for location, text in loading.problems[:PROBLEMS_SHOWN]:
+    for location, text in loading.problems[:PROBLEMS_LISTED]:
         print_error(f"{location}: {text}")
-    more = len(loading.problems) - PROBLEMS_SHOWN
+    more = len(loading.problems) - PROBLEMS_LISTED
     if more > 0:
         print_error(f"{more} more objects could not be created")
     if loading.created or loading.kept:

@@ -61,10 +61,10 @@ def plain_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def examples(names: list[str], n_shown: int) -> str:
+def examples(names: list[str], n_listed: int) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - n_shown
-    return ", ".join(names[:n_shown]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(names) - n_listed
+    return ", ".join(names[:n_listed]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def print_tree(value: Any, output: str) -> None:

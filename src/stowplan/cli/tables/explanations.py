@@ -18,8 +18,8 @@ from stowplan.cycle.explanation import (
 )
 
 NODES_LISTED = 20
-NAMES_SHOWN = 4
-DETAILS_SHOWN = 3
+NAMES_LISTED = 4
+DETAILS_LISTED = 3
 CELL_WIDTH = 9
 
 
@@ -106,8 +106,8 @@ def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome)
 def _by_node(rejecting: list[NodeExplanation]) -> Table:
     table = plain_table("\nNodes that do not fit", "NODE", "PLUGIN", "REASON", "DETAILS")
     for node in rejecting:
-        shown = node.failing or ((node.first,) if node.first else ())
-        for index, refusal in enumerate(shown):
+        listed = node.failing or ((node.first,) if node.first else ())
+        for index, refusal in enumerate(listed):
             table.add_row(
                 Text(node.name if index == 0 else ""),
                 Text(refusal.plugin),
@@ -136,18 +136,18 @@ def _node_examples(nodes: list[NodeExplanation]) -> str:
     for node in nodes:
         details = "; ".join(node.first.details) if node.first else ""
         names.append(f"{node.name} ({details})" if details else node.name)
-    return examples(names, DETAILS_SHOWN)
+    return examples(names, DETAILS_LISTED)
 
 
 def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) -> None:
     """A row per plugin and a column per node; nodes with long names are numbered."""
-    shown = scores[:NAMES_SHOWN]
-    shown += tuple(score for score in scores[NAMES_SHOWN:] if score.name == current)
-    rows = [f"{name} x{score.weight}" for name, score in shown[0].plugins.items()]
-    names = [score.name for score in shown]
+    listed = scores[:NAMES_LISTED]
+    listed += tuple(score for score in scores[NAMES_LISTED:] if score.name == current)
+    rows = [f"{name} x{score.weight}" for name, score in listed[0].plugins.items()]
+    names = [score.name for score in listed]
     width = max(map(len, rows)) + sum(2 + max(len(name), CELL_WIDTH) for name in names)
     if width > screen.width:
-        names = [f"({number})" for number in range(1, len(shown) + 1)]
+        names = [f"({number})" for number in range(1, len(listed) + 1)]
     title = "\nScores: final (raw); final is the normalized score times the weight"
     # Not as the title of the table, which folds to its width.
     screen.print(Text(title))
@@ -155,12 +155,12 @@ def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) 
     table.columns[0].no_wrap = True
     for name in names:
         table.add_column(Text(name), justify="right", no_wrap=True)
-    for plugin, row in zip(shown[0].plugins, rows, strict=True):
-        cells = [score.plugins[plugin] for score in shown]
+    for plugin, row in zip(listed[0].plugins, rows, strict=True):
+        cells = [score.plugins[plugin] for score in listed]
         table.add_row(Text(row), *(f"{cell.final} ({cell.raw})" for cell in cells))
-    table.add_row("total", *(str(score.total) for score in shown), style="bold")
+    table.add_row("total", *(str(score.total) for score in listed), style="bold")
     screen.print(table)
-    for name, score in zip(names, shown, strict=True):
+    for name, score in zip(names, listed, strict=True):
         if name != score.name:
             screen.print(Text(f"{name} {score.name}"))
 

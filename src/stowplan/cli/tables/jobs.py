@@ -13,7 +13,7 @@ from stowplan.forecast.explain_job import JobExplanation
 from stowplan.simulation.session_runner import JobReport
 
 NODES_LISTED = 20
-EXAMPLES_SHOWN = 3
+EXAMPLES_LISTED = 3
 
 
 def print_jobs(jobs: Iterable[JobReport], screen: Console) -> None:
@@ -102,6 +102,6 @@ def _print_nodes(explanation: JobExplanation, screen: Console, *, wide: bool) ->
             groups[", ".join(r.split(" (")[0] for r in node.reasons)].append(node.name)
         table = plain_table("\nNodes, by reason", "NODES", "REASON", "EXAMPLES", right=("NODES",))
         for reason, names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            shown = examples(names, EXAMPLES_SHOWN)
-            table.add_row(str(len(names)), Text(reason or "fits"), Text(shown))
+            listed = examples(names, EXAMPLES_LISTED)
+            table.add_row(str(len(names)), Text(reason or "fits"), Text(listed))
     screen.print(table)

@@ -12,8 +12,8 @@ from stowplan.cli.tables.console import examples, plain_table
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 
-FAILURES_SHOWN = 12
-PODS_SHOWN = 2
+FAILURES_LISTED = 12
+PODS_LISTED = 2
 
 
 def print_run(
@@ -64,11 +64,11 @@ def _print_failures(
     columns = ("OWNER", "PODS", "REASON", "EXAMPLES")
     head = () if namespaced else ("NAMESPACE",)
     table = plain_table("", *head, *columns, right=("PODS",))
-    for one in failures[:FAILURES_SHOWN]:
-        cells = (one.owner, f"{len(one.pods):,}", one.reason, examples(list(one.pods), PODS_SHOWN))
+    for one in failures[:FAILURES_LISTED]:
+        cells = (one.owner, f"{len(one.pods):,}", one.reason, examples(list(one.pods), PODS_LISTED))
         # Pods without an owner are one group in all namespaces.
         table.add_row(*map(Text, cells if namespaced else (one.namespace or "<none>", *cells)))
-    hidden = failures[FAILURES_SHOWN:]
+    hidden = failures[FAILURES_LISTED:]
     if hidden:
         rest = sum(len(one.pods) for one in hidden)
         text = f"{len(hidden)} more groups (-o wide lists every pod)"
