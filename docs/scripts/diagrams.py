@@ -23,7 +23,7 @@ def pod() -> str:
     note = "unschedulable\nrefused; no event\nthat may help it"
     d.box("unschedulable", 240, 295, note, 160, "warn")
     d.box("permit", 760, 40, "waiting\nat Permit", 190)
-    d.box("prebind", 760, 145, "preparing\nPreBind plugins, their I/O", 190)
+    d.box("prebind", 760, 145, "prebind\nPreBind plugins, their I/O", 190)
     d.box("binding", 760, 250, "binding\nBind effect sent", 190, "mark")
     d.box("unknown", 500, 250, "bind unknown\nthe reply was lost", kind="warn")
     d.box("confirmed", 760, 355, "bound\nthe API server agreed", 190)

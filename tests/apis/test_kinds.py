@@ -230,3 +230,11 @@ def test_families_of_services(server: ApiServer, spec: Tree, outcome: object) ->
         return
     made = create(server, "services", {"spec": spec})["spec"]
     assert (made["ipFamilies"], made["ipFamilyPolicy"]) == outcome
+
+
+def test_a_controller_revision_needs_data_and_a_number(server: ApiServer) -> None:
+    path = "apps/controllerrevisions"
+    made = create(server, path, {"data": {"spec": {}}, "revision": 3})
+    assert made["revision"] == 3
+    text = refusal(server, path, {"data": {}, "revision": -1})
+    assert "revision: Invalid value: -1: must be greater than or equal to 0" in text

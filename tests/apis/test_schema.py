@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stowplan.apis.builtin_kinds import type_tables
 from stowplan.apis.machinery.errors import BodyDecodeError
 from stowplan.apis.machinery.resource import ResourceSchema
-from stowplan.apis.schema import StructType, type_tables
+from stowplan.apis.schema import StructType
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import CachedStructType, UnknownFields

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import Resource
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.escalation_check import EscalationCheck, compact_rules, rule_text
-from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule
-from stowplan.apiserver.auth.rule_coverage import HeldRules, covers_path
+from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, covers_path
+from stowplan.apiserver.auth.rule_coverage import HeldRules
 from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import CAUSES_BYTES_MAX, CAUSES_MAX, MORE_CAUSES, ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint, saturated_int
@@ -16,7 +17,6 @@ from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.schema.json_parser import LONG_BYTES, InvalidJson, check_extent, parse_json
 from stowplan.apiserver.auth import rbac
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.crd.jsonpath import VALUES_MAX as PLACES_MAX
 from stowplan.apiserver.crd.jsonpath import JsonPath
 from stowplan.apiserver.crd.structural_schema import (
@@ -265,14 +265,14 @@ def test_many_small_causes_are_cut_too(world: World) -> None:
 def test_warnings_are_cut_as_the_original_cuts_them() -> None:
     few = WarningList()
     few.extend(["a" * 4000, "a" * 4000, "", "b" * 96])
-    assert list(few.shown()) == ["a" * 4000, "b" * 96]
+    assert list(few.header_texts()) == ["a" * 4000, "b" * 96]
     many = WarningList()
     many.extend(f"{n:04}" + "x" * 1000 for n in range(10_000))
-    shown = list(many.shown())
+    shown = list(many.header_texts())
     assert {len(text) for text in shown} == {ITEM_MAX}
     assert len(shown) == TOTAL_MAX // ITEM_MAX
     many.append("one more")
-    assert len(list(many.shown())) == len(shown)
+    assert len(list(many.header_texts())) == len(shown)
 
 
 def test_ports_that_all_clash_make_a_bounded_answer(world: World) -> None:
@@ -413,9 +413,9 @@ def test_rights_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) ->
     user = User("system:anonymous", groups=("system:unauthenticated",))
     first = Attributes("get", path="/first")
     for number in range(200):
-        rights.verdict(user, first)
-        rights.verdict(user, Attributes("get", path=f"/{number}"))
-    rights.verdict(user, Attributes("get", path="/" + "x" * 10_000))
+        rights.authorize(user, first)
+        rights.authorize(user, Attributes("get", path=f"/{number}"))
+    rights.authorize(user, Attributes("get", path="/" + "x" * 10_000))
     assert len(rights._remembered) == 50
     assert (user.name, user.groups, first) in rights._remembered
     assert all(len(key[2].path) < 1000 for key in rights._remembered)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.impersonation import SEPARATOR, impersonate, impersonated_user
 from stowplan.apiserver.auth.rbac import RbacAuthorizer
 

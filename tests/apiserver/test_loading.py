@@ -105,11 +105,11 @@ def test_what_others_need_comes_first(server: ApiServer) -> None:
 @pytest.mark.parametrize(
     ("tree", "said"),
     [
-        ("text", "got no apiVersion and kind"),
-        ({"apiVersion": "v1"}, "got no apiVersion and kind"),
-        ({"apiVersion": "v9", "kind": "Pod"}, 'no kind "Pod" in version "v9"'),
-        ({"apiVersion": "a/v1", "kind": "B"}, 'no kind "B" in version "a/v1"'),
-        ({"apiVersion": "v1", "kind": "Pod"}, "metadata: got none"),
+        ("text", "apiVersion and kind: Required value"),
+        ({"apiVersion": "v1"}, "apiVersion and kind: Required value"),
+        ({"apiVersion": "v9", "kind": "Pod"}, 'no matches for kind "Pod" in version "v9"'),
+        ({"apiVersion": "a/v1", "kind": "B"}, 'no matches for kind "B" in version "a/v1"'),
+        ({"apiVersion": "v1", "kind": "Pod"}, "metadata: Required value"),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "A_"}}, "A_"),
     ],
 )

@@ -10,7 +10,7 @@ from tests.contract.apiserver.world import World
 
 NOW = 1_790_000_000.0
 PODS = "/api/v1/namespaces/default/pods"
-SETTING = "which this server does not speak; set the client's `contentType: application/json`"
+SETTING = "which this server does not support; set the client's `contentType: application/json`"
 LISTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.auth.rbac import PolicyRule, RbacAuthorizer, forbidden_by_rbac
 
@@ -111,26 +111,26 @@ def test_subjects(subject: str, namespace: str, who: User, reason: str | None) -
     rbac = RbacAuthorizer()
     rbac.put("ClusterRole", "", "r", {"rules": [rule("get | core | pods")]})
     bind(rbac, "b", "r", subject, namespace)
-    verdict = rbac.verdict(who, wanted("get core/pods", "ns"))
-    assert verdict.reason == (f"RBAC: allowed by {reason}" if reason else "")
-    assert verdict.allowed is (reason is not None)
+    decision = rbac.authorize(who, wanted("get core/pods", "ns"))
+    assert decision.reason == (f"RBAC: allowed by {reason}" if reason else "")
+    assert decision.allowed is (reason is not None)
 
 
 def test_a_role_binding_counts_in_its_namespace_only() -> None:
     rbac = RbacAuthorizer()
     rbac.put("Role", "a", "local-r", {"rules": [rule("get | core | pods")]})
     bind(rbac, "b", "local-r", "User ann", "a")
-    assert rbac.verdict(ANN, wanted("get core/pods", "a")).allowed
-    assert not rbac.verdict(ANN, wanted("get core/pods", "b")).allowed
-    assert not rbac.verdict(ANN, wanted("get core/pods")).allowed
+    assert rbac.authorize(ANN, wanted("get core/pods", "a")).allowed
+    assert not rbac.authorize(ANN, wanted("get core/pods", "b")).allowed
+    assert not rbac.authorize(ANN, wanted("get core/pods")).allowed
 
 
 def test_a_missing_role_is_told() -> None:
     rbac = RbacAuthorizer()
     bind(rbac, "b", "nosuch", "User ann")
-    verdict = rbac.verdict(ANN, wanted("get core/pods"))
+    decision = rbac.authorize(ANN, wanted("get core/pods"))
     text = 'RBAC: clusterrole.rbac.authorization.k8s.io "nosuch" not found'
-    assert verdict == (False, text)
+    assert decision == (False, text)
     assert forbidden_by_rbac(ANN, wanted("get core/pods"), text).message.endswith(f"scope: {text}")
 
 
@@ -147,8 +147,8 @@ def test_changes_are_followed() -> None:
         if obj and "roleRef" in obj:
             obj["subjects"] = [{"kind": "User", "name": "ann"}]
         rbac.put(kind, "", name, obj)
-        assert rbac.verdict(ANN, asked).allowed is allowed
-    assert rbac.verdict(User("m", groups=("system:masters",)), asked).allowed
+        assert rbac.authorize(ANN, asked).allowed is allowed
+    assert rbac.authorize(User("m", groups=("system:masters",)), asked).allowed
 
 
 def test_aggregation_and_its_circles() -> None:
@@ -165,9 +165,9 @@ def test_aggregation_and_its_circles() -> None:
     leaf = {"metadata": {"labels": {"ring": "true"}}, "rules": [rule("get | core | pods")]}
     rbac.put("ClusterRole", "", "leaf", leaf)
     bind(rbac, "b", "one", "User ann")
-    assert rbac.verdict(ANN, wanted("get core/pods")).allowed
+    assert rbac.authorize(ANN, wanted("get core/pods")).allowed
     # What an aggregated role says itself is written over by what it selects.
-    assert not rbac.verdict(ANN, wanted("delete core/nodes")).allowed
+    assert not rbac.authorize(ANN, wanted("delete core/nodes")).allowed
 
 
 def shipped() -> RbacAuthorizer:
@@ -204,7 +204,7 @@ SCHEDULER = User("system:kube-scheduler", groups=("system:authenticated",))
     ],
 )
 def test_shipped_roles(who: User, asked: str, namespace: str, name: str, allowed: bool) -> None:
-    assert shipped().verdict(who, wanted(asked, namespace, name)).allowed is allowed
+    assert shipped().authorize(who, wanted(asked, namespace, name)).allowed is allowed
 
 
 def test_view_edit_and_admin_build_on_each_other() -> None:
@@ -214,7 +214,7 @@ def test_view_edit_and_admin_build_on_each_other() -> None:
         bind(rbac, role, role, f"User {name}", "ns")
     rights = {
         name: [
-            rbac.verdict(User(name), wanted(asked, "ns")).allowed
+            rbac.authorize(User(name), wanted(asked, "ns")).allowed
             for asked in (
                 "list core/pods",
                 "create core/pods",
@@ -301,7 +301,7 @@ def nothing_is_lost(kind: type[RbacAuthorizer], roles: list[list[Any]], asked: A
         name = f"r{9 - number}"
         rbac.put("ClusterRole", "", name, {"rules": rules})
         bind(rbac, name, name, "User ann")
-        now = rbac.verdict(ANN, asked).allowed
+        now = rbac.authorize(ANN, asked).allowed
         alone = any(PolicyRule.of(each).allows(asked) for each in rules)
         assert now == (allowed or alone)
         allowed = now
@@ -321,8 +321,8 @@ def test_a_first_binding_that_decides_alone_is_caught() -> None:
             allowed = [g for g in grants if g.source == grants[0].source and g.rule.allows(wanted)]
             return super()._decide(user, wanted) if allowed else msgspec.NODEFAULT
 
-        def verdict(self, user: User, wanted: Attributes) -> Any:
-            found = super().verdict(user, wanted)
+        def authorize(self, user: User, wanted: Attributes) -> Any:
+            found = super().authorize(user, wanted)
             return type("V", (), {"allowed": found is not msgspec.NODEFAULT and found.allowed})
 
     roles = [[rule("get | core | pods")], [rule("list | core | pods")]]

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
-from stowplan.apis.subresources.scale import SCALE, CustomScaleView, ScaleView, selector_text
+from stowplan.apis.subresources.scale import CustomScaleView, ScaleView, selector_text
 from tests.apiserver.small_cluster import Tree, World, pod
 
 CUSTOM = CustomScaleView(".spec.size.count", ".status.count", ".status.selector")
@@ -18,7 +19,17 @@ CUSTOM = CustomScaleView(".spec.size.count", ".status.count", ".status.selector"
 def call(world: World, path: str, verb: str = "update") -> ApiCall:
     resource = world.server.registry.by_path(path)
     assert resource is not None
-    return ApiCall(world.server, User("u"), verb, resource, "default", "x", "scale")
+    return ApiCall(
+        world.server,
+        User("u"),
+        verb,
+        resource,
+        "default",
+        "x",
+        "scale",
+        rng=world.server.rng,
+        access=AlwaysAllow(),
+    )
 
 
 def quiet() -> World:
@@ -105,17 +116,17 @@ def test_a_dry_run_evicts_nothing() -> None:
 
 def test_a_scale_shows_and_sets_the_replicas() -> None:
     world = quiet()
-    found = SCALE.read(
+    found = ScaleView().read(
         workload(replicas=3, selector={"matchLabels": {"a": "b"}}), call(world, "pods")
     )
     assert (found["spec"], found["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
     body = {"metadata": {"resourceVersion": "4"}, "spec": {"replicas": 7}}
-    changed = SCALE.write(workload(replicas=3), body, call(world, "apps/deployments"))
+    changed = ScaleView().write(workload(replicas=3), body, call(world, "apps/deployments"))
     assert changed["spec"]["replicas"] == 7
     assert changed["metadata"]["resourceVersion"] == "4"
     body = {"metadata": {"uid": "other"}, "spec": {"replicas": 7}}
     with pytest.raises(ApiError) as raised:
-        SCALE.write(workload(replicas=3), body, call(world, "apps/deployments"))
+        ScaleView().write(workload(replicas=3), body, call(world, "apps/deployments"))
     assert raised.value.message == (
         'Operation cannot be fulfilled on deployments/scale.apps "x": '
         "Precondition failed: UID in precondition: other, UID in object meta: u"

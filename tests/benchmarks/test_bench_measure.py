@@ -76,7 +76,7 @@ def test_stages_add_up_to_the_whole() -> None:
     assert found.stages_us[REST] > 0
 
 
-def test_the_machine_is_described() -> None:
+def test_the_environment_is_described() -> None:
     told = environment_facts()
     assert told["cpus"] >= 1
     assert told["numpy"].count(".") == 2

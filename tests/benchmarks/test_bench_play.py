@@ -104,7 +104,7 @@ def test_victims_go_in_the_next_call() -> None:
     assert found.waits == {"a": 2.0}
 
 
-def test_time_goes_on_to_when_the_machine_wants_to_be_called() -> None:
+def test_time_advances_to_the_next_wake() -> None:
     found, scheduler = play(waiting([A]), [Wake(1, 1, 500)], [bind(A)])
     assert [now for now, _ in scheduler.told] == [1, 500]
     assert found.waits == {"a": 2.0}

@@ -20,7 +20,7 @@ from stowplan.benchmarks.catalog import CASES, NAMES, check_case_name
 from stowplan.benchmarks.measurement import prepare_run
 from stowplan.benchmarks.playback import Playback
 from stowplan.benchmarks.scheduler_perf_churn import CHURN
-from stowplan.benchmarks.stowplan_cases import UNFIT_TEMPLATES
+from stowplan.benchmarks.stowplan_cases import INFEASIBLE_TEMPLATES
 from stowplan.inputs.input_error import InputError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -95,7 +95,7 @@ def test_every_pod_is_different() -> None:
 
 def test_unfit_pods_are_of_twenty_templates_and_refused_for_three_reasons() -> None:
     play = finished("unfit", WorkloadSizes(nodes=8, pods=40))
-    assert len({id(pod.spec) for pod in awaited(play.workload)}) == UNFIT_TEMPLATES
+    assert len({id(pod.spec) for pod in awaited(play.workload)}) == INFEASIBLE_TEMPLATES
     said = {e.message for e in play.effects if isinstance(e, to_do.PatchStatus)}
     for part in ("8 Insufficient cpu", "node affinity/selector", "No preemption victims found"):
         assert any(part in message for message in said), said

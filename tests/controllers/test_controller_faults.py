@@ -15,7 +15,7 @@ from stowplan.apis.machinery.strconv import int_or_none, uint_or_none
 from stowplan.apis.machinery.timestamps import add_seconds, human_age, parse_time
 from stowplan.apis.schema import canonical_time as schema_times
 from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
-from stowplan.apiserver.server import SYSTEM_USER
+from stowplan.apiserver.server_state import SYSTEM_USER
 from stowplan.controllers.runtime.controller import Controller
 from stowplan.controllers.runtime.object_fields import int_or_percent_of
 from stowplan.controllers.runtime.object_index import ObjectIndex

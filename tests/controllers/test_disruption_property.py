@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apiserver.subresources import eviction
+from stowplan.apis.policy import eviction
 from tests.apiserver.small_cluster import DEPLOYMENTS, World, deployment
 from tests.soak import examples
 
@@ -73,7 +73,7 @@ def test_an_eviction_that_does_not_count_is_caught(monkeypatch: pytest.MonkeyPat
     right = eviction._take_disruption
 
     def looks_only(call: Any, budgets: Any, budget: Any) -> None:
-        server = call.server
+        server = call.objects
         monkeypatch.setattr(server, "update_status", lambda *_: None)
         right(call, budgets, budget)
         monkeypatch.undo()

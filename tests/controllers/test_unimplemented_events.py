@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
-from stowplan.apis.validation.unimplemented_features import PATHS, UnimplementedKinds
+from stowplan.apis.validation.unimplemented_features import PATHS, UnimplementedFeatureWarnings
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
@@ -59,11 +59,11 @@ CASES: dict[str, tuple[Tree, str]] = {
     ),
     "resourcequotas": (
         HARD,
-        "ResourceQuota: stored, but not enforced: nothing is counted or refused",
+        "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
     ),
     "limitranges": (
         {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
-        "LimitRange: stored, but not enforced: no defaults are set, nothing is refused",
+        "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
     ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),
@@ -78,7 +78,8 @@ CASES: dict[str, tuple[Tree, str]] = {
 
 def cluster(records: Any = ()) -> EmbeddedCluster:
     options = ApiServerOptions(
-        registry=built_in_registry(), admission=(*default_admission(), UnimplementedKinds())
+        registry=built_in_registry(),
+        admission=(*default_admission(), UnimplementedFeatureWarnings()),
     )
     made = EmbeddedCluster(
         options, np.random.default_rng(1), records, ControllerManagerOptions(hollow_nodes=False)

@@ -110,16 +110,25 @@ def changed(**meta: Any) -> bytes:
     [
         (b"{", "truncated"),
         (b"[]", "xpected `object`"),
-        (b'{"kind":"ConfigMap","apiVersion":"v1"}', "it has no metadata"),
-        (changed(resourceVersion=None), "resourceVersion: got None, wanted"),
-        (changed(resourceVersion="1x"), "resourceVersion: got '1x', wanted"),
-        (changed(resourceVersion="99999999"), "resourceVersion: got '99999999', wanted"),
-        (changed(name="b"), "it is 'default/b'"),
-        (changed(uid=7), "uid: got 7, wanted a text"),
-        (changed(deletionTimestamp="33715-01-01T00:00:00Z"), "deletionTimestamp: got '33715-"),
-        (changed(creationTimestamp="499-12-31T23:00:00Z"), "creationTimestamp: got '499-"),
-        (changed(labels={"a": 1}), "labels is no map of texts"),
-        (json.dumps(GOOD).encode(), "it is not written as objects are stored"),
+        (b'{"kind":"ConfigMap","apiVersion":"v1"}', "metadata: Required value"),
+        (changed(resourceVersion=None), "resourceVersion: Invalid value: None: must be"),
+        (changed(resourceVersion="1x"), "resourceVersion: Invalid value: '1x': must be"),
+        (
+            changed(resourceVersion="99999999"),
+            "resourceVersion: Invalid value: '99999999': must be",
+        ),
+        (changed(name="b"), "the object is 'default/b'"),
+        (changed(uid=7), "uid: Invalid value: 7: must be a non-empty string"),
+        (
+            changed(deletionTimestamp="33715-01-01T00:00:00Z"),
+            "deletionTimestamp: Invalid value: '33715-",
+        ),
+        (
+            changed(creationTimestamp="499-12-31T23:00:00Z"),
+            "creationTimestamp: Invalid value: '499-",
+        ),
+        (changed(labels={"a": 1}), "labels: must be a map of strings"),
+        (json.dumps(GOOD).encode(), "the keys are not in the order of stored objects"),
     ],
 )
 def test_records_that_are_no_objects_are_set_aside(

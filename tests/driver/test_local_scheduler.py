@@ -158,7 +158,7 @@ def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
             local_scheduler.local_scheduler(cluster),
         ):
             text = await cluster.failed
-            assert text == "the scheduler has ended: ValueError('no more')"
+            assert text == "the scheduler failed: ValueError('no more')"
 
     monkeypatch.setattr(SchedulerServer, "run", broken)
     run(story())

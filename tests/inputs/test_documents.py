@@ -81,7 +81,7 @@ def test_scalars(text: str, wanted: Any) -> None:
     assert type(value) is type(wanted)
 
 
-def test_documents_know_where_they_stand() -> None:
+def test_documents_know_their_place() -> None:
     found = list(documents(b"# x\n---\n---\n\nkind: A\n---\nkind: B\n", "f", "yaml"))
     assert [document.place for document in found] == ["document 2, line 5", "document 3, line 7"]
     (found_json,) = documents(b'{"a": 1}', "f", "json")

@@ -195,7 +195,7 @@ def test_a_job_set(tmp_path: Path) -> None:
     assert cluster.notes[0].endswith("not modelled: spec.replicatedJobs[].dependsOn")
 
 
-def test_a_suspended_job_set_waits_for_somebody(tmp_path: Path) -> None:
+def test_a_suspended_job_set_is_not_expanded(tmp_path: Path) -> None:
     suspended = JOBSET.replace("spec:\n", "spec:\n  suspend: true\n", 1)
     assert names(read(tmp_path, suspended)) == []
     labelled = suspended.replace("{name: js}", "{name: js, labels: {kueue.x-k8s.io/queue-name: l}}")
@@ -236,7 +236,7 @@ def test_a_job_that_kueue_admits(tmp_path: Path) -> None:
     assert any(note.startswith("Kueue: workloads") for note in cluster.notes)
 
 
-def test_what_is_imported_stands_where_it_stood(tmp_path: Path) -> None:
+def test_imported_objects_keep_their_position(tmp_path: Path) -> None:
     cluster = read(tmp_path, POD % "first", VOLCANO, POD % "middle", PYTORCH, POD % "last")
     found = names(cluster)
     assert [found.index(name) for name in ("first", "middle", "last")] == [0, 4, 8]

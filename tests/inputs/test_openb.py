@@ -109,7 +109,7 @@ def test_the_first_five_columns_are_enough() -> None:
     assert pod.metadata.creation_timestamp is None
 
 
-def test_columns_may_stand_in_any_order_with_others_between() -> None:
+def test_columns_may_be_in_any_order_with_others_between() -> None:
     pod = the_pod("460,1,x,p1,16384,12000", "gpu_milli,num_gpu,note,name,memory_mib,cpu_milli")
     assert asked(pod) == {"cpu": 12_000, "memory": 16_384 << 20, GPU_MILLI: 460}
 
@@ -147,7 +147,7 @@ WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib
         ),
     ],
 )
-def test_headers_that_are_none(text: str, wanted: str) -> None:
+def test_invalid_headers(text: str, wanted: str) -> None:
     assert complaint(text) == wanted
 
 

@@ -150,7 +150,7 @@ def test_claims_without_a_class_get_the_default_one(
     assert claims(found) == {"default/c": wanted, **others}
 
 
-def test_namespaces_that_nobody_wrote_down() -> None:
+def test_missing_namespaces_are_created() -> None:
     here = thing("Namespace", "a", metadata={"labels": {"x": "y"}})
     pods = [thing("Pod", "p", metadata={"namespace": name}) for name in ("a", "b")]
     found = population(here, *pods)

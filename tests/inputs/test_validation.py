@@ -113,7 +113,7 @@ spec:
     assert 'spec.template.spec.dnsPolicy: Unsupported value: "None of these"' in word
 
 
-def test_all_mistakes_of_all_objects_are_told(tmp_path: Path) -> None:
+def test_all_mistakes_of_all_objects_are_reported(tmp_path: Path) -> None:
     text = pod("zzz: 1, yyy: 2") + "---\n" + pod("xxx: 1").replace("web", "db")
     assert [line.partition(": ")[2] for line in complaints(tmp_path, text)] == [
         'unknown field "spec.zzz"',

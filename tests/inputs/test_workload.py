@@ -24,7 +24,7 @@ def test_the_seed_decides() -> None:
     assert first.pods != other.pods
 
 
-def test_there_is_something_of_everything() -> None:
+def test_all_kinds_of_pods_occur() -> None:
     cluster = generate_workload()
     assert len({node.labels["topology.kubernetes.io/zone"] for node in cluster.nodes}) == 3
     pools = {node.labels["stowplan.dev/pool"] for node in cluster.nodes}

@@ -150,7 +150,7 @@ def test_counts_have_bounds(tree: Tree, path: str, got: str) -> None:
     assert complaint(tree) == f"f.yaml: document 1: {tree['kind']} default/d: {path}: {wanted}"
 
 
-def test_completed_indexes_that_are_none() -> None:
+def test_invalid_completed_indexes() -> None:
     job = workload("Job", "d", completionMode="Indexed", completions=2)
     job["status"] = {"completedIndexes": "1-x"}
     assert (
@@ -225,7 +225,7 @@ def test_names_that_are_taken_are_passed_over() -> None:
     }
 
 
-def test_pods_stand_where_their_controller_stands() -> None:
+def test_pods_take_the_position_of_their_controller() -> None:
     trees = [thing("Pod", "a"), workload("ReplicaSet", "b", replicas=2), thing("Pod", "c")]
     assert names(*trees) == ["a", "b-0", "b-1", "c"]
 

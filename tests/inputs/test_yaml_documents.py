@@ -88,7 +88,7 @@ def test_anchors_end_with_their_document() -> None:
 # Options.
 
 
-def test_repeated_keys_are_told_with_their_path() -> None:
+def test_repeated_keys_are_reported_with_their_path() -> None:
     told: list[DuplicateKey] = []
     text = "a: 1\nb:\n- x: [{}]\n- {c: 1, c: 2}\na:\n  d: 1\n  d: 2\n"
     assert trees(text, repeated=told.append) == [{"a": 1, "b": [{"x": [{}]}, {"c": 1}]}]
@@ -99,7 +99,7 @@ def test_repeated_keys_are_told_with_their_path() -> None:
     ]
 
 
-def test_repeated_keys_end_the_reading_unless_somebody_is_told() -> None:
+def test_repeated_keys_are_errors_unless_a_callback_is_given() -> None:
     refused = refusal("a: 1\nb: 2\na: 3\n")
     assert refused.place == "line 3, column 1"
     assert (refused.got, refused.wanted) == ("the key 'a' again", "each key once")

@@ -80,7 +80,7 @@ def test_a_gang_that_empty_nodes_do_not_take_together(tmp_path: Path) -> None:
     assert explained(cluster, "g").never == ("2 of its pods fit on empty nodes, 3 are needed",)
 
 
-def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: Path) -> None:
+def test_a_gang_that_waits_for_others_to_end_can_start(tmp_path: Path) -> None:
     running = gang("old", 4, "2", node="n1")[:3]
     cluster = make_cluster(
         tmp_path, node("n1"), node("n2"), queue("default"), *running, *gang("g", 4, "2")
@@ -212,7 +212,7 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
     assert 'podgroups "other" not found in namespace "x"' in ran.err
 
 
-def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> None:
+def test_missing_sessions_are_noted(files: Path) -> None:
     hint = "no sessions are configured (add --config FILE with actions and tiers)"
     ran = run("explain", "pg/big", *WORLD)
     assert "it can never run here" in ran.out

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from stowplan.apis.machinery.http_messages import HttpResponse
-from stowplan.apiserver.subresources.pod_connect import POD_CONNECT_SUBRESOURCES
+from stowplan.apiserver.http.pod_connect import POD_CONNECT_SUBRESOURCES
 from tests.apiserver.plain import asked
 from tests.apiserver.small_cluster import Tree, World, pod
 

@@ -258,16 +258,16 @@ def test_invalid_annotations_are_reported() -> None:
     world.create("pods", pod("b", notes={"stowplan.dev/run-seconds": "forever"}))
     world.run(5)
     told = events(world, "UnreadAnnotation")
-    wanted = 'wanted seconds from 0 on, or "forever"'
-    code = f'got "1,x{"y" * 37}...", wanted numbers from 0 to 255, like "1,1,0"'
+    wanted = 'must be seconds >= 0, or "forever"'
+    code = f'Invalid value: "1,x{"y" * 37}...": must be 0 to 255, as in "1,1,0"'
     assert sorted(told) == [
         f"stowplan.dev/exit-code: {code}",
-        "stowplan.dev/run-second-seconds: no such annotation; there are "
+        "stowplan.dev/run-second-seconds: unknown annotation: supported values: "
         "stowplan.dev/start-seconds, stowplan.dev/init-seconds, stowplan.dev/ready-seconds, "
         "stowplan.dev/run-seconds, stowplan.dev/stop-seconds",
-        f'stowplan.dev/run-seconds: got "soon", {wanted}',
-        f'stowplan.dev/start-seconds: got "nan", {wanted}',
-        f'stowplan.dev/stop-seconds: got "-1", {wanted}',
+        f'stowplan.dev/run-seconds: Invalid value: "soon": {wanted}',
+        f'stowplan.dev/start-seconds: Invalid value: "nan": {wanted}',
+        f'stowplan.dev/stop-seconds: Invalid value: "-1": {wanted}',
     ]
 
 

@@ -198,7 +198,7 @@ def test_a_quota_counts_what_its_scopes_cover(
     assert found == refused
 
 
-def test_what_is_not_enforced_is_said(tmp_path: Path) -> None:
+def test_unenforced_limits_are_noted(tmp_path: Path) -> None:
     text = quota("services: 1, count/jobs.batch: 2, pods: 5")
     text += limits("type: PersistentVolumeClaim, max: {storage: 1Gi}")
     notes = read(tmp_path, text).notes

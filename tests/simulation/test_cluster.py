@@ -97,7 +97,7 @@ def test_the_form_is_found_out_where_the_name_says_nothing(tmp_path: Path) -> No
     assert (len(cluster.nodes), len(cluster.pods)) == (3, 1)
 
 
-def test_one_path_may_stand_alone(tmp_path: Path) -> None:
+def test_a_single_path_is_accepted(tmp_path: Path) -> None:
     write(tmp_path, a_yaml=NODE)
     assert len(read_cluster(str(tmp_path / "a.yaml")).nodes) == 1
 

@@ -49,7 +49,7 @@ def nodes_of(result: Simulation) -> list[str]:
 
 
 @pytest.mark.parametrize("capable", [True, False])
-def test_who_has_no_class_agrees(tmp_path: Path, capable: bool) -> None:
+def test_extenders_without_a_class_accept_all(tmp_path: Path, capable: bool) -> None:
     """kube-scheduler counts no pods of nodes returned as objects: all pods go to the best node."""
     file = config(tmp_path, FILTER | {"nodeCacheCapable": capable})
     cluster = generate_workload(12, 80, 1)
@@ -141,7 +141,7 @@ class Binds:
         return None if pod.name != "p1" else "not that one"
 
 
-def test_who_binds_takes_its_time(tmp_path: Path) -> None:
+def test_a_binding_extender_has_latency(tmp_path: Path) -> None:
     file = config(tmp_path, {"urlPrefix": "http://bind", "bindVerb": "bind"})
     cluster = small(*(builders.pod(f"p{i}", cpu="1") for i in range(2)))
     result = simulate(cluster, config=file, extenders=Binds, replay=AT_ONCE)
@@ -214,7 +214,7 @@ class Slow:
         return None
 
 
-def test_who_is_slower_than_its_timeout_has_not_answered(tmp_path: Path) -> None:
+def test_an_extender_slower_than_its_timeout_times_out(tmp_path: Path) -> None:
     file = config(tmp_path, FILTER | NAMES)
     simple = type("SlowFilter", (), {"filter": Slow.filter, "simulated_s": 7.0})
     result = simulate(small(builders.pod("p")), config=file, extenders=simple)
@@ -225,7 +225,7 @@ def test_who_is_slower_than_its_timeout_has_not_answered(tmp_path: Path) -> None
     )
 
 
-def test_a_binding_that_comes_too_late_is_one(tmp_path: Path) -> None:
+def test_a_late_binding_counts(tmp_path: Path) -> None:
     """The scheduler gives up after 5 s and reads; after 7 s the pod is bound, once."""
     file = config(tmp_path, {"urlPrefix": "http://bind", "bindVerb": "bind"})
     slow = type("SlowBind", (), {"bind": Slow.bind, "simulated_s": 7.0})
@@ -330,7 +330,7 @@ def test_two_that_speak_for_one(tmp_path: Path) -> None:
     assert "no extender without a class" in refused([Second, Fails], tmp_path)
 
 
-def test_a_class_where_there_is_no_extender() -> None:
+def test_a_class_without_an_extender_is_an_error() -> None:
     with pytest.raises(InputError, match=r"extender Second: .*it has none"):
         simulate(small(builders.pod("p")), extenders=Second)
 

@@ -10,7 +10,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.simulation.results.result_files import check_directory, write_files
 
 
-def test_files_may_stand_in_folders(tmp_path: Path) -> None:
+def test_files_may_be_in_folders(tmp_path: Path) -> None:
     write_files(tmp_path / "out", {"summary.json": b"1", "seed-1/summary.json": b"2"})
     assert (tmp_path / "out" / "summary.json").read_bytes() == b"1"
     assert (tmp_path / "out" / "seed-1" / "summary.json").read_bytes() == b"2"

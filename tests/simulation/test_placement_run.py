@@ -67,7 +67,7 @@ def workload(n_nodes: int, n_pods: int, seed: int) -> Cluster:
 
 @settings(max_examples=examples(6), deadline=None)
 @given(st.integers(3, 30), st.integers(1, 260), st.integers(0, 10**6))
-def test_a_fill_in_batches_is_a_fill_pod_by_pod(n_nodes: int, n_pods: int, seed: int) -> None:
+def test_batches_equal_placement_pod_by_pod(n_nodes: int, n_pods: int, seed: int) -> None:
     cluster = workload(n_nodes, n_pods, seed)
     expected = walked(cluster, seed)
     assert batched(cluster, seed) == expected
@@ -94,7 +94,7 @@ def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("wrong", [sorted_by_priority, judged_late])
-def test_a_wrong_fill_is_caught(
+def test_a_wrong_placement_run_is_caught(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The second pod takes memory that the first needs, which lacks only cpu at its attempt.

@@ -120,7 +120,7 @@ def test_bound_and_unknown_pods_have_no_turn() -> None:
             how()
 
 
-def test_a_replay_explains_who_waits_at_its_end() -> None:
+def test_a_replay_explains_pods_pending_at_its_end() -> None:
     run = stowplan.simulate(make_cluster(), explain="default/late", replay=stowplan.ReplayOptions())
     assert run.explanation is not None
     assert run.explanation.message == run.placements[2].message
@@ -162,7 +162,7 @@ def owned_pod(name: str, kind: str, owner: str, **labels: str) -> Pod:
         (owned_pod("a", "StatefulSet", "db"), [("StatefulSet", "db")], "statefulset/db"),
     ],
 )
-def test_owners_are_told_from_what_a_pod_says(made: Pod, owners: list[Any], text: str) -> None:
+def test_owners_are_derived_from_pods(made: Pod, owners: list[Any], text: str) -> None:
     assert owners_of(made) == owners
     assert owner_text(made) == text
     for kind, name in owners:
@@ -171,7 +171,7 @@ def test_owners_are_told_from_what_a_pod_says(made: Pod, owners: list[Any], text
         assert pods_of_owner([made], kind, name, "elsewhere") == []
 
 
-def test_failures_stand_together_by_owner_and_reason() -> None:
+def test_failures_are_grouped_by_owner_and_reason() -> None:
     pods = [owned_pod(f"w{n}", "StatefulSet", "w") for n in range(3)] + [pod("a"), pod("b")]
     placements = [
         Placement("default/w0", "n1"),

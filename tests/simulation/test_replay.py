@@ -84,14 +84,14 @@ def test_arrivals_are_compressed_and_run_times_are_not() -> None:
     assert times(result) == {"a": (0, 0, 60), "b": (10, 10, 70)}
 
 
-def test_nobody_leaves_where_nobody_is_to() -> None:
+def test_no_pod_ends_without_departures() -> None:
     pods = [timed(f"p{i}", i, 1, cpu="1") for i in range(6)]
     result = run(small(*pods), replace(AT_ONCE, departures=False))
     assert result.summary["placed"] == 4
     assert result.summary["failed"] == {"Insufficient cpu": 2}
 
 
-def test_a_replay_ends_when_told_to() -> None:
+def test_a_replay_ends_at_until() -> None:
     pods = [timed(f"p{i}", 100 * i, 1000, cpu="1") for i in range(4)]
     result = run(small(*pods), replace(AT_ONCE, until_s=150))
     assert [place.pod for place in result.placements] == ["default/p0", "default/p1"]
@@ -108,7 +108,7 @@ def test_a_replay_ends_when_nothing_can_come_of_it_any_more() -> None:
     assert big.refusals >= 2  # type: ignore[attr-defined]
 
 
-def test_a_pod_of_nobodys_waits_and_is_said_to() -> None:
+def test_a_pod_without_a_profile_is_reported_pending() -> None:
     result = run(small(timed("p", 0, scheduler="other")))
     assert result.placements[0].reason == "no profile has schedulerName 'other'"
 
@@ -175,7 +175,7 @@ def test_nodes_leave_and_come_back_and_their_pods_start_again() -> None:
 # Results.
 
 
-def test_the_series_says_who_waits_and_why() -> None:
+def test_the_series_has_pending_pods_by_reason() -> None:
     pods = [timed("a", 0, 100, cpu="4"), timed("b", 10, 10, cpu="2"), timed("c", 11, 10, cpu="2")]
     result = run(small(*pods), replace(AT_ONCE, sample_s=5))
     by_time = {float(row["time_s"]): row for row in rows(result)}
@@ -249,20 +249,20 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_fill_is_what_direct_decisions_give(seed: int) -> None:
+def test_a_placement_run_equals_direct_placement(seed: int) -> None:
     cluster = generate_workload(40, 400, seed)
     filled = simulate(cluster, seed=seed)
     assert [place.node for place in filled.placements] == direct(cluster, seed)
 
 
-def test_nobody_leaves_a_fill() -> None:
+def test_no_pod_ends_in_a_placement_run() -> None:
     filled = simulate(small(timed("a", 0, 0, cpu="3"), timed("b", 9, cpu="3")))
     assert [place.node for place in filled.placements] == ["n0", ""]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("speedup", [1, 95, 10_000])
-def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path, speedup: float) -> None:
+def test_a_replay_without_ends_equals_a_placement_run(tmp_path: Path, speedup: float) -> None:
     """Independent of retries of unschedulable pods."""
     (tmp_path / "nodes.csv").write_text(trace.nodes(12))
     (tmp_path / "pods.csv").write_text(trace.pods(150))
@@ -273,7 +273,7 @@ def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path, speedup: floa
 
 
 @pytest.mark.slow
-def test_the_real_trace_filled_and_replayed() -> None:
+def test_the_real_trace_placed_and_replayed() -> None:
     folder = trace.real()
     if folder is None:
         pytest.skip("STOWPLAN_TRACES names no folder with openb")
@@ -315,7 +315,7 @@ def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("runs", ["soon", "-1", "nan", "1e99"])
-def test_a_run_time_that_is_none(runs: str) -> None:
+def test_an_invalid_run_time(runs: str) -> None:
     pod = builders.pod("p", created_at=0)
     pod = replace(pod, metadata=replace(pod.metadata, annotations={RUN_ANNOTATION: runs}))
     with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*expected seconds from 0"):
@@ -336,6 +336,6 @@ def test_a_run_time_that_is_none(runs: str) -> None:
         ),
     ],
 )
-def test_options_that_are_none(options: ReplayOptions, text: str) -> None:
+def test_invalid_options(options: ReplayOptions, text: str) -> None:
     with pytest.raises(InputError, match=text):
         run(small(timed("p", 0)), options)

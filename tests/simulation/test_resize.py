@@ -102,7 +102,7 @@ spec: {{nodeName: n0, containers: [{{name: main}}]}}
     assert sorted(one.node for one in run.placements) == ["n0-2", "n0-3"]
 
 
-def test_what_waits_again_and_what_has_gone_is_said() -> None:
+def test_released_and_removed_pods_are_noted() -> None:
     start = cluster()
     start.pods = [pod("moves", on="s5"), pod("done", on="s5")]
     start.pods[1] = replace(start.pods[1], status=PodStatus(phase="Succeeded"))

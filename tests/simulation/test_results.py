@@ -100,14 +100,14 @@ def test_results_become_frames() -> None:
         (("polars",), "", "polars"),
     ],
 )
-def test_the_library_that_is_there_is_taken(
+def test_the_installed_library_is_used(
     monkeypatch: pytest.MonkeyPatch, installed: tuple[str, ...], library: str, made_by: str
 ) -> None:
     install(monkeypatch, *installed)
     assert type(to_dataframe({"a": [1]}, library)).__name__ == made_by
 
 
-def test_no_library_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     with pytest.raises(ImportError, match=r"needs pandas or polars: pip install pandas"):
         to_dataframe({})

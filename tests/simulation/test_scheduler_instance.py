@@ -50,7 +50,7 @@ def spun(n_steps: int = 200) -> list[int]:
     return scheduler.times
 
 
-def test_time_passes_for_a_machine_that_spins() -> None:
+def test_time_advances_for_a_scheduler_that_requeues_without_end() -> None:
     times = spun()
     assert times[0] == times[scheduler_instance.IDLE_MIN] == 0
     assert times[-1] > 10 * SECOND

@@ -160,7 +160,7 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     assert lines.endswith('pending; queues "nowhere" not found')
 
 
-def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:
+def test_a_negative_min_member_is_reported(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", -1), pod("a", "g"))
     held = first_round(cluster)
     found = job(held, "default/g")
@@ -291,7 +291,7 @@ def test_pods_on_nodes_that_are_not_there_are_no_obstacle(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("compat", [Compat(), KUBE_BATCH_0_5], ids=["mended", "as ever"])
-def test_pods_without_a_group_come_to_an_end(compat: Compat, tmp_path: Path) -> None:
+def test_sessions_end_with_pods_without_a_group(compat: Compat, tmp_path: Path) -> None:
     running = [pod(f"r{i}", node="n1", priority=1) for i in range(4)]
     waiting = [pod(f"p{i}", priority=5) for i in range(2)]
     members = [pod(f"m{i}", "g", priority=9) for i in range(2)]
@@ -302,7 +302,7 @@ def test_pods_without_a_group_come_to_an_end(compat: Compat, tmp_path: Path) -> 
     assert len(run.evicted) >= 2
 
 
-def test_without_sessions_there_are_none_to_hold(tmp_path: Path) -> None:
+def test_missing_session_configuration_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no sessions"):
         SessionRunner(make_cluster(tmp_path, node("n1")), deciders_of([]))
 

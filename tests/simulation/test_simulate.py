@@ -115,7 +115,7 @@ def test_a_gated_pod_is_not_tried() -> None:
     assert outcome(simulate(small(gated))) == ["waiting for scheduling gates: [wait]"]
 
 
-def test_a_scheduler_that_nobody_configured() -> None:
+def test_an_unknown_scheduler_name() -> None:
     cluster = small(builders.pod("p", scheduler="other"), n_nodes=1)
     assert outcome(simulate(cluster)) == ["no profile has schedulerName 'other'"]
     assert outcome(simulate(cluster, profile="default-scheduler")) == ["n0"]
@@ -130,7 +130,7 @@ def test_reasons_are_counted_the_commonest_first() -> None:
     ]
 
 
-def test_reasons_that_differ_between_nodes_stand_together() -> None:
+def test_reasons_of_different_nodes_are_joined() -> None:
     cluster = small(builders.pod("p", cpu="2", tolerations=["a"]), cpu="1")
     cluster.nodes.append(builders.node("n9", taints=["b=c:NoSchedule"]))
     result = simulate(cluster)
@@ -383,7 +383,7 @@ def test_a_seed_below_zero() -> None:
         simulate(small(), seed=-1)
 
 
-def test_a_configuration_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_configuration(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file or directory"):
         simulate(small(), config=tmp_path / "none.yaml")
     (tmp_path / "bad.yaml").write_text("kind: Pod\n")
@@ -391,7 +391,7 @@ def test_a_configuration_that_is_none(tmp_path: Path) -> None:
         simulate(small(), config=tmp_path / "bad.yaml")
 
 
-def test_a_plugin_that_is_none(tmp_path: Path) -> None:
+def test_a_missing_plugin_file(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match=r"none\.py"):
         simulate(small(), plugins=[tmp_path / "none.py"])
 

@@ -91,7 +91,7 @@ def test_a_pending_pod_goes_at_once() -> None:
     assert there.pods == {}
 
 
-def test_a_victim_is_told_before_it_goes() -> None:
+def test_a_victim_gets_a_condition_before_it_ends() -> None:
     there = world(pod("p", on="n"), pace=Pace(0, 0, 5))
     assert there.evict("default/p", "another") == 404
     assert there.evict("default/p", "default/p") == 200
@@ -143,7 +143,7 @@ def test_a_pod_runs_as_long_as_it_says() -> None:
     assert last.pod.is_finished
 
 
-def test_a_pod_that_is_made_anew_is_not_ended_by_its_predecessor() -> None:
+def test_a_recreated_pod_is_not_ended_by_its_predecessor() -> None:
     there = world(running("p", "10"))
     there.bind("default/p", "default/p", "n")
     there.event_queue.run(SECOND)
@@ -177,7 +177,7 @@ def test_streams_show_their_own_kinds() -> None:
     assert shown(WatchStream(there, is_not_pod).take()) == ["NodeAdded"]
 
 
-def test_what_went_while_a_stream_was_cut_is_told_when_it_lists_anew() -> None:
+def test_objects_deleted_during_a_gap_are_reported_by_the_relist() -> None:
     there = world(pod("p"), pod("q"))
     stream = WatchStream(there, any_kind)
     stream.take()

@@ -101,7 +101,7 @@ def test_a_pod_is_bound_once() -> None:
     watched = Watched()
     watched.refuses(happened.PodUpdated(on(A)), bind(A), what="observed as bound to n")
     watched = Watched()
-    watched.refuses(happened.PodDeleted(A), bind(A), what="shown as gone")
+    watched.refuses(happened.PodDeleted(A), bind(A), what="observed as gone")
 
 
 def test_nobody_is_bound_where_no_node_is() -> None:

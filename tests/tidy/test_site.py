@@ -22,10 +22,7 @@ SCRIPTS = DOCS / "scripts"
 SITE = tree.ROOT / "site"
 # Diagram -> what it must show. A pod whose binding is in doubt is `bind unknown` in the glossary.
 STATES = {
-    "pod.svg": [
-        "bind unknown" if one.value == "doubtful" else one.value.replace("_", " ")
-        for one in BindingStage
-    ],
+    "pod.svg": [one.value for one in BindingStage],
     "queue.svg": [one.value for one in SubQueue],
     "session.svg": ["reclaim", "allocate", "backfill", "preempt"],
 }

@@ -1,4 +1,4 @@
-"""What every cluster has from the first moment on, and gets back if it is missing at a start.
+"""Bootstrap objects: namespaces, priority classes, roles and the Service of the API server.
 
 Source: kube-apiserver v1.36, pkg/controlplane/controller (systemnamespaces, kubernetesservice),
 pkg/registry/rbac/rest, pkg/registry/scheduling/rest.
@@ -7,18 +7,17 @@ pkg/registry/rbac/rest, pkg/registry/scheduling/rest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 
 
 def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) -> None:
-    """Create what is missing. port: where the API is served, for its own Service."""
+    """Create the bootstrap objects that are missing. port: of the API server, for its Service."""
     for obj in _bootstrap_objects(port):
         group, _, version = obj["apiVersion"].rpartition("/")
         resource = server.registry.by_kind(group, version, obj["kind"])
@@ -33,34 +32,14 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
 def _bootstrap_objects(port: int) -> Iterator[Tree]:
     for name in SYSTEM_NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    yield from _priority_classes()
+    yield from system_priority_classes()
     yield _kubernetes_service(port)
     yield from default_roles()
     yield from default_bindings()
 
 
-def _priority_classes() -> Iterator[Tree]:
-    described = {
-        ("system-node-critical", 2_000_001_000): (
-            "Used for system critical pods that must not be moved from their current node."
-        ),
-        ("system-cluster-critical", 2_000_000_000): (
-            "Used for system critical pods that must run in the cluster, but can be moved to "
-            "another node if necessary."
-        ),
-    }
-    for (name, value), text in described.items():
-        yield {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "description": text,
-        }
-
-
 def _kubernetes_service(port: int) -> Tree:
-    """How pods would find the API."""
+    """The Service of the API server."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

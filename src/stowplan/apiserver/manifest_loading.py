@@ -1,4 +1,4 @@
-"""Puts the objects of manifests into a cluster, in an order in which they can stand."""
+"""Loads the objects of manifests into a cluster, dependencies first."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.server import ApiServer
+from stowplan.objects.encoding.tree import Tree
 
 _KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
-"""What others need to be there, in this order; the rest follows as it was written."""
+"""Kinds that others depend on, in order of creation; the others follow in file order."""
 _SERVER_FIELDS = (
     "uid",
     "resourceVersion",
@@ -22,7 +23,7 @@ _SERVER_FIELDS = (
 
 
 class LoadResult(NamedTuple):
-    """What came of it. problems: place and text of what was refused."""
+    """The outcome. problems: location and text of each error."""
 
     created: int
     kept: int
@@ -32,8 +33,11 @@ class LoadResult(NamedTuple):
 def load_manifests(
     server: ApiServer, documents: Iterable[tuple[str, Any]], now: float
 ) -> LoadResult:
-    """Create what the documents hold, status included. documents: place and tree; lists count as
-    what they list. What is there already stays as it is; a missing namespace is made."""
+    """Create the objects of documents, status included.
+
+    documents: location and tree; lists count as their items. Existing objects are kept; missing
+    namespaces are created.
+    """
     created = kept = 0
     problems: list[tuple[str, str]] = []
     for place, tree in sorted(_items(documents), key=lambda item: _load_order(item[1])):
@@ -69,11 +73,11 @@ def _load_order(tree: Tree) -> int:
 
 
 def _create(server: ApiServer, tree: Tree, now: float) -> bool:
-    """True if it was created, False if it was there. Raises ApiError."""
+    """True if it was created, False if it exists. Raises ApiError."""
     resource = _resource(server, tree)
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict):
-        raise ApiError(400, "BadRequest", "metadata: got none, wanted an object with a name")
+        raise ApiError(400, "BadRequest", "metadata: Required value")
     fresh = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
     namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
     if namespace:
@@ -91,12 +95,12 @@ def _create(server: ApiServer, tree: Tree, now: float) -> bool:
 def _resource(server: ApiServer, tree: Tree) -> Resource:
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if not isinstance(version, str) or not isinstance(kind, str):
-        raise ApiError(400, "BadRequest", "got no apiVersion and kind, wanted a Kubernetes object")
+        raise ApiError(400, "BadRequest", "apiVersion and kind: Required value")
     group, _, version = version.rpartition("/")
     resource = server.registry.by_kind(group, version, kind)
     if resource is None:
-        shown = f"{group}/{version}" if group else version
-        raise ApiError(404, "NotFound", f'no kind "{kind}" in version "{shown}" is served here')
+        printed = f"{group}/{version}" if group else version
+        raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{printed}"')
     return resource
 
 

@@ -1,41 +1,43 @@
-"""What an embedded API server is told when it is made."""
+"""Options of an embedded API server."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from stowplan.apis.machinery.access import AccessControl, AlwaysAllow
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import AdmissionPlugin, ChangeObserver, ResourceRegistry
-from stowplan.apiserver.auth.access import AccessControl, AlwaysAllow
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
+from stowplan.apis.machinery.resource import (
+    AdmissionPlugin,
+    ChangeObserver,
+    ResourceRegistry,
+    ServerContext,
+)
 
 
 class NonResourcePages(Protocol):
-    """Paths that are no resources: discovery, version, health, OpenAPI."""
+    """Non-resource paths: discovery, version, health, OpenAPI."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """The answer, or None for a path that this one does not have. May raise ApiError.
+        """The response, or None for a path that these pages do not serve. May raise ApiError.
 
-        Rights are checked before: verb in lower case on `path` (`Attributes.path`)."""
+        The request is authorized already, as a non-resource request (`Attributes.path`)."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerOptions:
-    """What an `ApiServer` is made of and its bounds.
+    """Parts and bounds of an `ApiServer`.
 
-    durable: writes leave as `PersistBatch` and are seen by watchers only when saved; False: at
-    once, and `unsaved` is always None. history_max, history_bytes_max: changes kept for watches and
-    continued lists; a watch that falls further behind is cut off. chunk_bytes_max: about how much
-    one `read` returns. bookmark_s: how often a watch that asked for bookmarks gets one. watch_s: a
-    watch that names no timeoutSeconds ends after between one and two times this. future_s: how long
-    a request for a version of the future is held.
+    durable: writes are returned as `PersistBatch`, and watchers see them once they are saved;
+    False: watchers see them at once, and `unsaved` is always None. history_max, history_bytes_max:
+    changes kept for watches and continued lists; a watch that falls further behind is closed.
+    chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:
+    a watch without timeoutSeconds ends after one to two times this. future_s: how long a request
+    for a future resourceVersion is delayed.
     """
 
     registry: ResourceRegistry

@@ -1,4 +1,4 @@
-"""Requests to answers: routing, rights, negotiation, and the verbs.
+"""Request pipeline: routing, access control, negotiation, and the verbs.
 
 Source: apiserver v0.36, endpoints/installer.go and endpoints/handlers.
 """
@@ -9,13 +9,12 @@ from collections.abc import Callable, Generator
 from copy import copy
 from dataclasses import replace as replace_call
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from stowplan.apis.machinery.errors import (
     ApiError,
-    Tree,
     method_not_allowed,
     no_such_path,
     not_found,
@@ -24,7 +23,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.object_selector import ObjectSelector
-from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceSchema, Subresource
+from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource
 from stowplan.apis.machinery.stored_form import (
     as_list_item,
     as_served,
@@ -34,6 +33,7 @@ from stowplan.apis.machinery.stored_form import (
 )
 from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
+from stowplan.apiserver.http import pod_connect
 from stowplan.apiserver.http.body_decoding import (
     body_too_large,
     decode_delete_options,
@@ -60,32 +60,30 @@ from stowplan.apiserver.http.request_options import (
     list_options,
     object_selector,
     parse_resource_version,
-    refuse_export,
+    reject_export,
     write_options,
 )
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
 from stowplan.apiserver.http.warnings import WarningList
 from stowplan.apiserver.patch import patch_request
+from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
 from stowplan.apiserver.storage.registry_store import check_name
-from stowplan.apiserver.subresources import pod_connect
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
+from stowplan.objects.encoding.tree import Tree
 
 T = TypeVar("T")
 
 YAML_BYTES_MAX = 512 << 10
-"""Writing YAML takes more than a second of processor time per MB. Differs: no limit there."""
+"""Encoding YAML takes more than a second of processor time per MB. Differs: no limit there."""
 NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
 OPTIONS_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 class RequestPipeline:
-    """One request being answered."""
+    """One request in progress."""
 
-    def __init__(self, server: ApiServer, request: HttpRequest, now: float) -> None:
+    def __init__(self, server: ServerState, request: HttpRequest, now: float) -> None:
         self.server = server
         self.request = request
         self.now = now
@@ -96,7 +94,7 @@ class RequestPipeline:
         self.user: User
 
     def answer(self) -> RequestSteps:
-        """The answer; refusals included."""
+        """The response, errors included."""
         try:
             made = yield from self._answer()
         except ApiError as error:
@@ -110,7 +108,7 @@ class RequestPipeline:
         return made
 
     def _in_form(self, value: bytes, form: ResponseForm) -> bytes:
-        """JSON bytes in the form of the answer; if that takes long, they become so at the end."""
+        """JSON bytes in the form of the response; long ones are converted at the end."""
         if len(value) <= LONG_BYTES or (form.media == JSON and not form.pretty):
             return in_form(value, form)
         long = len(value) > YAML_BYTES_MAX and self.request.method == "GET"
@@ -124,7 +122,7 @@ class RequestPipeline:
     def _deferred(
         self, work: Callable[[], T], raw: bytes, media: str
     ) -> Generator[DeferredWork[Any], None, DeferredWork[T]]:
-        """Work on a body: handed out if the body is long, else done here when it is asked for."""
+        """Work on a body: yielded if the body is long, else done when the result is read."""
         later = DeferredWork(work)
         # Other forms than JSON take ten times as long.
         if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
@@ -136,7 +134,7 @@ class RequestPipeline:
         return later
 
     def refusal(self, error: ApiError) -> HttpResponse:
-        """A Status object, in the form that the client takes."""
+        """A Status object, in the form that the client accepts."""
         form = self.form
         if form is PLAIN_JSON:
             try:
@@ -147,14 +145,16 @@ class RequestPipeline:
         form = ResponseForm(form.media, form.pretty)
         value = encode(error.status())
         if len(value) > LONG_BYTES:
-            # A refusal of many causes is not worth the time that another form takes.
+            # Other forms than JSON are too slow for an error of many causes.
             form = PLAIN_JSON
         body = in_form(value, form)
         headers = (*self._headers(form), *error.headers)
         return HttpResponse(error.code, headers, body, after=error.after)
 
     def _headers(self, form: ResponseForm) -> tuple[tuple[str, str], ...]:
-        warned = (("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.shown())
+        warned = (
+            ("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.header_texts()
+        )
         return (("Content-Type", form.media), NO_CACHE_HEADER, *warned)
 
     def _answer(self) -> RequestSteps:
@@ -212,13 +212,13 @@ class RequestPipeline:
         return (yield from self._write(verb, route, resource, None))
 
     def _missing(self, resource: Resource) -> HttpResponse:
-        """A path that a kind does not have. Raises ApiError 404."""
+        """404 of a path that a kind does not have. Raises ApiError for built-in kinds."""
         if resource.custom:
             return PAGE_NOT_FOUND
         raise no_such_path()
 
     def _verb(self, route: RequestInfo, resource: Resource) -> str:
-        """What the method means here; "" for one that means nothing."""
+        """The verb of the method on this path; "" if there is none."""
         method = self.request.method
         if method == "GET":
             if route.watch:
@@ -250,6 +250,8 @@ class RequestPipeline:
             options.dry_run if options else False,
             options.field_validation if options else "Warn",
             self.warnings,
+            rng=self.server.rng,
+            access=self.server.options.access,
         )
 
     def _body(self) -> bytes:
@@ -258,12 +260,12 @@ class RequestPipeline:
             raise body_too_large(limit)
         return self.request.body
 
-    # Answers
+    # Responses
 
     def _object(
         self, resource: Resource, obj: Tree, code: int = 200, raw: bytes = b""
     ) -> HttpResponse:
-        """One object. raw: its stored bytes, where they are at hand and show just that."""
+        """One object. raw: its stored bytes, if they are known and the same."""
         form = self.form
         if form.kind and obj.get("kind") != "Status":
             include = (
@@ -278,7 +280,7 @@ class RequestPipeline:
 
     def _get(self, route: RequestInfo, resource: Resource) -> HttpResponse:
         self.form = negotiate(self.request)
-        refuse_export(self.query)
+        reject_export(self.query)
         wanted = parse_resource_version(self.query.text("resourceVersion"))
         store = self.server.store
         if wanted > store.version:
@@ -300,7 +302,7 @@ class RequestPipeline:
             return self._watch(resource, route.namespace, requested, selection)
         selection = object_selector(resource, requested)
         if selection.namespace is not None and resource.namespaced and not route.namespace:
-            # Nothing else can match, and the keys of one namespace stand together.
+            # Only this namespace can match, and its keys are consecutive.
             page = self.server.lists.page(resource, selection.namespace, requested, selection)
         else:
             page = self.server.lists.page(resource, route.namespace, requested, selection)
@@ -406,7 +408,7 @@ class RequestPipeline:
         return lambda tree: kind_mismatch(tree, resource, self.server.registry)
 
     def _stored_bytes(self, resource: Resource) -> bytes:
-        """What the write has stored, as it is served; empty if it stored nothing."""
+        """The bytes that the write has stored, as served; empty if it stored nothing."""
         packed = self.server.writes.packed
         return as_served(resource, packed) if packed else b""
 
@@ -437,6 +439,8 @@ class RequestPipeline:
             now=self.now,
             dry_run=dry_run,
             warnings=self.warnings,
+            rng=self.server.rng,
+            access=self.server.options.access,
         )
 
     def _delete_collection(self, route: RequestInfo, resource: Resource) -> RequestSteps:
@@ -457,7 +461,7 @@ class RequestPipeline:
                 route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
             )
             call = self._deletion_call(one, resource, "deletecollection", dry_run)
-            # The pipeline sets in it what applies to the one object.
+            # The deletion changes the options for one object.
             self.server.writes.delete(call, copy(requested))
         return self._list(resource, page)
 
@@ -508,7 +512,7 @@ class RequestPipeline:
         registry = self.server.registry
         if sub is None:
             return decode_object(raw, media, resource, registry, mode)
-        schema, kind, version = subresource_body_schema(resource, sub)
+        schema, kind, version = sub.body_schema(resource)
         return decode_kind(raw, media, resource, schema, registry, mode, kind, version)
 
     def _view(
@@ -518,7 +522,7 @@ class RequestPipeline:
         if view is None:
             raise no_such_path()
         self.form = negotiate(self.request)
-        schema, kind, version = subresource_body_schema(resource, sub)
+        schema, kind, version = sub.body_schema(resource)
         raw = self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))
@@ -561,28 +565,19 @@ class RequestPipeline:
 
 
 def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
-    """True for what a kubelet would answer."""
+    """True for log, exec, attach and portforward of a pod."""
     of_pods = not resource.group and resource.plural == "pods" and not route.watch
     return of_pods and route.subresource in pod_connect.POD_CONNECT_SUBRESOURCES
 
 
-def subresource_body_schema(
-    resource: Resource, sub: Subresource
-) -> tuple[ResourceSchema, str, str]:
-    """Schema, kind and apiVersion of a subresource's body."""
-    kind = sub.kind or resource.kind
-    version = f"{sub.group}/{sub.version}" if sub.group else sub.version or resource.api_version
-    return sub.schema or resource.schema, kind, version
-
-
 def _as_stored(resource: Resource, obj: Tree) -> Tree:
     """A decoded tree as it is stored (`resource.ResourceAlias`)."""
-    return obj if resource.alias is None else resource.alias.kept(obj)
+    return obj if resource.alias is None else resource.alias.to_stored(obj)
 
 
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
-    return obj if resource.alias is None else resource.alias.shown(obj)
+    return obj if resource.alias is None else resource.alias.from_stored(obj)
 
 
 def _set_namespace_and_check(obj: Tree, call: ApiCall) -> None:

@@ -1,4 +1,4 @@
-"""The table of built-in resources, and what is served now.
+"""Registry of the served resources.
 
 Source: kubernetes v1.36, discovery of a server with its default APIs, as recorded.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.builtin_kinds import KINDS
+from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
-from stowplan.apiserver.builtin_kinds import builtin_kinds
+from stowplan.apiserver.auth import access_reviews
+from stowplan.apiserver.crd import definition_strategy
 
 GROUPS = (
     "apps",
@@ -27,12 +29,15 @@ GROUPS = (
     "node.k8s.io",
     "resource.k8s.io",
 )
-"""The named groups, in the order in which discovery lists them."""
+"""The named groups, in the order of discovery."""
+
+
+BUILTIN_KINDS = (*KINDS, *register(definition_strategy.KIND, *access_reviews.KINDS))
+"""The kinds of apis/, and those that are part of the API server."""
 
 
 class BuiltInRegistry:
-    """What is served: the built-in kinds, and custom ones while they are defined
-    (`resource.Registry`)."""
+    """The served resources, built-in and custom (`resource.ResourceRegistry`)."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._by_name: dict[tuple[str, str, str], Resource] = {}
@@ -55,15 +60,15 @@ class BuiltInRegistry:
         return self._by_path.get(path)
 
     def all(self) -> Iterable[Resource]:
-        """Every resource, core first, then group by group as discovery lists them."""
+        """Every resource, core first, then by group in the order of discovery."""
         return list(self._by_name.values())
 
     def has_group(self, group: str, version: str) -> bool:
-        """True if anything of this group and version is served."""
+        """True if a resource of this group and version is served."""
         return any(key[:2] == (group, version) for key in self._by_name)
 
     def add(self, resource: Resource) -> None:
-        """Serve one more, in place of one of the same name."""
+        """Serve a resource, replacing one of the same name."""
         self._by_name[(resource.group, resource.version, resource.plural)] = resource
         if resource.act is None:
             self._by_kind[(resource.group, resource.version, resource.kind)] = resource
@@ -72,7 +77,7 @@ class BuiltInRegistry:
         self.changes += 1
 
     def remove(self, resource: Resource) -> None:
-        """Serve it no more."""
+        """Stop serving a resource."""
         self._by_name.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.group, resource.version, resource.kind), None)
         if self._by_path.get(resource.path) is resource:
@@ -81,38 +86,38 @@ class BuiltInRegistry:
 
 
 def built_in_registry() -> BuiltInRegistry:
-    """A fresh registry of the built-in kinds."""
-    made = sorted(builtin_kinds(), key=_discovery_order)
-    return BuiltInRegistry(_resource(row) for row in made)
+    """A new registry of the built-in kinds."""
+    made = sorted(BUILTIN_KINDS, key=_discovery_order)
+    return BuiltInRegistry(_resource(kind) for kind in made)
 
 
-def _discovery_order(row: KindRegistration) -> tuple[int, str]:
-    return (GROUPS.index(row.group) + 1 if row.group else 0, row.plural)
+def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
+    return (GROUPS.index(kind.group) + 1 if kind.group else 0, kind.plural)
 
 
-def _resource(row: KindRegistration) -> Resource:
-    subresources = {one.name: one for one in row.subresources}
-    if row.status is not None:
-        subresources["status"] = Subresource("status", ("get", "patch", "update"), row.status)
+def _resource(kind: KindRegistration) -> Resource:
+    subresources = {one.name: one for one in kind.subresources}
+    if kind.status is not None:
+        subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(
-        group=row.group,
+        group=kind.group,
         version="v1",
-        plural=row.plural,
-        kind=row.kind,
-        namespaced=row.namespaced,
-        schema=kind_schema(row.type, row.group),
-        strategy=row.strategy,
-        verbs=row.verbs,
-        singular=row.kind.lower(),
-        short_names=row.short_names,
-        categories=row.categories,
-        list_kind=f"{row.kind}List",
+        plural=kind.plural,
+        kind=kind.kind,
+        namespaced=kind.namespaced,
+        schema=kind_schema(kind.type, kind.group),
+        strategy=kind.strategy,
+        verbs=kind.verbs,
+        singular=kind.kind.lower(),
+        short_names=kind.short_names,
+        categories=kind.categories,
+        list_kind=f"{kind.kind}List",
         subresources=dict(sorted(subresources.items())),
-        table=row.table,
-        fields=row.fields,
-        act=row.act,
-        ttl_s=row.ttl_s,
-        alias=row.alias,
-        deprecation=row.deprecation,
-        stored_as=row.stored_as,
+        table=kind.table,
+        fields=kind.fields,
+        act=kind.act,
+        ttl_s=kind.ttl_s,
+        alias=kind.alias,
+        deprecation=kind.deprecation,
+        stored_as=kind.stored_as,
     )

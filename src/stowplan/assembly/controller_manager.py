@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
-from stowplan.apis.machinery.resource import DeleteOptions, Resource, StoreChange
+from stowplan.apis.machinery.resource import DeleteOptions, Resource, ServerContext, StoreChange
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
@@ -31,9 +31,6 @@ from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 
@@ -80,18 +77,18 @@ class ManagedController(Protocol):
 
 
 class InProcessApi:
-    """`controllers.api.ControllerClient` on an `ApiServer` in the same process."""
+    """`controllers.api.ControllerClient` on an `ServerContext` in the same process."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._server: ApiServer | None = None
+        self._server: ServerContext | None = None
 
-    def attach(self, server: ApiServer) -> None:
+    def attach(self, server: ServerContext) -> None:
         """Set the server; called before any other method."""
         self._server = server
 
     @property
-    def server(self) -> ApiServer:
+    def server(self) -> ServerContext:
         """The API server."""
         assert self._server is not None, "the controller manager has no API server yet"
         return self._server
@@ -190,7 +187,7 @@ class ControllerManager:
             )
             self.parts.append(NodeHeartbeats(self.api))
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""
         self.api.attach(server)
         self.api.now = now

@@ -88,14 +88,14 @@ def arriving_pods(
     time, 0 for all at one time.
     """
     calls = []
-    n_told = 0
+    n_reported = 0
     for first in range(0, len(pods), BATCH):
         events: list[Event] = []
         for index, pod in enumerate(pods[first : first + BATCH], start=first + 1):
             events.append(happened.PodAdded(pod))
             due = len(others) * index // len(pods)
-            events += others[n_told:due]
-            n_told = due
+            events += others[n_reported:due]
+            n_reported = due
         at = SECOND + (int(first / rate * SECOND) if rate else 0)
         calls.append(HandleCall(at, events))
     return BenchmarkWorkload(before, calls, frozenset(pod.uid for pod in pods))

@@ -208,9 +208,9 @@ def daemonset(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkloa
 
 def gated_with_affinity(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     """One node; gated pods with pod affinity to the measured pods."""
-    wish = {"podAffinity": required_terms(term({"app": "scheduler-perf"}, HOST))}
+    rule = {"podAffinity": required_terms(term({"app": "scheduler-perf"}, HOST))}
     gates = [{"name": "scheduling-gate-1"}]
-    spec: Spec = {**LABELLED, "affinity": wish, "schedulingGates": gates}
+    spec: Spec = {**LABELLED, "affinity": rule, "schedulingGates": gates}
     before = one_node() + pods_added(create(client, "gated", sizes.pods // 2, spec))
     return arriving_pods(before, create(client, "pod", sizes.pods, LABELLED))
 

@@ -147,30 +147,32 @@ def crowded_seconds(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
 
     25 running and 10 pending pods per node, in gangs.
     """
-    crowd = SessionBenchmark(n_nodes)
-    crowd.show([crowd.queue(f"q{number}", 1 + number % 3) for number in range(N_QUEUES)])
+    benchmark = SessionBenchmark(n_nodes)
+    benchmark.show([benchmark.queue(f"q{number}", 1 + number % 3) for number in range(N_QUEUES)])
     n_running, n_waiting = 25 * n_nodes // SIZE, 10 * n_nodes // SIZE
     for number in range(n_running):
         nodes = [(number * SIZE + k) % n_nodes for k in range(SIZE)]
-        crowd.show(
-            list(crowd.gang(f"r{number}", f"q{number % N_QUEUES}", SIZE, _asks(number), nodes))
+        benchmark.show(
+            list(benchmark.gang(f"r{number}", f"q{number % N_QUEUES}", SIZE, _asks(number), nodes))
         )
     for number in range(n_waiting):
-        crowd.show(list(crowd.gang(f"p{number}", f"q{number % N_QUEUES}", SIZE, _asks(number))))
+        benchmark.show(
+            list(benchmark.gang(f"p{number}", f"q{number % N_QUEUES}", SIZE, _asks(number)))
+        )
     gc.collect()
     gc.freeze()
-    found = {"first": crowd.session(happened.Synced())}
-    while crowd.settle():
-        crowd.session()
+    found = {"first": benchmark.session(happened.Synced())}
+    while benchmark.settle():
+        benchmark.session()
     changes = []
     for round_ in range(5):
-        left = [crowd.pods[f"r{round_}-{k}"] for k in range(SIZE)]
+        left = [benchmark.pods[f"r{round_}-{k}"] for k in range(SIZE)]
         events: list[Event] = [happened.PodDeleted(pod) for pod in left]
         for number in range(N_CHANGED // SIZE - 1):
             name = f"new{round_}-{number}"
-            events += list(crowd.gang(name, f"q{number}", SIZE, _asks(number)))
-        changes.append(crowd.session(*events))
-        crowd.settle()
+            events += list(benchmark.gang(name, f"q{number}", SIZE, _asks(number)))
+        changes.append(benchmark.session(*events))
+        benchmark.settle()
     gc.unfreeze()
     return found | {f"{N_CHANGED} changed": sorted(changes)[len(changes) // 2]}
 
@@ -186,15 +188,15 @@ def big_gang(n_nodes: int = GANG_NODES, size: int = GANG_NODES) -> dict[str, flo
 
 
 def _alone(n_nodes: int, n_gangs: int, size: int) -> dict[str, float]:
-    crowd = SessionBenchmark(n_nodes)
-    crowd.show([crowd.queue("q")])
+    benchmark = SessionBenchmark(n_nodes)
+    benchmark.show([benchmark.queue("q")])
     for number in range(n_gangs):
-        crowd.show(list(crowd.gang(f"g{number}", "q", size, ("1", "1Gi"))))
+        benchmark.show(list(benchmark.gang(f"g{number}", "q", size, ("1", "1Gi"))))
     gc.collect()
     gc.freeze()
-    took = crowd.session(happened.Synced())
+    took = benchmark.session(happened.Synced())
     gc.unfreeze()
-    n_bound = crowd.settle()
+    n_bound = benchmark.settle()
     if n_bound != n_gangs * size:
         raise RuntimeError(f"{n_bound} of {n_gangs * size} pods were bound")
     return {f"{n_gangs} of {size}": took}

@@ -39,7 +39,7 @@ NODE_ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 N_ZONES = 3
 N_GROUPS = 50
 N_POOLS = 10
-UNFIT_TEMPLATES = 20
+INFEASIBLE_TEMPLATES = 20
 VICTIMS_PER_NODE = 4
 UPDATES_IN_5 = 4
 """Pod updates among five events; the others are node heartbeats."""
@@ -93,8 +93,8 @@ def plain_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def node_selector_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Node affinity to one pool."""
-    wish = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
-    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": wish}
+    rule = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
+    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": rule}
 
 
 def zone_spread_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -110,14 +110,14 @@ def _group(index: int) -> dict[str, str]:
 
 def anti_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Anti-affinity on the node within a group."""
-    wish = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
+    rule = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
 
 
 def preferred_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Preferred affinity to the zone of the group."""
-    wish = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
+    rule = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
 
 
 def template_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -136,7 +136,7 @@ def unique_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Unschedulable for three reasons in turn: too little free, too large, missing pool."""
-    template = index % UNFIT_TEMPLATES
+    template = index % INFEASIBLE_TEMPLATES
     labels = {"app": f"unfit-{template}"}
     if template % 3 == 0:
         return {"requests": {"cpu": f"{2 + template // 3}"}, "labels": labels}

@@ -53,7 +53,7 @@ def switches_table(found: Iterable[SwitchExplanation]) -> Iterator[str]:
     yield "|---|---|---|"
     for name in Compat.names():
         cases = sorted((e for e in kept if name in e.switches), key=lambda e: len(e.switches))
-        shown = f"`{cases[0].id}` ({len(cases[0].switches)})" if cases else ""
-        yield f"| `{name}` | {len(cases)} | {shown} |"
+        formatted = f"`{cases[0].id}` ({len(cases[0].switches)})" if cases else ""
+        yield f"| `{name}` | {len(cases)} | {formatted} |"
     n_same = sum(not e.switches for e in kept)
     yield f"| none: the same answer | {n_same} | |"

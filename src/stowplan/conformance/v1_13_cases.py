@@ -172,7 +172,7 @@ def _predicates(
     result: Answer = {name: [True] * nodes.n_nodes for name in names}
     for name, answers in apart.items():
         codes = answers.codes.tolist()
-        result[name] = [_said(answers.explain(code)) if code else True for code in codes]
+        result[name] = [_status_text(answers.explain(code)) if code else True for code in codes]
     return result
 
 
@@ -198,10 +198,10 @@ def _fit(attempt: Attempt) -> list[Any]:
     verdicts = attempt.verdicts
     if verdicts is None:
         return []
-    return [_said(verdicts.at(place)) for place in range(verdicts.rows.shape[0])]
+    return [_status_text(verdicts.at(place)) for place in range(verdicts.rows.shape[0])]
 
 
-def _said(status: Status) -> Any:
+def _status_text(status: Status) -> Any:
     if status.is_success:
         return True
     return list(status.reasons) if status.is_rejected else {"error": status.message}

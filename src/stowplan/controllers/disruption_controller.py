@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
+from stowplan.apis.policy.pod_disruption_budget import set_disruption_allowed
 from stowplan.controllers.runtime.controller import Controller
 from stowplan.controllers.runtime.controller_client import (
     BUDGETS,
@@ -22,13 +24,12 @@ from stowplan.controllers.runtime.controller_client import (
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import (
     controller_of,
-    find_condition,
     int_or_percent_of,
     parse_label_selector,
     selector_matches,
 )
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controllers.runtime.object_times import unix_seconds
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 
@@ -220,7 +221,7 @@ class DisruptionController(Controller):
             "reason": "SyncFailed",
             "message": why,
         }
-        _set_status_condition(conditions, entry, self.api.now)
+        set_status_condition(conditions, entry, self.api.now)
         status["disruptionsAllowed"] = 0
         status["conditions"] = conditions
         text = f"Failed to calculate the number of expected pods: {why}"
@@ -232,37 +233,3 @@ class DisruptionController(Controller):
             except ApiError as error:
                 if error.code != 409:
                     raise
-
-
-def set_disruption_allowed(
-    conditions: list[Tree], allowed: int, generation: int, now: float
-) -> None:
-    """Set the condition DisruptionAllowed from the number."""
-    enough = allowed > 0
-    entry = {
-        "type": "DisruptionAllowed",
-        "status": "True" if enough else "False",
-        "observedGeneration": generation,
-        "reason": "SufficientPods" if enough else "InsufficientPods",
-        "message": "",
-    }
-    _set_status_condition(conditions, entry, now)
-
-
-def _set_status_condition(conditions: list[Tree], entry: Tree, now: float) -> None:
-    """As the original's SetStatusCondition: the transition time changes with the status only."""
-    at = next((i for i, each in enumerate(conditions) if each["type"] == entry["type"]), None)
-    old = find_condition(conditions, entry["type"])
-    moved = old is None or old.get("status") != entry["status"]
-    since = (
-        format_time(now)
-        if moved or old is None
-        else old.get("lastTransitionTime", format_time(now))
-    )
-    order = ("type", "status", "observedGeneration", "lastTransitionTime", "reason", "message")
-    full = {**entry, "lastTransitionTime": since}
-    made = {name: full[name] for name in order}
-    if at is None:
-        conditions.append(made)
-    else:
-        conditions[at] = made

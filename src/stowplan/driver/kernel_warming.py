@@ -32,7 +32,7 @@ def start_kernel_warming() -> asyncio.Future[None]:
         fault: Exception | None = None
         try:
             warm_kernels()
-        # The future carries the exception to the waiter; this thread has nobody to raise it to.
+        # The future carries the exception to the waiter; this thread cannot raise it.
         except Exception as problem:  # noqa: BLE001
             fault = problem
         # The loop is closed if the program has stopped meanwhile.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from stowplan.apis.validation.unimplemented_features import UnimplementedKinds
+from stowplan.apis.validation.unimplemented_features import UnimplementedFeatureWarnings
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
@@ -232,7 +232,7 @@ def _cluster(
     options = ApiServerOptions(
         registry=built_in_registry(),
         access=access,
-        admission=(*default_admission(), UnimplementedKinds(), EscalationCheck()),
+        admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
         pages=(ControllerMetricsPage(), *default_pages(address)),
         observers=(access, DefinitionController()),
         durable=store is not None,

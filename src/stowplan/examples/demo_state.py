@@ -26,7 +26,7 @@ DISRUPTION_TARGET = "DisruptionTarget"
 class ObservedPod(msgspec.Struct):
     """The observed lifecycle of a pod. Times are ns of a monotonic clock, 0: not yet.
 
-    target, told: reason and message of its DisruptionTarget condition; "" for none.
+    reason, message: of its DisruptionTarget condition; "" for none.
     """
 
     pod: Pod

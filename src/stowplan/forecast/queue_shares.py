@@ -177,12 +177,12 @@ def _loans(
             has = counts.get(queue, nothing).allocated.get(resource)
             left[queue] = part.get(resource) - has
         lenders = {queue: amount for queue, amount in left.items() if amount > 0}
-        lent = sum(lenders.values())
+        borrowed_sum = sum(lenders.values())
         borrowed = -sum(amount for amount in left.values() if amount < 0)
         for borrower in sorted(queue for queue, amount in left.items() if amount < -LOAN_MIN):
             for lender in sorted(queue for queue, amount in lenders.items() if amount > LOAN_MIN):
-                part_of = left[lender] / lent
-                amount = min(1.0, -left[borrower] / lent) * left[lender]
+                part_of = left[lender] / borrowed_sum
+                amount = min(1.0, -left[borrower] / borrowed_sum) * left[lender]
                 # Its share of the idle amount is available without reclaim.
                 waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
                 back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)

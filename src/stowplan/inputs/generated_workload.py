@@ -151,8 +151,8 @@ def _requires(key: str, *values: str) -> Tree:
 
 
 def _prefers(weight: int, key: str, *values: str) -> Tree:
-    wish = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
-    preferred = [{"weight": weight, "preference": wish}]
+    rule = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+    preferred = [{"weight": weight, "preference": rule}]
     return {
         "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     }

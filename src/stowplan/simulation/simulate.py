@@ -46,7 +46,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
-from stowplan.simulation.placement_run import PlacementRun
+from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.pod_explanation import explain_after_replay, place_and_explain, position_of
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.pod_history import placement_of
@@ -73,8 +73,6 @@ KERNEL_COMPILE_MIN = 2000
 SAMPLES = 1000
 """Default number of samples over the arrivals."""
 
-Progress = Callable[[int, int], None]
-"""Called with (pods done, pods in total) in a placement run."""
 ReplayProgress = Callable[[int, int, float], None]
 """Called with (bindings, pending pods, virtual seconds) in a replay."""
 

@@ -1,1 +1,1 @@
-"""Kinds of apps/v1: validation, strategies."""
+"""Kinds of apps/v1."""

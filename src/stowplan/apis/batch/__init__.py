@@ -1,1 +1,1 @@
-"""Kinds of batch/v1: validation, strategies."""
+"""Kinds of batch/v1."""

@@ -1,27 +1,114 @@
-"""Jobs and cron jobs: their generated selector, what is valid and what stays.
+"""Job. Validation of its status is in `job_status`.
 
-Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation.
+Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation,
+pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.apps.workloads import PodTemplateStrategy, template_spec
-from stowplan.apis.batch.job_status import is_condition_true
-from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.batch.job_status import is_condition_true, validate_job_status_update
+from stowplan.apis.core.workload_validation import PodTemplateStrategy, validate_pod_template
+from stowplan.apis.kind.printing import (
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    age_of,
+    containers_of,
+    name_of,
+    selector_text,
+)
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
+from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required, too_many
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall
-from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
+TYPES = """
+CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator = string
+PodReplacementPolicy JobConditionType = string
 
+Job -- runs pods to completion.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec JobSpec
+  status JobStatus
+
+JobSpec
+  parallelism int32? -- maximum number of pods running at a time.
+  completions int32? -- number of pods that must succeed.
+  activeDeadlineSeconds int64?
+  podFailurePolicy PodFailurePolicy?
+  successPolicy SuccessPolicy?
+  backoffLimit int32? -- number of retries before the job fails.
+  backoffLimitPerIndex int32?
+  maxFailedIndexes int32?
+  selector LabelSelector?
+  manualSelector bool?
+  template core.PodTemplateSpec!
+  ttlSecondsAfterFinished int32?
+  completionMode CompletionMode?
+  suspend bool?
+  podReplacementPolicy PodReplacementPolicy?
+  managedBy string?
+
+PodFailurePolicy
+  rules [PodFailurePolicyRule]!
+
+PodFailurePolicyRule
+  action PodFailurePolicyAction!
+  onExitCodes PodFailurePolicyOnExitCodesRequirement?
+  onPodConditions [PodFailurePolicyOnPodConditionsPattern]
+
+PodFailurePolicyOnExitCodesRequirement
+  containerName string?
+  operator PodFailurePolicyOnExitCodesOperator!
+  values [int32]!
+
+PodFailurePolicyOnPodConditionsPattern
+  type core.PodConditionType!
+  status core.ConditionStatus!
+
+SuccessPolicy
+  rules [SuccessPolicyRule]!
+
+SuccessPolicyRule
+  succeededIndexes string?
+  succeededCount int32?
+
+JobStatus
+  conditions [JobCondition] ~merge:type
+  startTime Time?
+  completionTime Time?
+  active int32
+  succeeded int32
+  failed int32
+  terminating int32?
+  completedIndexes string
+  failedIndexes string?
+  uncountedTerminatedPods UncountedTerminatedPods?
+  ready int32?
+
+UncountedTerminatedPods
+  succeeded [UID]
+  failed [UID]
+
+JobCondition
+  type JobConditionType!
+  status core.ConditionStatus!
+  lastProbeTime Time
+  lastTransitionTime Time
+  reason string
+  message string
+"""
+_JOB_DEFAULTS = (("manualSelector", False), ("completionMode", "NonIndexed"), ("suspend", False))
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
 _OLD_UID = "controller-uid"
@@ -43,13 +130,33 @@ _FIXED = (
     "successPolicy",
 )
 _RESTART_POLICIES = ("OnFailure", "Never")
-_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-_CRON_NAMES = re.compile(r"[a-zA-Z]{3}")
-_CRON_PART = re.compile(r"(\*|\?|\w+(?:-\w+)?)(?:/(\d+))?")
+
+
+def _set_defaults(one: Tree) -> None:
+    """One completion; the job gets the labels of the template."""
+    spec = one["spec"]
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    for name, value in _JOB_DEFAULTS:
+        spec.setdefault(name, value)
+    per_index = "backoffLimitPerIndex" in spec
+    spec.setdefault("backoffLimit", 2**31 - 1 if per_index else 6)
+    failed = "podFailurePolicy" in spec
+    spec.setdefault("podReplacementPolicy", "Failed" if failed else "TerminatingOrFailed")
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and not one["metadata"].get("labels"):
+        one["metadata"]["labels"] = dict(labels)
+
+
+def _set_condition_pattern_defaults(one: Tree) -> None:
+    """A pattern without a status matches conditions that are True."""
+    if not one["status"]:
+        one["status"] = "True"
 
 
 class JobStrategy(PodTemplateStrategy):
-    """Jobs: their pods are found by the job's uid unless `manualSelector` is set."""
+    """Job: selects its pods by its uid unless `manualSelector` is set."""
 
     orphans_by_default = True
     deletion_warning = (
@@ -65,7 +172,7 @@ class JobStrategy(PodTemplateStrategy):
         super().prepare_create(obj, call)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
-        # The original does this with every read; the labels of the template stand on the job.
+        # The original defaults the labels of the job with every read.
         labels = obj["spec"]["template"]["metadata"].get("labels")
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -75,14 +182,14 @@ class JobStrategy(PodTemplateStrategy):
         update_generation(new, old, ("spec",))
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        yield from _generated_selector(obj)
-        yield from _job_spec(obj["spec"], "spec")
-        yield from _own_selector(obj["spec"])
-        yield from _pod_names(obj)
+        yield from _validate_generated_selector(obj)
+        yield from validate_job_spec(obj["spec"], "spec")
+        yield from _validate_selector(obj["spec"])
+        yield from _validate_pod_names(obj)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
         yield from self.validate(new, call)
-        yield from _job_update(new, old)
+        yield from _validate_update(new, old)
 
     def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
         name = obj["metadata"].get("name", "")
@@ -105,7 +212,7 @@ def _generate_selector(obj: Tree) -> None:
     selector.setdefault("matchLabels", {}).setdefault(_UID, uid)
 
 
-def _generated_selector(obj: Tree) -> Iterator[Cause]:
+def _validate_generated_selector(obj: Tree) -> Iterator[Cause]:
     spec, meta = obj["spec"], obj["metadata"]
     if spec.get("manualSelector") or spec.get("selector") is None:
         return
@@ -123,7 +230,7 @@ def _generated_selector(obj: Tree) -> Iterator[Cause]:
         yield invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
 
 
-def _own_selector(spec: Tree) -> Iterator[Cause]:
+def _validate_selector(spec: Tree) -> Iterator[Cause]:
     selector = spec.get("selector")
     if selector is None:
         yield required("spec.selector")
@@ -131,11 +238,11 @@ def _own_selector(spec: Tree) -> Iterator[Cause]:
     found = spec["template"]["metadata"].get("labels", {})
     if not field_checks.matches(selector, found):
         text = "`selector` does not match template `labels`"
-        shown = dict(sorted(found.items())) or None
-        yield invalid("spec.template.metadata.labels", shown, text)
+        printed = dict(sorted(found.items())) or None
+        yield invalid("spec.template.metadata.labels", printed, text)
 
 
-def _pod_names(obj: Tree) -> Iterator[Cause]:
+def _validate_pod_names(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
         name = obj["metadata"].get("name", "")
@@ -145,7 +252,8 @@ def _pod_names(obj: Tree) -> Iterator[Cause]:
             yield invalid("metadata.name", name, text)
 
 
-def _job_spec(spec: Tree, path: str) -> Iterator[Cause]:
+def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
+    """The spec of a job, or of the jobs of a cron job."""
     for name in _COUNTS:
         if name in spec:
             yield from field_checks.not_negative(spec[name], f"{path}.{name}")
@@ -155,22 +263,24 @@ def _job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     if mode not in ("NonIndexed", "Indexed"):
         yield not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"])
     if mode == "Indexed":
-        yield from _indexed(spec, path)
+        yield from _validate_indexed(spec, path)
     elif mode == "NonIndexed":
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if name in spec:
                 yield invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
-    yield from _managed(spec, mode, path)
+    yield from _validate_managed_by(spec, mode, path)
     failure = spec.get("podFailurePolicy")
     if failure is not None:
-        yield from _failure_rules(failure["rules"] or [], spec, f"{path}.podFailurePolicy.rules")
-    yield from _replacement(spec, f"{path}.podReplacementPolicy")
-    yield from template_spec(spec["template"], f"{path}.template")
-    yield from _job_restart_policy(spec, f"{path}.template.spec.restartPolicy")
+        yield from _validate_failure_rules(
+            failure["rules"] or [], spec, f"{path}.podFailurePolicy.rules"
+        )
+    yield from _validate_replacement_policy(spec, f"{path}.podReplacementPolicy")
+    yield from validate_pod_template(spec["template"], f"{path}.template")
+    yield from _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
 
-def _managed(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
-    """Who looks after the job, and what counts as success."""
+def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
+    """The fields `managedBy`, `successPolicy` and `podFailurePolicy`."""
     manager = spec.get("managedBy")
     if manager is not None:
         host, _, rest = manager.partition("/")
@@ -180,11 +290,11 @@ def _managed(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
         else:
             yield from field_checks.dns_subdomain(host, f"{path}.managedBy")
     if "successPolicy" in spec and mode != "Indexed":
-        shown = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
-        yield invalid(f"{path}.successPolicy", shown, "requires indexed completion mode")
+        printed = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
+        yield invalid(f"{path}.successPolicy", printed, "requires indexed completion mode")
 
 
-def _indexed(spec: Tree, path: str) -> Iterator[Cause]:
+def _validate_indexed(spec: Tree, path: str) -> Iterator[Cause]:
     completions, failed = spec.get("completions"), spec.get("maxFailedIndexes")
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")
@@ -198,7 +308,7 @@ def _indexed(spec: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to 100000")
 
 
-def _failure_rules(rules: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
+def _validate_failure_rules(rules: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
     if len(rules) > 20:
         yield too_many(path, len(rules), 20)
     actions = ["Count", "FailIndex", "FailJob", "Ignore"]
@@ -216,7 +326,7 @@ def _failure_rules(rules: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
             )
 
 
-def _replacement(spec: Tree, path: str) -> Iterator[Cause]:
+def _validate_replacement_policy(spec: Tree, path: str) -> Iterator[Cause]:
     policy = spec.get("podReplacementPolicy")
     if policy is None:
         return
@@ -225,7 +335,7 @@ def _replacement(spec: Tree, path: str) -> Iterator[Cause]:
         yield not_supported(path, policy, allowed)
 
 
-def _job_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
+def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
     policy = spec["template"]["spec"]["restartPolicy"]
     if policy == "Always":
         yield required(path, 'valid values: "OnFailure", "Never"')
@@ -236,7 +346,7 @@ def _job_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
         yield invalid(path, policy, text)
 
 
-def _job_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
+def _validate_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
     new, old = job["spec"], was_job["spec"]
     indexed = new.get("completionMode") == "Indexed"
     completions, was = new.get("completions"), old.get("completions")
@@ -245,13 +355,13 @@ def _job_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
         if not indexed or completions is None or was is None or not together:
             yield invalid("spec.completions", completions, field_checks.IMMUTABLE)
     yield from field_checks.immutable(new.get("selector"), old.get("selector"), "spec.selector")
-    yield from _template_update(job, was_job)
+    yield from _validate_template_update(job, was_job)
     for name in _FIXED:
         yield from field_checks.immutable(new.get(name), old.get(name), f"spec.{name}")
 
 
-def _template_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """While a job is suspended, where its pods go and what they need may change."""
+def _validate_template_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The template is immutable, except scheduling fields and resources of a suspended job."""
     template, before = new["spec"]["template"], copy.deepcopy(old["spec"]["template"])
     status = old["status"]
     idle = "startTime" not in status or is_condition_true(status, "Suspended")
@@ -259,11 +369,11 @@ def _template_update(new: Tree, old: Tree) -> Iterator[Cause]:
         _restore_mutable_scheduling(template, before)
         _restore_mutable_resources(template["spec"], before["spec"])
         if template["spec"] != before["spec"]:
-            shown = internal_form("core/v1.PodSpec", template["spec"])
-            yield invalid("spec.template.spec", shown, field_checks.IMMUTABLE)
+            printed = internal_form("core/v1.PodSpec", template["spec"])
+            yield invalid("spec.template.spec", printed, field_checks.IMMUTABLE)
     elif template != before:
-        shown = internal_form("core/v1.PodTemplateSpec", template)
-        yield invalid("spec.template", shown, field_checks.IMMUTABLE)
+        printed = internal_form("core/v1.PodTemplateSpec", template)
+        yield invalid("spec.template", printed, field_checks.IMMUTABLE)
 
 
 def _restore_mutable_scheduling(template: Tree, before: Tree) -> None:
@@ -288,91 +398,66 @@ def _restore_mutable_resources(spec: Tree, before: Tree) -> None:
                     other["resources"] = one["resources"]
 
 
-class CronJobStrategy(PodTemplateStrategy):
-    """Cron jobs."""
-
-    def __init__(self) -> None:
-        super().__init__(_cron_job, status={}, counted=("spec",))
-
-    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
-        return ()
-
-
-def _cron_job(obj: Tree) -> Iterator[Cause]:
-    spec = obj["spec"]
-    name = obj["metadata"].get("name", "")
-    if len(name) > 52:
-        yield invalid("metadata.name", name, "must be no more than 52 characters")
-    schedule = spec["schedule"]
-    if not schedule:
-        yield required("spec.schedule")
-    else:
-        wrong = _cron_problem(schedule)
-        if wrong:
-            yield invalid("spec.schedule", schedule, wrong)
-        if "TZ" in schedule:
-            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-            yield invalid("spec.schedule", schedule, text)
-    if "startingDeadlineSeconds" in spec:
-        seconds = spec["startingDeadlineSeconds"]
-        yield from field_checks.not_negative(seconds, "spec.startingDeadlineSeconds")
-    if spec["concurrencyPolicy"] not in ("Allow", "Forbid", "Replace"):
-        policies = ["Allow", "Forbid", "Replace"]
-        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies)
-    yield from _job_template(spec["jobTemplate"]["spec"])
-    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        if limit in spec:
-            yield from field_checks.not_negative(spec[limit], f"spec.{limit}")
-
-
-def _job_template(spec: Tree) -> Iterator[Cause]:
-    path = "spec.jobTemplate.spec"
-    yield from _job_spec(spec, path)
-    if "selector" in spec:
-        text = "`selector` will be auto-generated"
-        yield invalid(f"{path}.selector", spec["selector"], text)
-    if spec.get("manualSelector"):
-        yield not_supported(f"{path}.manualSelector", True, [])
-
-
-def _cron_problem(schedule: str) -> str:
-    """What is wrong with a schedule; "" for nothing."""
-    if schedule.startswith("@"):
-        return ""
-    parts = schedule.split()
-    if parts and parts[0].startswith(("TZ=", "CRON_TZ=")):
-        parts = parts[1:]
-    if len(parts) != 5:
-        return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
-    for part, (low, high) in zip(parts, _CRON_RANGES, strict=True):
-        for one in part.split(","):
-            problem = _cron_part(one, low, high)
-            if problem:
-                return problem
-    return ""
-
-
-def _cron_part(one: str, low: int, high: int) -> str:
-    form = _CRON_PART.fullmatch(one)
-    if form is None:
-        return f'failed to parse int from {one}: strconv.Atoi: parsing "{one}": invalid syntax'
-    for word in form[1].split("-"):
-        if word in ("*", "?") or _CRON_NAMES.fullmatch(word):
-            continue
-        try:
-            number = atoi(word)
-        except NumError as error:
-            return f"failed to parse int from {word}: {error}"
-        if number < low:
-            return f"beginning of range ({word}) below minimum ({low}): {one}"
-        if number > high:
-            return f"end of range ({word}) above maximum ({high}): {one}"
-    return ""
-
-
 def successful_field(job: Tree) -> str:
     """The selectable field `status.successful`."""
     return str(job["status"].get("succeeded", 0))
 
 
-CRON_JOB = CronJobStrategy()
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj["status"]
+    done = status.get("succeeded", 0)
+    completions = f"{done}/1"
+    if "completions" in spec:
+        completions = f"{done}/{spec['completions']}"
+    elif spec.get("parallelism", 0) > 1:
+        completions = f"{done}/1 of {spec['parallelism']}"
+    took = ""
+    if status.get("startTime"):
+        ended = status.get("completionTime")
+        until = timestamps.parse_time(ended) if ended else now
+        took = timestamps.human_duration(until - timestamps.parse_time(status["startTime"]))
+    return [
+        name_of(obj),
+        _job_status(obj),
+        completions,
+        took,
+        age_of(obj, now),
+        *containers_of(spec["template"]),
+        selector_text(spec.get("selector")),
+    ]
+
+
+def _job_status(obj: Tree) -> str:
+    true: dict[str, str] = {}
+    for one in obj["status"].get("conditions", ()):
+        true.setdefault(one["type"], one["status"])
+    is_true = {name for name, status in true.items() if status == "True"}
+    for name in ("Complete", "Failed"):
+        if name in is_true:
+            return name
+    if obj["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    for name in ("Suspended", "FailureTarget", "SuccessCriteriaMet"):
+        if name in is_true:
+            return name
+    return "Running"
+
+
+KIND = KindRegistration(
+    group="batch",
+    plural="jobs",
+    kind="Job",
+    type="batch/v1.Job",
+    types=TYPES,
+    defaults={
+        "batch/v1.Job": _set_defaults,
+        "batch/v1.PodFailurePolicyOnPodConditionsPattern": _set_condition_pattern_defaults,
+    },
+    strategy=JobStrategy(),
+    status=StatusStrategy(validate_job_status_update),
+    categories=("all",),
+    table=PrintedTable(
+        f"Name, Status, Completions, Duration, Age, {TEMPLATE_COLUMNS}, Selector+", _cells
+    ),
+    fields={"status.successful": successful_field},
+)

@@ -1,6 +1,6 @@
-"""The status of jobs: which changes of it are believed.
+"""Validation of the status of jobs.
 
-Most rules look only at what a write changes, so that an odd status can still be mended.
+Most rules check only what a write changes, so that an invalid status can be repaired.
 
 Source: kubernetes v1.36, pkg/apis/batch/validation (ValidateJobStatusUpdate) and
 pkg/registry/batch/job/strategy.go.
@@ -9,25 +9,23 @@ pkg/registry/batch/job/strategy.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import INVALID, Cause, duplicate, invalid, required
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _CONDITIONS = "status.conditions"
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")
 
 
 def is_condition_true(status: Tree, kind: str) -> bool:
-    """True if a condition holds."""
+    """True if the condition has status True."""
     conditions = status.get("conditions") or ()
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
 
 
 def validate_job_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Counts, conditions and times that fit together, and ends that stay ends."""
+    """Counts, conditions and times are consistent; a finished job stays finished."""
     status, before = new["status"], old["status"]
     for name in _COUNTS:
         if name in status:
@@ -45,7 +43,7 @@ def validate_job_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _conflict(text: str) -> Cause:
-    """A refusal that shows no value."""
+    """A cause of status.conditions that shows no value."""
     return Cause(_CONDITIONS, INVALID, f"Invalid value: {text}")
 
 
@@ -70,7 +68,7 @@ def _uncounted(pods: Tree) -> Iterator[Cause]:
 
 
 def _exclusive_conditions(status: Tree, before: Tree) -> Iterator[Cause]:
-    """Conditions that exclude each other, and the times that belong to them."""
+    """Conditions that exclude each other, and their times."""
     complete, failed = is_condition_true(status, "Complete"), is_condition_true(status, "Failed")
     target = is_condition_true(status, "FailureTarget")
     if _condition_became_true(status, before, "Complete", "Failed") and complete and failed:
@@ -106,7 +104,7 @@ def _exclusive_conditions(status: Tree, before: Tree) -> Iterator[Cause]:
 
 
 def _finished(new: Tree, old: Tree) -> Iterator[Cause]:
-    """A job that has ended has no pods left."""
+    """A finished job has no active or terminating pods."""
     status, before, spec = new["status"], old["status"], new["spec"]
     ended = is_condition_true(status, "Complete") or is_condition_true(status, "Failed")
     if not ended:
@@ -155,7 +153,7 @@ def _criteria(new: Tree) -> Iterator[Cause]:
 
 
 def _immutable_once_set(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What a status does not go back on."""
+    """Fields that are immutable once they are set."""
     status, before, spec = new["status"], old["status"], new["spec"]
     for kind in ("Failed", "Complete", "FailureTarget"):
         if is_condition_true(before, kind) and not is_condition_true(status, kind):

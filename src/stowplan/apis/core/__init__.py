@@ -1,1 +1,1 @@
-"""Kinds of core/v1: validation, strategies, tables."""
+"""Kinds of core/v1."""

@@ -1,4 +1,4 @@
-"""Checks of containers: names, ports, variables, mounts, probes, amounts, rights.
+"""Validation of containers: names, ports, variables, mounts, probes, resources, security.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: validateContainers,
 validateInitContainers, validateEphemeralContainers.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.apis.core import security_context
 from stowplan.apis.core.probe import lifecycle, probe
@@ -24,8 +23,7 @@ from stowplan.apis.machinery.errors import (
     too_many,
 )
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGES = ("File", "FallbackToLogsOnError")
@@ -49,8 +47,8 @@ _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Alway
 class PodContext:
     """What the containers of a pod are checked against.
 
-    volumes: by name. claims: names of the pod's resource claims. grace: seconds to end. host_users:
-    the pod runs with the users of its node. os: "" if not said.
+    volumes: by name. claims: names of the pod's resource claims. grace: termination grace period in
+    seconds. host_users: the pod uses the user namespace of its node. os: "" if not set.
     """
 
     volumes: Mapping[str, Tree]
@@ -62,7 +60,7 @@ class PodContext:
 
 
 def containers(given: list[Tree], around: PodContext, path: str) -> Iterator[Cause]:
-    """The containers that run side by side."""
+    """Validation of `containers`."""
     if not given:
         yield required(path)
         return
@@ -81,7 +79,7 @@ def containers(given: list[Tree], around: PodContext, path: str) -> Iterator[Cau
 def init_containers(
     given: list[Tree], regular: list[Tree], around: PodContext, path: str
 ) -> Iterator[Cause]:
-    """The containers that start before the others."""
+    """Validation of `initContainers`."""
     names = {one["name"] for one in regular}
     for at, one in enumerate(given):
         here = f"{path}[{at}]"
@@ -111,7 +109,7 @@ def init_containers(
 def ephemeral_containers(
     given: list[Tree], others: list[Tree], around: PodContext, path: str
 ) -> Iterator[Cause]:
-    """The containers added to a running pod."""
+    """Validation of `ephemeralContainers`."""
     known = {one["name"] for one in others}
     names = set(known)
     for at, one in enumerate(given):
@@ -130,7 +128,7 @@ def ephemeral_containers(
 
 
 def trimmed_image(one: Tree, path: str) -> Iterator[Cause]:
-    """An image's name without blanks around it."""
+    """The image name has no leading or trailing blanks."""
     image = one.get("image", "")
     if image != image.strip():
         yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
@@ -297,7 +295,7 @@ def _mounts(one: Tree, volumes: Mapping[str, Tree], path: str) -> Iterator[Cause
 
 
 def _mount_options(one: Tree, mount: Tree, here: str, path: str) -> Iterator[Cause]:
-    # The original does not number the options of a mount.
+    # The original does not index the options of a mount.
     below, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
     if below:
         yield from field_checks.local_descending_path(below, f"{path}.subPath")

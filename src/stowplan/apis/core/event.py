@@ -1,7 +1,7 @@
-"""Events: one stored form, two views (core/v1 and events.k8s.io/v1).
+"""Event: one stored form, served as core/v1 and as events.k8s.io/v1.
 
 Source: kubernetes v1.36, pkg/registry/core/event, pkg/apis/core/validation/events.go,
-pkg/apis/events/v1/conversion.go.
+pkg/apis/events/v1/conversion.go, pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
@@ -9,14 +9,67 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind import core_tables
+from stowplan.apis.kind.printing import PrintedTable, name_of
+from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import selectable_field
+from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
+TYPES = """
+Event -- a report of an event about an object.
+  kind string
+  apiVersion string
+  metadata ObjectMeta!
+  involvedObject ObjectReference!
+  reason string
+  message string
+  source EventSource
+  firstTimestamp Time
+  lastTimestamp Time
+  count int32
+  type string
+  eventTime MicroTime
+  series EventSeries?
+  action string
+  related ObjectReference?
+  reportingComponent string!
+  reportingInstance string!
 
+EventSource
+  component string
+  host string
+
+EventSeries
+  count int32
+  lastObservedTime MicroTime
+"""
+EVENTS_V1_TYPES = """
+Event -- a report of an event about an object.
+  kind string
+  apiVersion string
+  metadata ObjectMeta!
+  eventTime MicroTime!
+  series EventSeries?
+  reportingController string
+  reportingInstance string
+  action string
+  reason string
+  regarding core.ObjectReference
+  related core.ObjectReference?
+  note string
+  type string
+  deprecatedSource core.EventSource
+  deprecatedFirstTimestamp Time
+  deprecatedLastTimestamp Time
+  deprecatedCount int32
+
+EventSeries
+  count int32!
+  lastObservedTime MicroTime!
+"""
 _TO_CORE = {
     "regarding": "involvedObject",
     "note": "message",
@@ -27,7 +80,7 @@ _TO_CORE = {
     "reportingController": "reportingComponent",
 }
 _TO_VIEW = {core: view for view, core in _TO_CORE.items()}
-# Fields that one of the two forms writes even when they are empty.
+# Fields that one of the two versions writes even when they are empty.
 _CORE_ALWAYS = {"reportingComponent": "", "reportingInstance": "", "eventTime": None}
 _OFTEN_EMPTY = ("reportingController", "reportingInstance")
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -47,15 +100,16 @@ _FIXED = (
     "reportingComponent",
     "reportingInstance",
 )
+EVENT_TTL_S = 3600.0
 
 
-class EventsV1Twin:
-    """events.k8s.io/v1 beside the stored form of core/v1 (`resource.ResourceAlias`)."""
+class EventsV1Alias:
+    """Conversion between events.k8s.io/v1 and the stored core/v1 (`resource.ResourceAlias`)."""
 
     path = "events"
 
-    def shown(self, tree: Tree) -> Tree:
-        """The view of a stored event."""
+    def from_stored(self, tree: Tree) -> Tree:
+        """A stored event as events.k8s.io/v1."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_VIEW.get(name, name)] = value
@@ -67,8 +121,8 @@ class EventsV1Twin:
         made["kind"], made["apiVersion"] = "Event", "events.k8s.io/v1"
         return made
 
-    def kept(self, tree: Tree) -> Tree:
-        """The stored form of an event of this view."""
+    def to_stored(self, tree: Tree) -> Tree:
+        """An event of events.k8s.io/v1 as stored."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_CORE.get(name, name)] = value
@@ -78,21 +132,21 @@ class EventsV1Twin:
 
 
 class EventStrategy(ResourceStrategy):
-    """Both views; the stricter rules of the newer one hold for what comes through it."""
+    """Events of both versions; requests of events.k8s.io/v1 get stricter validation."""
 
     create_on_update = True
     collects_garbage = False
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
         newer = bool(call.resource.group)
-        yield from _event(obj, newer)
+        yield from _validate(obj, newer)
         if newer:
             yield from _series(obj)
             yield from _only_new_fields(obj)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
         newer = bool(call.resource.group)
-        yield from _event(new, newer)
+        yield from _validate(new, newer)
         if newer:
             if new.get("series") != old.get("series"):
                 yield from _series(new)
@@ -101,8 +155,8 @@ class EventStrategy(ResourceStrategy):
                 yield from field_checks.immutable(new.get(name), old.get(name), path)
 
 
-def _event(obj: Tree, newer: bool) -> Iterator[Cause]:
-    """The rules of both views; they hang on whether the event has the newer view's time."""
+def _validate(obj: Tree, newer: bool) -> Iterator[Cause]:
+    """The rules of both versions; they depend on whether `eventTime` is set."""
     about = obj["involvedObject"].get("namespace", "")
     own = obj["metadata"].get("namespace", "")
     timed = bool(obj.get("eventTime"))
@@ -151,14 +205,52 @@ def _only_new_fields(obj: Tree) -> Iterator[Cause]:
             yield invalid(name, "", "needs to be unset")
 
 
-class EventsV1Table:
-    """The table of the newer view, which is that of the stored form."""
+def _cells(obj: Tree, now: float) -> list[Any]:
+    about = obj["involvedObject"]
+    first = timestamps.human_age(obj.get("firstTimestamp") or obj.get("eventTime"), now)
+    last = timestamps.human_age(obj["lastTimestamp"], now) if obj.get("lastTimestamp") else first
+    count = obj.get("count", 0) or 1
+    series = obj.get("series")
+    if series is not None:
+        last, count = (
+            timestamps.human_age(series.get("lastObservedTime"), now),
+            series.get("count", 0),
+        )
+    target = about.get("kind", "").lower()
+    if about.get("name"):
+        target += f"/{about['name']}"
+    source = [
+        obj["source"].get("component") or obj.get("reportingComponent", ""),
+        obj["source"].get("host") or obj.get("reportingInstance", ""),
+    ]
+    return [
+        last,
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        target,
+        about.get("fieldPath", ""),
+        ", ".join(one for one in source if one) if source[1] else source[0],
+        obj.get("message", "").strip(),
+        first,
+        count,
+        name_of(obj),
+    ]
 
-    columns = core_tables.EVENTS.columns
+
+TABLE = PrintedTable(
+    "Last Seen, Type, Reason, Object, Subobject+, Source+, Message, First Seen+, Count+, Name+",
+    _cells,
+)
+
+
+class EventsV1Table:
+    """The table of events.k8s.io/v1, with the columns of core/v1."""
+
+    columns = TABLE.columns
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an event of the newer view."""
-        return core_tables.EVENTS.cells(EventsV1Twin().kept(obj), now)
+        """The cells of an event of events.k8s.io/v1."""
+        return TABLE.cells(EventsV1Alias().to_stored(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
         """None."""
@@ -166,7 +258,7 @@ class EventsV1Table:
 
 
 def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
-    """Selectable fields of the core view."""
+    """Selectable fields of core/v1."""
     made = {f"involvedObject.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
     made |= {name: selectable_field(name) for name in ("reason", "reportingComponent", "type")}
     made["source"] = _source
@@ -174,7 +266,7 @@ def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
 
 
 def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
-    """Selectable fields of the newer view, read from the stored form."""
+    """Selectable fields of events.k8s.io/v1, read from stored events."""
     made = {f"regarding.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
     made |= {name: selectable_field(name) for name in ("reason", "type")}
     made["reportingController"] = selectable_field("reportingComponent")
@@ -184,3 +276,29 @@ def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
 def _source(obj: Tree) -> str:
     component: str = obj["source"].get("component", "")
     return component or str(obj.get("reportingComponent", ""))
+
+
+KIND = KindRegistration(
+    plural="events",
+    kind="Event",
+    type="core/v1.Event",
+    types=TYPES,
+    strategy=EventStrategy(),
+    short_names=("ev",),
+    table=TABLE,
+    fields=core_v1_fields(),
+    ttl_s=EVENT_TTL_S,
+)
+EVENTS_V1_KIND = KindRegistration(
+    group="events.k8s.io",
+    plural="events",
+    kind="Event",
+    type="events/v1.Event",
+    types=EVENTS_V1_TYPES,
+    strategy=EventStrategy(),
+    short_names=("ev",),
+    table=EventsV1Table(),
+    fields=events_v1_fields(),
+    ttl_s=EVENT_TTL_S,
+    alias=EventsV1Alias(),
+)

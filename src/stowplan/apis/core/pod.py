@@ -1,4 +1,4 @@
-"""Pods: what a write may change, how they are deleted, what tables show.
+"""Pod. Its spec is validated in `pod_spec`, its types are in `pod_types` and `volume_types`.
 
 Source: kubernetes v1.36, pkg/registry/core/pod/strategy.go, pkg/apis/core/validation.
 """
@@ -9,21 +9,28 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from stowplan.apis.core import pod_scheduling
+from stowplan.apis.core.binding import BINDING_SUBRESOURCE
+from stowplan.apis.core.pod_defaults import POD_DEFAULTS
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_status import status_update
+from stowplan.apis.core.pod_table import PodTable
+from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
-from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.core.volume_types import VOLUME_TYPES
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import restore_field, selectable_field, update_generation
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, DeleteOptions, ResourceStrategy
 from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 T = TypeVar("T")
 
 _CACHED_MAX, _CACHED_BYTES_MAX = 2_000, 16 << 10
@@ -43,7 +50,7 @@ _SUPPORTED_BY_QOS = ("cpu", "memory")
 
 
 class PodStrategy(ResourceStrategy):
-    """Pods themselves."""
+    """Pod."""
 
     returns_deleted = True
 
@@ -72,7 +79,7 @@ class PodStrategy(ResourceStrategy):
             yield forbidden_field("spec.nodeName", text)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        # What was stored before it was checked may stay.
+        # An invalid value that is stored already is accepted.
         if deletion_cost(old["metadata"].get("annotations", {})) is not None:
             yield from pod_annotations(new["metadata"], "metadata.annotations")
         yield from _spec(new)
@@ -105,7 +112,7 @@ class PodStrategy(ResourceStrategy):
 
 
 class PodStatusStrategy(ResourceStrategy):
-    """`pods/status`: what kubelets and schedulers report."""
+    """`pods/status`: written by kubelets and schedulers."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         new["spec"] = old["spec"]
@@ -123,7 +130,7 @@ class PodStatusStrategy(ResourceStrategy):
 
 
 def _keep_generations(status: Tree, before: Tree) -> None:
-    """A condition without a generation keeps the one that its predecessor had."""
+    """A condition without observedGeneration keeps the stored one."""
     known: dict[str, list[int]] = {}
     for one in before.get("conditions", ()):
         known.setdefault(one["type"], []).append(one.get("observedGeneration", 0))
@@ -135,13 +142,13 @@ def _keep_generations(status: Tree, before: Tree) -> None:
 
 
 class _ValidSpecCache:
-    """Specs that were looked at and found good: pods of a template come by the thousand."""
+    """Cache of valid specs: pods of one template have the same spec."""
 
     def __init__(self) -> None:
         self._good: set[bytes] = set()
 
     def seen(self, spec: Tree, faults: Iterator[T]) -> Iterator[T]:
-        """The faults, which nothing but `spec` decides; not looked for again where none were."""
+        """The causes of a spec, which depend on it alone; valid specs are not validated again."""
         key = encode(spec)
         if len(key) > _CACHED_BYTES_MAX:
             yield from faults
@@ -162,7 +169,7 @@ _VALID_SPECS, _SPECS_WITHOUT_WARNINGS = _ValidSpecCache(), _ValidSpecCache()
 
 
 def _spec(obj: Tree) -> Iterator[Cause]:
-    # With volumes and claims the pod's name and annotations have a say too.
+    # With volumes and claims the result depends on the pod's name and annotations too.
     spec = obj["spec"]
     if "volumes" in spec or "resourceClaims" in spec:
         return _spec_causes(obj)
@@ -197,8 +204,8 @@ def _update(new: Tree, old: Tree) -> Iterator[Cause]:
     if old.get("schedulingGates"):
         yield from _gated(munged, old)
     if munged != old:
-        told = internal_diff("core/v1.PodSpec", old, munged)
-        text = f"pod updates may not change fields other than {_UPDATABLE}\n{told}"
+        diff = internal_diff("core/v1.PodSpec", old, munged)
+        text = f"pod updates may not change fields other than {_UPDATABLE}\n{diff}"
         yield forbidden_field("spec", text)
 
 
@@ -247,7 +254,7 @@ def _with_allowed_changes_undone(new: Tree, old: Tree) -> Tree:
 
 
 def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
-    """A gated pod may still be narrowed; what may change is undone in `munged`."""
+    """Scheduling fields of a gated pod may be narrowed; allowed changes are undone in `munged`."""
     if munged.get("nodeSelector") != old.get("nodeSelector"):
         yield from pod_scheduling.narrowed_node_selector(
             munged.get("nodeSelector", {}), old.get("nodeSelector", {}), "spec.nodeSelector"
@@ -269,13 +276,13 @@ def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _clamp_grace_period(spec: Tree) -> None:
-    """A negative grace period is read as a second, in pods though not in templates."""
+    """A negative grace period of a pod is set to 1 second; templates keep it."""
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
 
 
 def _apply_match_label_keys(spec: Tree, labels: dict[str, str]) -> None:
-    """matchLabelKeys become terms of the selectors they stand beside."""
+    """Add matchLabelKeys and mismatchLabelKeys to the label selector beside them."""
     terms: list[Tree] = []
     affinity = spec.get("affinity", {})
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -300,7 +307,7 @@ _QOS_CACHE: dict[bytes, str] = {}
 
 
 def _cached_qos_class(spec: Tree) -> str:
-    """`qos_class`, which nothing but the spec decides, of a spec that may have come before."""
+    """`qos_class` of a spec, cached by its encoded resources."""
     key = encode(spec)
     if len(key) > _CACHED_BYTES_MAX:
         return qos_class(spec)
@@ -313,7 +320,7 @@ def _cached_qos_class(spec: Tree) -> str:
 
 
 def qos_class(spec: Tree) -> str:
-    """Guaranteed, Burstable or BestEffort, by the requests and limits of the containers.
+    """QoS class: Guaranteed, Burstable or BestEffort, from requests and limits of the containers.
 
     Source: kubernetes v1.36, pkg/apis/core/helper/qos.
     """
@@ -339,7 +346,7 @@ def qos_class(spec: Tree) -> str:
 
 
 def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
-    """Add what counts; the names of what was added."""
+    """Add the amounts that count for the QoS class to `total`; returns their names."""
     found: set[str] = set()
     for name, text in amounts.items():
         if name in _SUPPORTED_BY_QOS:
@@ -348,3 +355,48 @@ def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
                 found.add(name)
                 total[name] = total[name] + amount if name in total else amount
     return found
+
+
+def _host_network(pod: Tree) -> str:
+    return "true" if pod["spec"].get("hostNetwork") else "false"
+
+
+def _always_empty(pod: Tree) -> str:
+    return ""
+
+
+def _pod_ip(pod: Tree) -> str:
+    addresses = pod["status"].get("podIPs") or [{}]
+    ip: str = addresses[0].get("ip", "")
+    return ip
+
+
+_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.phase",
+    "status.nominatedNodeName",
+)
+
+KIND = KindRegistration(
+    plural="pods",
+    kind="Pod",
+    type="core/v1.Pod",
+    types=POD_TYPES + VOLUME_TYPES,
+    defaults=POD_DEFAULTS,
+    strategy=PodStrategy(),
+    status=PodStatusStrategy(),
+    short_names=("po",),
+    categories=("all",),
+    table=PodTable(),
+    fields={name: selectable_field(name) for name in _FIELDS}
+    # The original offers status.podIPs and reads it as empty for every pod.
+    | {
+        "spec.hostNetwork": _host_network,
+        "status.podIP": _pod_ip,
+        "status.podIPs": _always_empty,
+    },
+    subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
+)

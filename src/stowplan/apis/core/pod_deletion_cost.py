@@ -1,4 +1,4 @@
-"""The cost of deleting a pod, which its annotation states.
+"""The deletion cost of a pod, from its annotation.
 
 Source: kubernetes v1.36, pkg/apis/core/helper/helpers.go: GetDeletionCostFromPodAnnotations.
 """
@@ -13,8 +13,8 @@ ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 
 def deletion_cost(annotations: Mapping[str, str]) -> int | None:
-    """The cost, 0 without the annotation; None if it is no 32-bit integer, or begins with a plus
-    sign or a zero that nothing asks for."""
+    """The cost, 0 without the annotation; None if it is not a 32-bit integer, or has a leading plus
+    sign or zero."""
     text = annotations.get(ANNOTATION, "0")
     if text != "0" and text[:1] in ("", "+", "0"):
         return None

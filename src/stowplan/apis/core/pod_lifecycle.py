@@ -1,15 +1,15 @@
-"""How a hollow pod behaves, from its annotations.
+"""Simulated lifecycle of a pod on a hollow node, from its annotations.
 
 | annotation | meaning | without it |
 |---|---|---|
-| `stowplan.dev/start-seconds` | from binding to the first container | the fleet's habit |
+| `stowplan.dev/start-seconds` | from binding to the first container | the default |
 | `stowplan.dev/init-seconds` | how long each init container runs | 0 |
 | `stowplan.dev/ready-seconds` | from running to ready | 0 |
-| `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever if they are always restarted, else the fleet's habit |
-| `stowplan.dev/exit-code` | how they end; a list `1,1,0` is for one run after the other, the last for all further | 0 |
-| `stowplan.dev/stop-seconds` | how long they take to end when told to; never longer than the grace | 0 |
+| `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever with restartPolicy Always, else the default |
+| `stowplan.dev/exit-code` | exit code; a list `1,1,0` has one code per run, the last for all further runs | 0 |
+| `stowplan.dev/stop-seconds` | how long they take to stop; at most the grace period | 0 |
 
-On a node, `stowplan.dev/kubelet: off` silences its kubelet: no heartbeats, nothing starts or ends.
+On a node, `stowplan.dev/kubelet: off` stops its kubelet: no heartbeats, no pod starts or ends.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 START_SECONDS = "stowplan.dev/start-seconds"
 INIT_SECONDS = "stowplan.dev/init-seconds"
@@ -38,7 +37,7 @@ _PRINTED_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycleDefaults:
-    """What pods do that say nothing. start_s: until they run. run_s: pods that are to end."""
+    """Defaults for pods without annotations. start_s: time to running. run_s: of pods that end."""
 
     start_s: float = 1.0
     run_s: float = 1.0
@@ -46,7 +45,7 @@ class PodLifecycleDefaults:
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycle:
-    """What one pod will do; all in seconds, exit_codes by run."""
+    """Durations of one pod in seconds; exit_codes by run."""
 
     start_s: float
     init_s: float
@@ -56,41 +55,43 @@ class PodLifecycle:
     exit_codes: tuple[int, ...]
 
     def exit_code(self, run: int) -> int:
-        """How the run of this number (from 0) ends."""
+        """Exit code of a run, numbered from 0."""
         return self.exit_codes[min(run, len(self.exit_codes) - 1)]
 
 
-def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
-    """The plan of a pod; an annotation that cannot be read counts as absent."""
+def pod_lifecycle(pod: Tree, defaults: PodLifecycleDefaults) -> PodLifecycle:
+    """The lifecycle of a pod; an invalid annotation is ignored."""
     notes: Mapping[str, str] = pod["metadata"].get("annotations") or {}
     always = pod["spec"].get("restartPolicy", "Always") == "Always"
     return PodLifecycle(
-        start_s=_duration_or(notes.get(START_SECONDS), habits.start_s),
+        start_s=_duration_or(notes.get(START_SECONDS), defaults.start_s),
         init_s=_duration_or(notes.get(INIT_SECONDS), 0.0),
         ready_s=_duration_or(notes.get(READY_SECONDS), 0.0),
-        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else habits.run_s),
+        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else defaults.run_s),
         stop_s=_duration_or(notes.get(STOP_SECONDS), 0.0),
         exit_codes=_exit_codes_or_zero(notes.get(EXIT_CODE)),
     )
 
 
 def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
-    """What the annotations of a pod say that cannot be read, and therefore counts as absent."""
+    """Texts about invalid annotations of a pod, which are ignored."""
     for name, text in notes.items():
-        shown = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
+        printed = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
         if name in _DURATIONS and _parse_duration(text) is None:
-            yield f'{name}: got "{shown}", wanted seconds from 0 on, or "forever"'
+            yield f'{name}: Invalid value: "{printed}": must be seconds >= 0, or "forever"'
         elif name == EXIT_CODE and _parse_exit_codes(text) is None:
-            yield f'{name}: got "{shown}", wanted numbers from 0 to {_EXIT_CODE_MAX}, like "1,1,0"'
+            codes = f'0 to {_EXIT_CODE_MAX}, as in "1,1,0"'
+            yield f'{name}: Invalid value: "{printed}": must be {codes}'
         elif name.startswith(_PREFIX) and name.endswith("-seconds") and name not in _DURATIONS:
-            yield f"{name}: no such annotation; there are {', '.join(_DURATIONS)}"
+            yield f"{name}: unknown annotation: supported values: {', '.join(_DURATIONS)}"
 
 
 def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
-    """As `problems`, of a node."""
+    """Texts about invalid annotations of a node, which are ignored."""
     text = notes.get(KUBELET, "on")
     if text not in ("on", "off"):
-        yield f'{KUBELET}: got "{text[:_PRINTED_MAX]}", wanted "off" (or "on"); it counts as "on"'
+        printed = text[:_PRINTED_MAX]
+        yield f'{KUBELET}: Unsupported value: "{printed}": supported values: "off", "on"'
 
 
 def is_kubelet_off(node: Tree) -> bool:
@@ -104,7 +105,7 @@ def _duration_or(text: str | None, otherwise: float) -> float:
 
 
 def _parse_duration(text: str) -> float | None:
-    """A length in seconds; None if the text is none."""
+    """A duration in seconds; None if the text is invalid."""
     if text == "forever":
         return FOREVER
     try:
@@ -119,9 +120,9 @@ def _exit_codes_or_zero(text: str | None) -> tuple[int, ...]:
 
 
 def _parse_exit_codes(text: str) -> tuple[int, ...] | None:
-    """Exit codes; None if the text is no list of such."""
+    """Exit codes; None if the text is invalid."""
     parts = [part.strip() for part in text.split(",")]
-    # Longer ones are not even looked at: a number of thousands of digits is refused by Python.
+    # Python refuses to parse integers of thousands of digits.
     if not all(part.isdecimal() and len(part) <= _DIGITS_MAX for part in parts):
         return None
     if any(int(part) > _EXIT_CODE_MAX for part in parts):

@@ -1,4 +1,4 @@
-"""Checks of where a pod may run: selectors, affinity, tolerations, taints, spreading, gates.
+"""Validation of scheduling fields: selectors, affinity, tolerations, taints, spreading, gates.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go.
 """
@@ -6,7 +6,6 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     Cause,
@@ -18,8 +17,7 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.names import label_problems, label_value_problems, subdomain_problems
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -30,7 +28,7 @@ _NEEDS_EXISTS = (
 
 
 def affinity(given: Tree, path: str) -> Iterator[Cause]:
-    """All three kinds of affinity."""
+    """Node affinity, pod affinity and pod anti-affinity."""
     nodes = given.get("nodeAffinity")
     if nodes is not None:
         yield from _node_affinity(nodes, f"{path}.nodeAffinity")
@@ -54,7 +52,7 @@ def _weight(value: int, path: str) -> Iterator[Cause]:
 
 
 def node_selector(given: Tree, path: str) -> Iterator[Cause]:
-    """A node selector that must hold; its values must look like label values."""
+    """A required node selector; its values are label values."""
     terms = given["nodeSelectorTerms"]
     if not terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -140,7 +138,7 @@ def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
 
 
 def _label_keys(term: Tree, selector: Tree | None, path: str) -> Iterator[Cause]:
-    """matchLabelKeys and mismatchLabelKeys, against each other and the selector."""
+    """matchLabelKeys and mismatchLabelKeys are disjoint and not in the selector."""
     matching, other = term.get("matchLabelKeys", ()), term.get("mismatchLabelKeys", ())
     for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", other)):
         if keys and selector is None:
@@ -177,7 +175,7 @@ def _keys_twice(matching: list[str], selector: Tree, path: str) -> Iterator[Caus
 
 
 def tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
-    """Every toleration."""
+    """The tolerations of a pod."""
     for at, one in enumerate(given):
         yield from _toleration(one, f"{path}[{at}]")
 
@@ -201,7 +199,7 @@ def _toleration(one: Tree, path: str) -> Iterator[Cause]:
             text = "value must be empty when `operator` is 'Exists'"
             yield invalid(f"{path}.operator", value, text)
     elif operator in ("Lt", "Gt"):
-        # The gate of the comparing operators is off in the original.
+        # The feature gate of the operators Lt and Gt is off in the original.
         yield not_supported(f"{path}.operator", operator, ["Equal", "Exists", "Lt", "Gt"])
     else:
         yield not_supported(f"{path}.operator", operator, ["Equal", "Exists"])
@@ -221,15 +219,15 @@ def taints(given: list[Tree], path: str) -> Iterator[Cause]:
         yield from field_checks.supported_value(one["effect"], EFFECTS, f"{here}.effect")
         pair = (one["effect"], one["key"])
         if pair in seen:
-            shown = {
+            printed = {
                 "Key": one["key"],
                 "Value": one.get("value", ""),
                 "Effect": one["effect"],
                 "TimeAdded": one.get("timeAdded"),
             }
-            told = duplicate(here, shown)
-            text = f"{told.message}: taints must be unique by key and effect pair"
-            yield Cause(told.field, told.reason, text)
+            cause = duplicate(here, printed)
+            text = f"{cause.message}: taints must be unique by key and effect pair"
+            yield Cause(cause.field, cause.reason, text)
         seen.add(pair)
 
 
@@ -277,7 +275,7 @@ def scheduling_gates(given: list[Tree], path: str) -> Iterator[Cause]:
 
 
 def only_added_tolerations(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:
-    """Tolerations of a pod may be added, or change in their seconds."""
+    """Tolerations may be added, and their tolerationSeconds may change."""
     bare = {_without_seconds(one) for one in new}
     if any(_without_seconds(one) not in bare for one in old):
         yield forbidden_field(
@@ -292,7 +290,7 @@ def _without_seconds(one: Tree) -> frozenset[tuple[str, str]]:
 
 
 def only_removed_scheduling_gates(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:
-    """Gates may only go."""
+    """Scheduling gates may only be removed."""
     known = {gate["name"] for gate in old}
     for at, gate in enumerate(new):
         if gate["name"] not in known:
@@ -336,10 +334,10 @@ def _only_more(new: Tree, old: Tree) -> bool:
 
 
 def _printed_term(term: Tree) -> Tree:
-    def shown(name: str) -> list[Tree] | None:
+    def printed(name: str) -> list[Tree] | None:
         return [
             {"Key": one["key"], "Operator": one["operator"], "Values": one.get("values")}
             for one in term.get(name, ())
         ] or None
 
-    return {"MatchExpressions": shown("matchExpressions"), "MatchFields": shown("matchFields")}
+    return {"MatchExpressions": printed("matchExpressions"), "MatchFields": printed("matchFields")}

@@ -1,4 +1,4 @@
-"""What is valid in the spec of a pod, for pods and for the templates of workloads.
+"""Validation of the spec of pods and pod templates.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSpec.
 """
@@ -6,7 +6,6 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSpe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling, security_context
 from stowplan.apis.core.container import (
@@ -16,6 +15,7 @@ from stowplan.apis.core.container import (
     init_containers,
     trimmed_image,
 )
+from stowplan.apis.core.pod_defaults import sum_container_resources
 from stowplan.apis.core.pod_deletion_cost import ANNOTATION as DELETION_COST
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.volume_source import volumes
@@ -29,17 +29,15 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
-from stowplan.apis.schema.defaults import sum_container_resources
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
 def pod_spec(spec: Tree, meta: Tree | None, path: str, is_pod: bool) -> Iterator[Cause]:
-    """The whole spec. meta: of the pod, None in templates. is_pod: not a template."""
+    """The spec. meta: of the pod, None in templates. is_pod: False for templates."""
     name = (meta or {}).get("name", "")
     known, wrong = volumes(spec.get("volumes", []), name, f"{path}.volumes")
     yield from wrong
@@ -109,7 +107,7 @@ def _claims(given: list[Tree], meta: Tree | None, path: str) -> Iterator[Cause]:
             yield from field_checks.dns_label(one["name"], f"{here}.name")
             seen.add(one["name"])
         by_name, template = one.get("resourceClaimName"), one.get("resourceClaimTemplateName")
-        shown = {
+        printed = {
             "Name": one["name"],
             "ResourceClaimName": by_name,
             "ResourceClaimTemplateName": template,
@@ -118,10 +116,10 @@ def _claims(given: list[Tree], meta: Tree | None, path: str) -> Iterator[Cause]:
             text = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             )
-            yield invalid(here, shown, text)
+            yield invalid(here, printed, text)
         if by_name is None and template is None:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            yield invalid(here, shown, text)
+            yield invalid(here, printed, text)
         for field, value in (
             ("resourceClaimName", by_name),
             ("resourceClaimTemplateName", template),
@@ -269,7 +267,7 @@ def _os(name: str, spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def pod_annotations(meta: Tree, path: str) -> Iterator[Cause]:
-    """Annotations of a pod or a template that have a meaning here.
+    """Annotations of pods and templates that are validated.
 
     Source: ValidatePodSpecificAnnotations.
     """
@@ -280,7 +278,7 @@ def pod_annotations(meta: Tree, path: str) -> Iterator[Cause]:
 
 
 def trimmed_images(spec: Tree, path: str) -> Iterator[Cause]:
-    """Of pods only: images without blanks around them."""
+    """Images without leading or trailing blanks; checked for pods only."""
     for kind in ("containers", "initContainers"):
         for at, one in enumerate(spec.get(kind) or ()):
             yield from trimmed_image(one, f"{path}.{kind}[{at}]")

@@ -1,4 +1,4 @@
-"""What may be written to the status of a pod.
+"""Validation of the status of pods.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodStatusUpdate.
 """
@@ -6,18 +6,16 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _SYSTEM = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
 def status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What is wrong with a new status."""
+    """Causes of an updated status."""
     status, before = new["status"], old["status"]
     yield from _conditions(status.get("conditions", []))
     yield from _nominated(status, before, old["spec"])
@@ -51,7 +49,7 @@ def _nominated(status: Tree, before: Tree, spec: Tree) -> Iterator[Cause]:
 
 
 def _transitions(name: str, status: Tree, before: Tree, spec: Tree) -> Iterator[Cause]:
-    """A container that ended for good does not run again."""
+    """A container that terminated and is not restarted stays terminated."""
     policy = spec["restartPolicy"]
     initial = name == "initContainerStatuses"
     if policy == "Always" and not initial:
@@ -94,6 +92,6 @@ def _addresses(status: Tree) -> Iterator[Cause]:
         if len(given) > 1:
             families = {":" in one["ip"] for one in given}
             if len(families) != 2 or len(given) > 2:
-                shown = [{"IP": one["ip"]} for one in given]
+                printed = [{"IP": one["ip"]} for one in given]
                 text = "may specify no more than one IP for each IP family"
-                yield invalid(f"status.{name}", shown, text)
+                yield invalid(f"status.{name}", printed, text)

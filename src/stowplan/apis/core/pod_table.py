@@ -9,20 +9,19 @@ from typing import Any
 
 from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
 from stowplan.apis.machinery import timestamps
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Readiness Gates+"
 
 
 class PodTable(PrintedTable):
-    """Pods; rows of pods that have ended say so."""
+    """Pods; rows of finished pods have the condition Completed."""
 
     def __init__(self) -> None:
         super().__init__(_COLUMNS, _cells)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`Completed` for a pod that has ended."""
+        """`Completed` for a finished pod."""
         phase = obj["status"].get("phase")
         if phase not in ("Succeeded", "Failed"):
             return []
@@ -35,20 +34,20 @@ class PodTable(PrintedTable):
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec, status = obj["spec"], obj["status"]
-    told = _ContainerSummary(spec, status)
-    reason = told.reason
+    summary = _ContainerSummary(spec, status)
+    reason = summary.reason
     if obj["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             reason = "Unknown"
         elif status.get("phase") not in ("Succeeded", "Failed"):
             reason = "Terminating"
-    restarts = str(told.restarts)
-    if told.restarts and told.restarted:
-        restarts = f"{told.restarts} ({timestamps.human_age(told.restarted, now)} ago)"
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.restarted:
+        restarts = f"{summary.restarts} ({timestamps.human_age(summary.restarted, now)} ago)"
     ips = status.get("podIPs") or [{}]
     return [
         name_of(obj),
-        f"{told.ready}/{told.total}",
+        f"{summary.ready}/{summary.total}",
         reason,
         restarts,
         age_of(obj, now),
@@ -71,7 +70,7 @@ def _readiness_gates(spec: Tree, status: Tree) -> str:
 
 
 class _ContainerSummary:
-    """What the states of its containers make of a pod's row."""
+    """Status, ready count and restarts of a pod's row, from the states of its containers."""
 
     def __init__(self, spec: Tree, status: Tree) -> None:
         self.reason: str = status.get("reason") or status.get("phase", "")
@@ -97,7 +96,7 @@ class _ContainerSummary:
         self.restarted = max(self.restarted, finished)
 
     def _initial(self, statuses: list[Tree]) -> bool:
-        """True where one of the first containers still holds up the others."""
+        """True if an init container is not done; sets the status."""
         of_sidecars, when = 0, ""
         starting = False
         for at, one in enumerate(statuses):

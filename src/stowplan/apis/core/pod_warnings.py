@@ -1,4 +1,4 @@
-"""Warnings about pods and pod templates that are valid and probably not meant.
+"""Warnings about valid fields of pods and pod templates that are probably a mistake.
 
 Source: kubernetes v1.36, pkg/api/pod/warnings.go, pkg/api/node/util.go.
 """
@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import merge
-from typing import Any
 
 from stowplan.apis.machinery.errors import value_text
 from stowplan.apis.machinery.names import label_value_problems
 from stowplan.apis.schema import canonical_quantity
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -61,7 +59,7 @@ _BYTES = ("memory", "ephemeral-storage")
 
 
 def pod_warnings(spec: Tree, meta: Tree, prefix: str = "") -> Iterator[str]:
-    """Every warning in the original's order. prefix: "" or the template's path and a dot."""
+    """All warnings in the original's order. prefix: "" or the template's path and a dot."""
     yield from _placement(spec, prefix)
     annotations = meta.get("annotations", {})
     for key, text in _OLD_ANNOTATIONS.items():
@@ -132,12 +130,12 @@ def node_term_warnings(term: Tree, path: str, preferred: bool) -> Iterator[str]:
 
 
 def _repeated(spec: Tree, prefix: str) -> Iterator[str]:
-    for field, key, told in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
+    for field, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
         seen: set[str] = set()
         for at, one in enumerate(spec.get(field, ())):
             value = one.get(key, "")
             if value in seen:
-                yield f"{prefix}spec.{field}[{at}].{told}: duplicate {told} {value_text(value)}"
+                yield f"{prefix}spec.{field}[{at}].{key}: duplicate {key} {value_text(value)}"
             seen.add(value)
     for at, one in enumerate(spec.get("imagePullSecrets", ())):
         if not one.get("name"):
@@ -195,21 +193,21 @@ def _ports(spec: Tree, prefix: str) -> Iterator[str]:
 
 
 class _PortIndex:
-    """Ports of one number and protocol, by host port and address: few of many clash."""
+    """Ports of one number and protocol, indexed by host port and address."""
 
     def __init__(self) -> None:
         self._all: list[tuple[str, Tree]] = []
         self._places: dict[tuple[int, str | None], list[int]] = {}
 
     def add(self, path: str, port: Tree) -> None:
-        """Keep a port. path: where it stands."""
+        """Add a port. path: of the field."""
         host, address = port.get("hostPort", 0), port.get("hostIP", "")
         for key in ((host, None), (host, address)):
             self._places.setdefault(key, []).append(len(self._all))
         self._all.append((path, port))
 
     def may_clash(self, port: Tree) -> Iterator[tuple[str, Tree]]:
-        """Those kept, in order, that `_clash` has a word for."""
+        """The ports, in order, that may conflict with a port (`_clash` decides)."""
         host, address = port.get("hostPort", 0), port.get("hostIP", "")
         if not host:
             yield from self._all

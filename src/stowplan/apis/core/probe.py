@@ -1,4 +1,4 @@
-"""Checks of probes and of what is run when containers start and end.
+"""Validation of probes and lifecycle handlers.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: validateProbe, validateHandler,
 validateLifecycle.
@@ -7,12 +7,10 @@ validateLifecycle.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _COUNTS = (
     "initialDelaySeconds",
@@ -50,7 +48,7 @@ def probe(kind: str, one: Tree, path: str) -> Iterator[Cause]:
 
 
 def lifecycle(one: Tree, grace: int | None, os: str, path: str) -> Iterator[Cause]:
-    """What is run after the start and before the end."""
+    """The handlers postStart and preStop."""
     for name in ("postStart", "preStop"):
         if name in one:
             yield from _handler(one[name], grace, f"{path}.{name}")

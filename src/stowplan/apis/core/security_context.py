@@ -1,4 +1,4 @@
-"""Checks of security contexts.
+"""Validation of security contexts.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidateSecurityContext,
 validatePodSpecSecurityContext.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     Cause,
@@ -19,8 +18,7 @@ from stowplan.apis.machinery.errors import (
     required,
 )
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_TEXT = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"
@@ -29,7 +27,7 @@ _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
 def pod_security_context(one: Tree, spec: Tree, path: str) -> Iterator[Cause]:
-    """Rights of the pod as a whole."""
+    """The security context of a pod."""
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
         yield from field_checks.user_id(one.get(name), f"{path}.{name}")
     for at, group in enumerate(one.get("supplementalGroups", ())):
@@ -51,7 +49,7 @@ def pod_security_context(one: Tree, spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def container_security_context(one: Tree, host_users: bool, path: str) -> Iterator[Cause]:
-    """Rights of one container. Privileged ones are allowed, as the recorded server had it."""
+    """The security context of a container. Privileged is allowed, as on the recorded server."""
     for name in ("runAsUser", "runAsGroup"):
         yield from field_checks.user_id(one.get(name), f"{path}.{name}")
     mount = one.get("procMount")
@@ -62,7 +60,7 @@ def container_security_context(one: Tree, host_users: bool, path: str) -> Iterat
             text = "`hostUsers` must be false to use `Unmasked`"
             yield invalid(f"{path}.procMount", mount, text)
     if one.get("allowPrivilegeEscalation") is False:
-        # The original prints the whole context in its internal form here; path and reason stand.
+        # The original prints the whole context in its internal form; path and reason are the same.
         if one.get("privileged"):
             text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
             yield invalid(path, one, text)
@@ -94,9 +92,9 @@ def _seccomp(one: Tree, path: str) -> Iterator[Cause]:
         else:
             yield from field_checks.local_descending_path(local, f"{path}.localhostProfile")
     elif local is not None:
-        shown = {"Type": kind, "LocalhostProfile": local}
+        printed = {"Type": kind, "LocalhostProfile": local}
         text = "can only be set when seccomp type is Localhost"
-        yield invalid(f"{path}.localhostProfile", shown, text)
+        yield invalid(f"{path}.localhostProfile", printed, text)
 
 
 def _app_armor(one: Tree, path: str) -> Iterator[Cause]:
@@ -138,16 +136,16 @@ def _sysctls(given: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def host_users(spec: Tree, path: str) -> Iterator[Cause]:
-    """A pod with users of its own shares little with its node."""
+    """A pod with hostUsers=false cannot share host namespaces."""
     if spec.get("hostUsers", True):
         return
-    for name, shown in (
+    for name, printed in (
         ("hostNetwork", "hostNetwork"),
         ("hostPID", "HostPID"),
         ("hostIPC", "HostIPC"),
     ):
         if spec.get(name):
-            yield forbidden_field(f"{path}.{shown}", "when `hostUsers` is false")
+            yield forbidden_field(f"{path}.{printed}", "when `hostUsers` is false")
     for kind in ("initContainers", "containers"):
         for at, one in enumerate(spec.get(kind) or ()):
             if one.get("volumeDevices"):

@@ -1,8 +1,7 @@
-"""Services: cluster addresses and ports out of fixed ranges, and what is valid.
+"""Service: addresses and ports are allocated from those of the stored services.
 
-Addresses are given out by what is stored, so nothing has to be kept beside the services.
-
-Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go.
+Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go,
+pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.strategy import restore_field
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, joined_labels, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
@@ -25,9 +26,73 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
+TYPES = """
+ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy = string
+ServiceExternalTrafficPolicy LoadBalancerIPMode = string
 
+Service -- exposes a set of pods under one address.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ServiceSpec
+  status ServiceStatus
+
+ServiceSpec
+  ports [ServicePort] ~merge:port
+  selector {string} -- the pods that it routes to.
+  clusterIP string
+  clusterIPs [string]
+  type ServiceType =ClusterIP
+  externalIPs [string]
+  sessionAffinity ServiceAffinity =None
+  loadBalancerIP string
+  loadBalancerSourceRanges [string]
+  externalName string
+  externalTrafficPolicy ServiceExternalTrafficPolicy
+  healthCheckNodePort int32
+  publishNotReadyAddresses bool
+  sessionAffinityConfig SessionAffinityConfig?
+  ipFamilies [IPFamily]
+  ipFamilyPolicy IPFamilyPolicy?
+  allocateLoadBalancerNodePorts bool?
+  loadBalancerClass string?
+  internalTrafficPolicy ServiceInternalTrafficPolicy?
+  trafficDistribution string?
+
+ServicePort
+  name string
+  protocol Protocol =TCP
+  appProtocol string?
+  port int32!
+  targetPort IntOrString
+  nodePort int32
+
+SessionAffinityConfig
+  clientIP ClientIPConfig?
+
+ClientIPConfig
+  timeoutSeconds int32?
+
+ServiceStatus
+  loadBalancer LoadBalancerStatus
+  conditions [Condition] ~merge:type
+
+LoadBalancerStatus
+  ingress [LoadBalancerIngress]
+
+LoadBalancerIngress
+  ip string
+  hostname string
+  ipMode LoadBalancerIPMode?
+  ports [PortStatus]
+
+PortStatus
+  port int32!
+  protocol Protocol!
+  error string?
+"""
 CLUSTER_IP_RANGE = ipaddress.ip_network("10.0.0.0/24")
 _NODE_PORTS = range(30000, 32768)
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -37,8 +102,39 @@ _FAMILIES = ("IPv4", "IPv6")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 
 
+def _set_defaults(one: Tree) -> None:
+    """Ports, policies and affinity of a service."""
+    spec = one["spec"]
+    _set_affinity_defaults(spec)
+    for port in spec.get("ports", ()):
+        if port["targetPort"] in (0, ""):
+            port["targetPort"] = port["port"]
+    kind = spec["type"]
+    outside = kind in ("NodePort", "LoadBalancer") or (
+        kind == "ClusterIP" and bool(spec.get("externalIPs"))
+    )
+    if outside:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for ingress in one["status"]["loadBalancer"].get("ingress", ()):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def _set_affinity_defaults(spec: Tree) -> None:
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        within = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
+        if "timeoutSeconds" not in within:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+
+
 class ServiceStrategy(ResourceStrategy):
-    """Services themselves."""
+    """Service."""
 
     create_on_update = True
     returns_deleted = True
@@ -63,15 +159,15 @@ class ServiceStrategy(ResourceStrategy):
         _drop_unused_fields(new, old)
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        return _service(obj)
+        return _validate(obj)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        yield from _update(new["spec"], old["spec"])
-        yield from _service(new)
+        yield from _validate_update(new["spec"], old["spec"])
+        yield from _validate(new)
 
 
 def _keep_allocated(spec: Tree, before: Tree) -> None:
-    """What was given out and is not named again stays."""
+    """Keep allocated addresses and ports that an update leaves out."""
     outside = "ExternalName"
     if outside not in (spec["type"], before["type"]):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -94,7 +190,7 @@ def _has_node_ports(spec: Tree) -> bool:
 
 
 def _sync_cluster_ip(spec: Tree, before: Tree) -> None:
-    """Clients that know only clusterIP change clusterIPs by it."""
+    """Apply a change of clusterIP to clusterIPs, for clients that set only clusterIP."""
     one, was = spec.get("clusterIP", ""), before.get("clusterIP", "")
     several, were = spec.get("clusterIPs", []), before.get("clusterIPs", [])
     if were and not several and one == was:
@@ -107,7 +203,7 @@ def _sync_cluster_ip(spec: Tree, before: Tree) -> None:
 
 
 def _drop_unused_fields(new: Tree, old: Tree) -> None:
-    """What the new type has no use for goes, unless the client changed it."""
+    """Drop fields that the new type does not use, unless the client changed them."""
     spec, before = new["spec"], old["spec"]
     kind, was = spec["type"], before["type"]
     if kind == "ExternalName" and was != kind:
@@ -135,7 +231,7 @@ def _drop_unused_fields(new: Tree, old: Tree) -> None:
 
 
 def _allocate(obj: Tree, old: Tree | None, call: ApiCall) -> None:
-    """Addresses and ports that were not asked for, and a refusal of those that are taken."""
+    """Allocate addresses and ports. Raises ApiError 422 for requested ones that are taken."""
     spec = obj["spec"]
     if spec["type"] == "ExternalName":
         return
@@ -162,7 +258,7 @@ def _allocated(obj: Tree, call: ApiCall) -> tuple[set[str], set[int]]:
     addresses: set[str] = {str(CLUSTER_IP_RANGE[0]), str(CLUSTER_IP_RANGE[-1])}
     ports: set[int] = set()
     uid = obj["metadata"].get("uid")
-    for other in call.server.list(call.resource):
+    for other in call.objects.list(call.resource):
         if other["metadata"].get("uid") == uid:
             continue
         addresses.update(other["spec"].get("clusterIPs", ()))
@@ -171,7 +267,7 @@ def _allocated(obj: Tree, call: ApiCall) -> tuple[set[str], set[int]]:
 
 
 def _choose_families(obj: Tree, headless: bool) -> None:
-    """The cluster has IPv4 only; services without addresses and selectors may have both."""
+    """Set IP families: the cluster has IPv4; headless services without selector may have both."""
     spec = obj["spec"]
     loose = headless and not spec.get("selector")
     policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if loose else "SingleStack")
@@ -201,7 +297,7 @@ def _refuse_allocated_address(obj: Tree, taken: set[str]) -> None:
     try:
         address = ipaddress.ip_address(wanted)
     except ValueError:
-        # What is no address at all is told with everything else that is wrong.
+        # Validation reports values that are not addresses.
         return
     if address not in CLUSTER_IP_RANGE:
         text = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is"
@@ -209,8 +305,8 @@ def _refuse_allocated_address(obj: Tree, taken: set[str]) -> None:
     elif wanted in taken:
         text = "provided IP is already allocated"
     if text:
-        told = f"failed to allocate IP {wanted}: {text}"
-        cause = invalid("spec.clusterIPs", obj["spec"].get("clusterIPs"), told)
+        message = f"failed to allocate IP {wanted}: {text}"
+        cause = invalid("spec.clusterIPs", obj["spec"].get("clusterIPs"), message)
         raise invalid_object("", "Service", obj["metadata"].get("name", ""), [cause])
 
 
@@ -231,7 +327,7 @@ def _refuse_allocated_ports(obj: Tree, taken: set[int], own: set[int]) -> None:
 
 def _free_address(taken: set[str], call: ApiCall) -> str:
     if call.dry_run:
-        # Nothing is given out; the original shows where its range begins.
+        # Nothing is allocated; the original prints the start of its range.
         return str(CLUSTER_IP_RANGE.network_address)
     free = [str(one) for one in CLUSTER_IP_RANGE.hosts() if str(one) not in taken]
     if not free:
@@ -253,7 +349,7 @@ def _allocate_node_ports(spec: Tree, taken: set[int], call: ApiCall) -> None:
             taken.add(one["nodePort"])
 
 
-def _service(obj: Tree) -> Iterator[Cause]:
+def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     kind = spec["type"]
     headless = spec.get("clusterIP") == "None"
@@ -357,7 +453,7 @@ def _port_numbers(ports: list[Tree], kind: str) -> Iterator[Cause]:
     for at, one in enumerate(ports):
         pair = (one["protocol"], one["port"])
         if pair in seen:
-            shown = {
+            printed = {
                 "Name": "",
                 "Protocol": one["protocol"],
                 "AppProtocol": None,
@@ -365,11 +461,11 @@ def _port_numbers(ports: list[Tree], kind: str) -> Iterator[Cause]:
                 "TargetPort": 0,
                 "NodePort": 0,
             }
-            yield duplicate(f"spec.ports[{at}]", shown)
+            yield duplicate(f"spec.ports[{at}]", printed)
         seen.add(pair)
 
 
-def _update(new: Tree, old: Tree) -> Iterator[Cause]:
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     if old["type"] == "ExternalName" or new["type"] == "ExternalName":
         return
     given, before = new.get("clusterIPs", []), old.get("clusterIPs", [])
@@ -389,8 +485,8 @@ def _update(new: Tree, old: Tree) -> Iterator[Cause]:
         yield invalid("spec.ipFamilies[0]", families, fixed)
 
 
-def service_status(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Only load balancers have addresses outside."""
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """Only load balancers have ingress addresses."""
     ingress = new["status"]["loadBalancer"].get("ingress", [])
     if ingress and new["spec"]["type"] != "LoadBalancer":
         text = "may only be used when `spec.type` is 'LoadBalancer'"
@@ -401,3 +497,56 @@ def service_status(new: Tree, old: Tree) -> Iterator[Cause]:
             yield from field_checks.address(one["ip"], f"{here}.ip")
         if one.get("hostname"):
             yield from field_checks.dns_subdomain(one["hostname"], f"{here}.hostname")
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec = obj["spec"]
+    ips = spec.get("clusterIPs") or [NONE]
+    ports = ",".join(
+        f"{one['port']}:{one['nodePort']}/{one['protocol']}"
+        if one.get("nodePort")
+        else f"{one['port']}/{one['protocol']}"
+        for one in spec.get("ports", ())
+    )
+    return [
+        name_of(obj),
+        spec["type"],
+        ips[0],
+        _external_ip(obj),
+        ports or NONE,
+        age_of(obj, now),
+        joined_labels(spec.get("selector")),
+    ]
+
+
+def _external_ip(obj: Tree) -> str:
+    spec = obj["spec"]
+    given = spec.get("externalIPs", [])
+    match spec["type"]:
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or NONE
+        case "LoadBalancer":
+            ingress = obj["status"]["loadBalancer"].get("ingress", ())
+            found = {one.get("ip") or one.get("hostname") or "" for one in ingress} - {""}
+            return ",".join([*sorted(found), *given]) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+    return UNKNOWN
+
+
+KIND = KindRegistration(
+    plural="services",
+    kind="Service",
+    type="core/v1.Service",
+    types=TYPES,
+    defaults={"core/v1.Service": _set_defaults},
+    strategy=ServiceStrategy(),
+    status=StatusStrategy(_validate_status_update),
+    short_names=("svc",),
+    categories=("all",),
+    table=PrintedTable("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells),
+    fields={
+        "spec.clusterIP": selectable_field("spec.clusterIP"),
+        "spec.type": selectable_field("spec.type"),
+    },
+)

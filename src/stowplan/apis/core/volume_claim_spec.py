@@ -1,4 +1,4 @@
-"""Checks of what a claim asks for; shared by claims and by volumes that make one.
+"""Validation of the spec of claims; shared by claims, ephemeral volumes and claim templates.
 
 Source: kubernetes v1.36, pkg/apis/core/validation: ValidatePersistentVolumeClaimSpec.
 """
@@ -6,13 +6,11 @@ Source: kubernetes v1.36, pkg/apis/core/validation: ValidatePersistentVolumeClai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")
@@ -20,7 +18,7 @@ _SINGLE_POD = "ReadWriteOncePod"
 
 
 def access_modes(given: list[str], path: str) -> Iterator[Cause]:
-    """How a volume may be mounted."""
+    """Access modes."""
     for mode in given:
         if mode not in ACCESS_MODES:
             yield not_supported(path, mode, ACCESS_MODES)
@@ -30,7 +28,7 @@ def access_modes(given: list[str], path: str) -> Iterator[Cause]:
 
 
 def volume_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """The wants of a claim."""
+    """The spec of a claim."""
     modes = spec.get("accessModes", [])
     if not modes:
         yield required(f"{path}.accessModes", "at least 1 access mode is required")

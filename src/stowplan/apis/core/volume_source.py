@@ -1,13 +1,12 @@
-"""Checks of the volumes of pods.
+"""Validation of the volumes of pods.
 
-Source: kubernetes v1.36, pkg/apis/core/validation/validation.go. Types whose drivers are gone from
-Kubernetes (glusterfs, flocker, quobyte and the like) are only checked for the fields they need.
+Source: kubernetes v1.36, pkg/apis/core/validation/validation.go. Types whose drivers Kubernetes
+has removed (glusterfs, flocker, quobyte) are only checked for required fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
 from stowplan.apis.machinery.errors import (
@@ -21,8 +20,8 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 Check = Callable[[Tree, str], Iterator[Cause]]
 
 HOST_PATH_TYPES = (
@@ -67,7 +66,7 @@ _MORE_THAN_ONE = "may not specify more than 1 volume type"
 
 
 def volumes(given: list[Tree], pod_name: str, path: str) -> tuple[dict[str, Tree], list[Cause]]:
-    """The volumes that can be mounted, by name, and what is wrong with the others."""
+    """The valid volumes by name, and the causes of the others."""
     found: list[Cause] = []
     known: dict[str, Tree] = {}
     made = {f"{pod_name}-{one['name']}" for one in given if pod_name and "ephemeral" in one}
@@ -95,7 +94,7 @@ def volumes(given: list[Tree], pod_name: str, path: str) -> tuple[dict[str, Tree
 
 
 def _source(one: Tree, path: str) -> Iterator[Cause]:
-    """The one source of a volume, checked in the original's order of types."""
+    """The source of a volume, checked in the original's order of types."""
     first = True
     for name, check in _SOURCES.items():
         source = one.get(name)
@@ -119,7 +118,7 @@ def _empty_dir(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def host_path(one: Tree, path: str) -> Iterator[Cause]:
-    """A path of the node."""
+    """A hostPath volume."""
     if not one["path"]:
         yield required(f"{path}.path")
         return
@@ -129,7 +128,7 @@ def host_path(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def _needs(*names: str) -> Check:
-    """Fields that must not be empty."""
+    """A check that fields are not empty."""
 
     def check(one: Tree, path: str) -> Iterator[Cause]:
         for name in names:
@@ -146,7 +145,7 @@ def _git_repo(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def nfs(one: Tree, path: str) -> Iterator[Cause]:
-    """A share of an NFS server."""
+    """An nfs volume."""
     yield from _needs("server", "path")(one, path)
     if not one["path"].startswith("/"):
         yield invalid(f"{path}.path", one["path"], "must be an absolute path")
@@ -184,7 +183,7 @@ def _claim(one: Tree, path: str) -> Iterator[Cause]:
 def _downward(one: Tree, path: str) -> Iterator[Cause]:
     yield from field_checks.file_mode(one.get("defaultMode"), f"{path}.defaultMode")
     for item in one.get("items", ()):
-        # The original does not number these.
+        # The original does not index these.
         yield from _downward_file(item, path)
 
 
@@ -206,12 +205,12 @@ def _downward_file(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def env_field_reference(one: Tree, path: str) -> Iterator[Cause]:
-    """A field of the pod as an environment variable."""
+    """A fieldRef of an environment variable."""
     yield from field_reference(one, _FIELDS_OF_ENV, path)
 
 
 def field_reference(one: Tree, allowed: tuple[str, ...], path: str) -> Iterator[Cause]:
-    """A field of the pod."""
+    """A fieldRef of a downward API volume."""
     field = one["fieldPath"]
     if not field:
         yield required(f"{path}.fieldPath")
@@ -234,7 +233,7 @@ def field_reference(one: Tree, allowed: tuple[str, ...], path: str) -> Iterator[
 
 
 def resource_reference(one: Tree, path: str, in_volume: bool = False) -> Iterator[Cause]:
-    """A resource of a container."""
+    """A resourceFieldRef."""
     name = one["resource"]
     huge = name.startswith(("requests.hugepages-", "limits.hugepages-"))
     if in_volume and not one.get("containerName"):
@@ -250,11 +249,13 @@ def resource_reference(one: Tree, path: str, in_volume: bool = False) -> Iterato
     if what == "cpu" and divisor not in ("1m", "1"):
         text = "only divisor's values 1m and 1 are supported with the cpu resource"
         yield invalid(f"{path}.divisor", name, text)
-    told = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(what)
+    unit_of = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(what)
     if huge:
-        told = "hugepages"
-    if told and divisor not in _UNITS:
-        text = f"only divisor's values {', '.join(_UNITS)} are supported with the {told} resource"
+        unit_of = "hugepages"
+    if unit_of and divisor not in _UNITS:
+        text = (
+            f"only divisor's values {', '.join(_UNITS)} are supported with the {unit_of} resource"
+        )
         yield invalid(f"{path}.divisor", name, text)
 
 
@@ -360,7 +361,7 @@ def _iscsi(one: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.lun", one["lun"], field_checks.inclusive(0, 255))
 
 
-# In the order in which the original looks for them.
+# In the original's order.
 _SOURCES: Mapping[str, Check] = {
     "emptyDir": _empty_dir,
     "hostPath": host_path,

@@ -1,4 +1,4 @@
-"""The table form of kinds: columns written in one line each, cells by a function.
+"""Tables of kinds (`kubectl get`): columns in one line of text, cells by a function.
 
 A column is written `Name`, `Count:integer`, `Node+` (wide form only), `Driver::name` (format).
 """
@@ -11,12 +11,15 @@ from typing import Any
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.resource import TableColumn
 from stowplan.apis.validation.field_checks import formatted_selector
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 Cells = Callable[[Tree, float], list[Any]]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
+UNSET = "<unset>"
+TEMPLATE_COLUMNS = "Containers+, Images+"
+"""The columns of `containers_of`."""
 
 _ABOUT = {
     "Name": "The object's name.",
@@ -28,7 +31,7 @@ _ABOUT = {
 
 
 class PrintedTable:
-    """A table whose cells a function writes (`resource.Table`)."""
+    """A table whose cells are the result of a function (`resource.Table`)."""
 
     def __init__(self, columns: str, cells: Cells) -> None:
         """columns: separated by commas, in the order of the cells."""
@@ -36,7 +39,7 @@ class PrintedTable:
         self._cells = cells
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an object, also those of the wide form."""
+        """The cells of an object, those of wide output included."""
         return self._cells(obj, now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
@@ -60,7 +63,7 @@ def name_of(obj: Tree) -> str:
 
 
 def age_of(obj: Tree, now: float) -> str:
-    """How long ago an object was created."""
+    """The age of an object."""
     return timestamps.human_age(obj["metadata"].get("creationTimestamp"), now)
 
 
@@ -78,3 +81,15 @@ def selector_text(selector: Tree | None) -> str:
     if selector is None:
         return NONE
     return formatted_selector(selector) or NONE
+
+
+def joined_labels(labels: Tree | None) -> str:
+    """`a=b,c=d`, sorted; `<none>` for no labels."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+CREATED_AT = PrintedTable(
+    "Name, Created At:date",
+    lambda obj, now: [name_of(obj), obj["metadata"].get("creationTimestamp")],
+)
+NAME_AND_AGE = PrintedTable("Name, Age", lambda obj, now: [name_of(obj), age_of(obj, now)])

@@ -1,4 +1,4 @@
-"""Row: where a built-in kind is served, its rules, its table.
+"""Registration of a built-in kind: its types, path, strategies and table.
 
 Source: kubernetes v1.36, pkg/registry; discovery as recorded.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from stowplan.apis.machinery.resource import (
     PostAction,
@@ -16,8 +15,9 @@ from stowplan.apis.machinery.resource import (
     Subresource,
     Table,
 )
-
-Tree = dict[str, Any]
+from stowplan.apis.schema import type_tables
+from stowplan.apis.schema.struct_types import DefaultingHook
+from stowplan.objects.encoding.tree import Tree
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
@@ -25,12 +25,20 @@ NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 @dataclass(frozen=True, kw_only=True)
 class KindRegistration:
-    """A built-in kind. type: its name in the tables of types. status: rules of `status`, if any."""
+    """A built-in kind, served in version v1.
+
+    type: full name of its type, such as `core/v1.Pod`. types: the kind's types in the notation of
+    `schema.type_notation`, read into the package of `type`. defaults: by full name of a type, the
+    defaults that depend on other fields. status: strategy of the status subresource, if it has one.
+    The other fields are those of `machinery.resource.Resource`.
+    """
 
     group: str = ""
     plural: str
     kind: str
     type: str
+    types: str = ""
+    defaults: Mapping[str, DefaultingHook] = field(default_factory=dict)
     strategy: ResourceStrategy = field(default_factory=ResourceStrategy)
     namespaced: bool = True
     status: ResourceStrategy | None = None
@@ -45,3 +53,13 @@ class KindRegistration:
     alias: ResourceAlias | None = None
     deprecation: str = ""
     stored_as: str = ""
+
+
+def register(*kinds: KindRegistration) -> tuple[KindRegistration, ...]:
+    """Add the types and defaults of kinds to `type_tables`; returns the kinds."""
+    for kind in kinds:
+        type_tables.read(kind.type.rpartition(".")[0], kind.types)
+    for kind in kinds:
+        for name, hook in kind.defaults.items():
+            type_tables.hook(name, hook)
+    return kinds

@@ -1,4 +1,4 @@
-"""Strategies that many kinds share: status apart from spec, generation, immutable metadata.
+"""Strategies that many kinds share.
 
 Source: kubernetes v1.36, pkg/registry: the strategies of the kinds.
 """
@@ -9,11 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from stowplan.apis.machinery.errors import Cause
-from stowplan.apis.machinery.names import (
-    path_segment_problems,
-    subdomain_problems,
-)
-from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Tree
+from stowplan.apis.machinery.names import path_segment_problems, subdomain_problems
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.objects.encoding.tree import Tree
 
 Check = Callable[[Tree], Iterable[Cause]]
 UpdateCheck = Callable[[Tree, Tree], Iterable[Cause]]
@@ -24,11 +22,11 @@ PATH_SEGMENT_NAME: ObjectNameCheck = path_segment_problems
 
 
 class BuiltinStrategy(ResourceStrategy):
-    """A kind that is what its client says: checks, and perhaps a generation and a status.
+    """Strategy of a kind: validation, and optionally a status and metadata.generation.
 
-    status: what a new object's status is, None for kinds without one. counted: the top-level
-    fields whose change raises metadata.generation; empty where it is not kept. first: the
-    generation of a new object; 0: it has none until something changes.
+    status: of a new object, None for kinds without one. counted: top-level fields whose change
+    raises metadata.generation; empty for kinds without it. first: the generation of a new object;
+    0: none until something changes.
     """
 
     def __init__(
@@ -81,13 +79,13 @@ class BuiltinStrategy(ResourceStrategy):
 
 
 METADATA_RESET_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
-"""What the status of some kinds leaves alone in metadata."""
+"""Fields of metadata that the status subresource of some kinds does not change."""
 
 
 class StatusStrategy(ResourceStrategy):
-    """The status subresource: only the status may change, and labels where the original lets them.
+    """The status subresource: changes status, and metadata as far as the original does.
 
-    kept: top-level fields put back. meta: fields of metadata put back.
+    kept: top-level fields that keep their stored value. meta: the same for fields of metadata.
     """
 
     def __init__(
@@ -113,7 +111,7 @@ class StatusStrategy(ResourceStrategy):
 
 
 def restore_field(new: Tree, old: Tree, name: str) -> None:
-    """Put a field back to what it was."""
+    """Restore the stored value of a field."""
     if name in old:
         new[name] = old[name]
     else:
@@ -121,7 +119,7 @@ def restore_field(new: Tree, old: Tree, name: str) -> None:
 
 
 def update_generation(new: Tree, old: Tree, names: tuple[str, ...]) -> None:
-    """Raise the generation where one of the fields changed; clients cannot set it."""
+    """Increment metadata.generation if one of the fields changed; clients cannot set it."""
     generation = old["metadata"].get("generation", 0)
     if any(new.get(name) != old.get(name) for name in names):
         generation += 1
@@ -132,7 +130,7 @@ def update_generation(new: Tree, old: Tree, names: tuple[str, ...]) -> None:
 
 
 def selectable_field(path: str) -> Callable[[Tree], str]:
-    """A selectable field of text; "" where it is missing."""
+    """Reader of a selectable field; "" if it is missing."""
     steps = path.split(".")
 
     def read(obj: Tree) -> str:

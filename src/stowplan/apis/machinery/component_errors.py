@@ -1,6 +1,6 @@
-"""Exceptions that nothing expects, of controllers and observers: each is one object's failure.
+"""Unexpected exceptions of controllers and observers, each about one object.
 
-They are kept until a driver takes them to log them, and counted for `/metrics`; the rest goes on.
+They are kept until a driver takes them to log them, and counted for `/metrics`.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ class ComponentError(NamedTuple):
 
 
 class ComponentErrors:
-    """counts: all there ever were, by component; of those not taken only the last are kept."""
+    """counts: of all errors, by component. Of errors not yet taken only the last are kept."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.failing: Callable[[], Mapping[str, int]] = dict
-        """Objects that fail now, by controller; given by what drives the controllers."""
+        """Number of objects that fail now, by controller; set by the controller manager."""
         self._untaken: deque[ComponentError] = deque(maxlen=ERRORS_KEPT_MAX)
 
     def add(self, component: str, about: str, error: Exception) -> None:
-        """Something failed in a way that nothing expects."""
+        """Record an unexpected exception."""
         self.counts[component] += 1
         self._untaken.append(ComponentError(component, about, error))
 
     def take(self) -> list[ComponentError]:
-        """Those since this was last asked, oldest first."""
+        """The errors since the last call, oldest first."""
         taken = list(self._untaken)
         self._untaken.clear()
         return taken

@@ -1,4 +1,4 @@
-"""Refusals of the API server: an exception that is the Status object a client receives.
+"""Errors of the API server: exceptions that encode to the Status object a client receives.
 
 Source: apimachinery v0.36, api/errors and api/validation/field; texts as recorded.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
@@ -25,21 +25,21 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 
 
 CAUSES_MAX = 1_000
-"""Causes in one refusal. Checks are generators, so those beyond it are never made."""
+"""Causes in one error. Validation is lazy, so causes beyond it are not computed."""
 CAUSES_BYTES_MAX = 1 << 20
-"""Length of their texts, beyond which no further cause is added."""
+"""Length of all texts, beyond which no further cause is added."""
 MORE_CAUSES = "Too many: there are more errors, which are left out"
 
 
 class BodyDecodeError(ValueError):
-    """A body whose types do not fit; its text is what Go's decoder says, bare."""
+    """A body with a value of the wrong type; the text is that of Go's decoder."""
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """One thing wrong with an object. field: its path, `spec.containers[0].name`.
+    """One invalid field of an object. field: its path, `spec.containers[0].name`.
 
-    reason: one of the constants above. message: the whole text after the path, as it stands in
-    `details.causes` (`ValidateResult value: "x": must be ...`); the functions below write it.
+    reason: one of the constants above. message: the text after the path, as in
+    `details.causes` (`Invalid value: "x": must be ...`); the functions below format it.
     """
 
     field: str
@@ -72,12 +72,12 @@ def _escaped_letter(letter: str) -> str:
 
 
 def go_quoted(text: str) -> str:
-    """A text as Go's %q prints it."""
+    """A string as Go's %q prints it."""
     return f'"{"".join(map(_escaped_letter, text))}"'
 
 
 def value_text(value: object) -> str:
-    """A bad value as causes print it: text quoted, numbers bare, anything else as JSON."""
+    """A value as causes print it: strings quoted, numbers bare, anything else as JSON."""
     if isinstance(value, str):
         return go_quoted(value)
     if value is None:
@@ -89,7 +89,7 @@ def value_text(value: object) -> str:
 
 
 def invalid(field: str, value: object, text: str) -> Cause:
-    """`field: ValidateResult value: value: text`."""
+    """`field: Invalid value: value: text`."""
     return Cause(field, INVALID, f"Invalid value: {value_text(value)}: {text}")
 
 
@@ -131,9 +131,9 @@ def too_many(field: str, count: int, count_max: int) -> Cause:
 
 
 def bounded_causes(causes: Iterable[Cause]) -> list[Cause]:
-    """The first causes; one that says so stands for those that are left out.
+    """The first causes, and one that says that more are left out.
 
-    Differs: the original tells all, of which a body of a few MB can make gigabytes.
+    Differs: the original returns all causes, gigabytes for some bodies of a few MB.
     """
     found: list[Cause] = []
     length = 0
@@ -147,10 +147,10 @@ def bounded_causes(causes: Iterable[Cause]) -> list[Cause]:
 
 
 class ApiError(Exception):
-    """A refusal: HTTP code, machine-readable reason, text, details; what `status_of` encodes.
+    """An API error: HTTP code, machine-readable reason, text and details of a Status.
 
-    headers: more headers of the answer (Retry-After, WWW-Authenticate). after: seconds that the
-    answer is held back. token: a continue token that goes into the metadata.
+    headers: more headers of the response (Retry-After, WWW-Authenticate). after: seconds by which
+    the response is delayed. token: a continue token for the metadata.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    """404 of a group, version or resource that the server does not have."""
+    """404 of a group, version or resource that is not served."""
     text = "the server could not find the requested resource"
     return ApiError(404, "NotFound", text, {})
 
@@ -254,16 +254,16 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
 
 
 def invalid_object(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
-    """422: `Pod "p" is invalid: ...` with a cause for each problem; the text tells each once."""
+    """422: `Pod "p" is invalid: ...`; the text has each cause once."""
     found = bounded_causes(causes)
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _status_details(group, kind, name)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found
     ]
     subject = f"{kind}.{group}" if group else kind
-    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {told}', details)
+    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
 
 
 def bad_request(text: str) -> ApiError:
@@ -272,13 +272,13 @@ def bad_request(text: str) -> ApiError:
 
 
 def method_not_allowed() -> ApiError:
-    """405 of a verb that the resource does not offer."""
+    """405 of a verb that the resource does not support."""
     text = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", text, {})
 
 
 def expired(text: str) -> ApiError:
-    """410 of a version or continue token whose history is gone."""
+    """410 of a version or continue token that is compacted."""
     return ApiError(410, "Expired", text)
 
 
@@ -290,7 +290,7 @@ def internal_error(text: str) -> ApiError:
 
 
 def too_many_requests(text: str, seconds: int) -> ApiError:
-    """429 that asks to be tried again after so many seconds."""
+    """429, with Retry-After unless `seconds` is 0."""
     details = {"retryAfterSeconds": seconds} if seconds else {}
     headers = (("Retry-After", str(seconds)),) if seconds else ()
     return ApiError(429, "TooManyRequests", text, details, headers)

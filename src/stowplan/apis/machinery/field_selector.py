@@ -1,4 +1,4 @@
-"""Field selectors as query parameters write them.
+"""Field selectors of query parameters.
 
 Source: apimachinery v0.36, fields/selector.go.
 """
@@ -16,24 +16,24 @@ _COMMA = re.compile(r"\\.|,", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class FieldRequirement:
-    """field equals value, or does not."""
+    """`field=value` or `field!=value`."""
 
     field: str
     value: str
     equal: bool = True
 
     def matches(self, got: str) -> bool:
-        """True when a field of the value `got` fulfils this term."""
+        """True if the value `got` of the field matches."""
         return (got == self.value) == self.equal
 
 
 def parse_field_selector(text: str) -> tuple[FieldRequirement, ...]:
-    """The terms of a field selector, all of which must hold. Raises SelectorError."""
+    """The requirements of a field selector, all of which must match. Raises SelectorParseError."""
     return tuple(_term(text, part) for part in sorted(_split(text)) if part)
 
 
 def _split(text: str) -> list[str]:
-    """Cut at commas that no backslash escapes."""
+    """Split at commas that are not escaped."""
     parts, start = [], 0
     for found in _COMMA.finditer(text):
         if found[0] == ",":

@@ -1,4 +1,4 @@
-"""Values as Go's %v prints them, where error texts show them."""
+"""Values as Go's %v prints them, for error texts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ HEAD_TYPE = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string'
     ' "json:\\"kind,omitempty\\"" }'
 )
-"""The type by which the original looks for a body's kind, as its texts print it."""
+"""The Go type that the original decodes kind and apiVersion of a body into."""
 
 
 def not_an_object_text(value: Any) -> str:
-    """What is said of JSON that is no object where one with a kind was due."""
+    """The text of the error for JSON that is not an object."""
     why = f"json: cannot unmarshal {json_type_name(value)} into Go value of type {HEAD_TYPE}"
     return f"couldn't get version/kind; json parse error: {why}"
 
@@ -60,7 +60,7 @@ def go_type(value: Any) -> str:
 
 
 def json_type_name(value: Any) -> str:
-    """What Go's decoder calls a JSON value in its complaints."""
+    """The name of a JSON value's type in errors of Go's decoder."""
     if isinstance(value, dict):
         return "object"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""What passes between the embedded API server and whoever owns its sockets, as values."""
+"""Messages between the embedded API server and the driver that owns its sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who asks. groups: those that RBAC subjects of kind Group name."""
+    """An authenticated user. groups: as RBAC subjects of kind Group name them."""
 
     name: str
     uid: str = ""
@@ -17,7 +17,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """One HTTP request whose body has been read whole.
+    """One HTTP request with its whole body.
 
     path: as sent, still percent-encoded, without the query. query: name and value pairs in the
     order sent, decoded. headers: names in lower case. peer: the connection's other end, for flow
@@ -33,12 +33,11 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """One HTTP answer.
+    """One HTTP response.
 
     headers: name and value pairs, a name may repeat (Warning). commit: the number of the
-    `PersistBatch` batch that must be saved before this is sent; 0 if nothing was written. after:
-    seconds to wait before it is sent, as the original waits before it refuses a version of the
-    future.
+    `PersistBatch` that must be saved before this is sent; 0 if nothing was written. after: seconds
+    by which it is delayed, as the original delays the error of a future resourceVersion.
     """
 
     status: int
@@ -49,7 +48,7 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class WatchResponse(msgspec.Struct, frozen=True):
-    """An answer that goes on: a watch. number: what `ApiServer.read` is asked with."""
+    """The response of a watch. number: the stream, for `ApiServer.read`."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -57,14 +56,14 @@ class WatchResponse(msgspec.Struct, frozen=True):
 
 
 class StreamChunk(msgspec.Struct, frozen=True):
-    """The next bytes of a stream. end: nothing follows, the stream is closed. body may be empty."""
+    """The next bytes of a stream; may be empty. end: the stream is closed."""
 
     body: bytes
     end: bool = False
 
 
 class PersistBatch(msgspec.Struct, frozen=True):
-    """Writes that must last, in order. number: what `ApiServer.saved` is told when they do.
+    """Writes to persist, in order. number: to be passed to `ApiServer.saved`.
 
     records: key, version and value (None: deleted) of every change since the last batch.
     """

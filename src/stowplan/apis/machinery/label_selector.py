@@ -1,4 +1,4 @@
-"""Label selectors as query parameters write them, with the original's words for broken ones.
+"""Label selectors of query parameters, with the original's parse errors.
 
 Source: apimachinery v0.36, labels/selector.go.
 """
@@ -32,14 +32,14 @@ OPERATORS = "in, notin, =, ==, !=, gt, lt"
 
 
 class SelectorParseError(ValueError):
-    """Its text is what a client is told."""
+    """The text is the one of the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One term. operator: exists, absent, in, notin, >, <. `=` is in, `!=` is notin.
+    """One requirement. operator: exists, absent, in, notin, >, <. `=` is in, `!=` is notin.
 
-    values: in order, so that many are not looked through for each object.
+    values: sorted, for binary search.
     """
 
     key: str
@@ -47,7 +47,7 @@ class LabelRequirement:
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """True when `labels` fulfil this term."""
+        """True if `labels` match."""
         value = labels.get(self.key)
         match self.operator:
             case "in":
@@ -65,7 +65,7 @@ class LabelRequirement:
         return left > right if self.operator == ">" else left < right
 
     def _has(self, value: str) -> bool:
-        """True if `value` is one of the values, which are in order."""
+        """True if `value` is one of the sorted values."""
         at = bisect_left(self.values, value)
         return at < len(self.values) and self.values[at] == value
 
@@ -82,7 +82,7 @@ Token = tuple[str, str]
 
 
 def selector_tokens(text: str) -> list[Token]:
-    """What the text is made of: kind and spelling; ("end", "") last."""
+    """The tokens of a selector: kind and text; ("end", "") last."""
     found: list[Token] = []
     at = 0
     while at < len(text):
@@ -124,7 +124,7 @@ class _Parser:
 
     def peek(self) -> Token:
         kind, spelling = self.items[self.at]
-        # `in` and `notin` are ordinary words but where an operator is due.
+        # `in` and `notin` are identifiers except in the place of an operator.
         return ("word" if kind in ("in", "notin") else kind), spelling
 
     def take(self) -> Token:
@@ -247,5 +247,5 @@ def _checked(key: str, operator: str, values: list[str]) -> LabelRequirement:
 
 
 def parse_label_selector(text: str) -> tuple[LabelRequirement, ...]:
-    """The terms of a label selector, all of which must hold. Raises SelectorError."""
+    """The requirements of a label selector, all of which must match. Raises SelectorParseError."""
     return tuple(_Parser(text).selector())

@@ -1,4 +1,4 @@
-"""What names may look like, with the texts that say what is wrong.
+"""Validation of names, labels and qualified names.
 
 Source: apimachinery v0.36, util/validation.
 """
@@ -35,8 +35,8 @@ def regex_text(text: str, pattern: str, *examples: str) -> str:
     """`text (e.g. 'a', or 'b', regex used for validation is '...')`."""
     if not examples:
         return f"{text} (regex used for validation is '{pattern}')"
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
+    printed = " or ".join(f"'{example}', " for example in examples)
+    return f"{text} (e.g. {printed}regex used for validation is '{pattern}')"
 
 
 SUBDOMAIN_TEXT = regex_text(
@@ -81,7 +81,7 @@ def _problems(
     name: str, prefix: bool, pattern: re.Pattern[str], length_max: int, text: str
 ) -> list[str]:
     if prefix and len(name) > 1 and name.endswith("-"):
-        # Whatever is generated after the dash is an alphanumeric character.
+        # The generated character after the dash is alphanumeric.
         name = name[:-2] + "a"
     found = []
     if len(name) > length_max:
@@ -92,12 +92,12 @@ def _problems(
 
 
 def subdomain_problems(name: str, prefix: bool = False) -> list[str]:
-    """What keeps `name` from being a DNS subdomain. prefix: something will be appended to it."""
+    """Problems of a DNS subdomain. prefix: `name` is a generateName."""
     return _problems(name, prefix, _subdomain, SUBDOMAIN_MAX, SUBDOMAIN_TEXT)
 
 
 def label_problems(name: str, prefix: bool = False) -> list[str]:
-    """What keeps `name` from being a DNS label (RFC 1123)."""
+    """Problems of a DNS label (RFC 1123)."""
     found = _problems(name, prefix, _label, LABEL_MAX, LABEL_TEXT)
     if LABEL_TEXT in found and not _problems(name, prefix, _subdomain, len(name), LABEL_TEXT):
         found[-1] = "must not contain dots"
@@ -105,12 +105,12 @@ def label_problems(name: str, prefix: bool = False) -> list[str]:
 
 
 def label_1035_problems(name: str, prefix: bool = False) -> list[str]:
-    """What keeps `name` from being a DNS label of the older kind, which begins with a letter."""
+    """Problems of a DNS label of RFC 1035, which begins with a letter."""
     return _problems(name, prefix, _label_1035, LABEL_MAX, LABEL_1035_TEXT)
 
 
 def path_segment_problems(name: str, prefix: bool = False) -> list[str]:
-    """What keeps `name` out of a URL path (names of roles, volumes of events...)."""
+    """Problems of a segment of a URL path (names of roles and bindings)."""
     if not prefix and name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in name]
@@ -118,14 +118,14 @@ def path_segment_problems(name: str, prefix: bool = False) -> list[str]:
 
 @cache_short_texts(8192)
 def _is_qualified(name: str) -> bool:
-    """True for a good key without a second look; the same few come with every object."""
+    """True for a valid key; cached, since objects have the same few keys."""
     prefix, slash, last = name.rpartition("/")
     good = bool(_qualified.fullmatch(last)) and len(last) <= LABEL_MAX
     return good and (not slash or not (subdomain_problems(prefix) or "/" in prefix))
 
 
 def qualified_name_problems(name: str) -> list[str]:
-    """What keeps `name` from being the key of a label or annotation: prefix/name."""
+    """Problems of the key of a label or annotation: prefix/name."""
     if _is_qualified(name):
         return []
     parts = name.split("/")
@@ -152,7 +152,7 @@ def qualified_name_problems(name: str) -> list[str]:
 
 
 def label_value_problems(value: str) -> list[str]:
-    """What keeps `value` from being the value of a label."""
+    """Problems of the value of a label."""
     found = []
     if len(value) > LABEL_MAX:
         found.append(too_long_text(LABEL_MAX))

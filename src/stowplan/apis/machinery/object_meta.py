@@ -1,4 +1,4 @@
-"""The metadata that every object has: what the server fills in and what it refuses.
+"""Object metadata: system fields, validation, updates.
 
 Source: apimachinery v0.36, api/validation/objectmeta.go; apiserver v0.36, registry/rest.
 """
@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    bad_request,
-    forbidden_field,
-    invalid,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, bad_request, forbidden_field, invalid, required
 from stowplan.apis.machinery.errors import too_long as too_long_field
 from stowplan.apis.machinery.names import (
     label_problems,
@@ -26,12 +19,14 @@ from stowplan.apis.machinery.names import (
     qualified_name_problems,
 )
 from stowplan.apis.machinery.timestamps import format_time
+from stowplan.objects.encoding.tree import Tree
 
 ANNOTATIONS_BYTES_MAX = 256 << 10
 UID_BATCH_SIZE = 64
 NAME_MAX, SUFFIX_LENGTH = 63, 5
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""What generated names are made of: no vowels, and nothing that looks like another."""
+"""The alphabet of generated names: no vowels, no characters that look alike."""
+META_GROUP = "meta.k8s.io"
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 IMMUTABLE_TEXT = "field is immutable"
@@ -51,14 +46,14 @@ NameProblems = Callable[[str, bool], list[str]]
 
 
 class UidGenerator:
-    """Random uids in the form of version 4; the dice are thrown for many at once."""
+    """Random UUIDs of version 4, drawn in batches."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self._thrown: list[str] = []
 
     def new(self) -> str:
-        """The next one."""
+        """The next uid."""
         if not self._thrown:
             digits = self._rng.bytes(16 * UID_BATCH_SIZE).hex()
             self._thrown = [digits[at : at + 32] for at in range(0, len(digits), 32)]
@@ -68,13 +63,13 @@ class UidGenerator:
 
 
 def generated_name(prefix: str, rng: np.random.Generator) -> str:
-    """`prefix`, cut to leave room, and five random characters."""
+    """`prefix`, truncated if needed, and five random characters."""
     picked = rng.integers(0, len(SUFFIX_LETTERS), SUFFIX_LENGTH)
     return prefix[: NAME_MAX - SUFFIX_LENGTH] + "".join(SUFFIX_LETTERS[at] for at in picked)
 
 
 def wipe_system_fields(meta: Tree) -> None:
-    """Drop what a client may not choose for a new object."""
+    """Drop the fields that a client cannot set in a new object."""
     for key in SYSTEM_FIELDS:
         meta.pop(key, None)
     meta.pop("managedFields", None)
@@ -83,7 +78,7 @@ def wipe_system_fields(meta: Tree) -> None:
 def fill_system_fields(
     meta: Tree, now: float, uids: UidGenerator, rng: np.random.Generator
 ) -> None:
-    """Time of creation, uid, and the name if it is to be generated."""
+    """Set creationTimestamp, uid, and the name if there is only a generateName."""
     meta["creationTimestamp"] = format_time(now)
     meta["uid"] = uids.new()
     prefix = meta.get("generateName")
@@ -92,7 +87,7 @@ def fill_system_fields(
 
 
 def set_namespace(meta: Tree, namespace: str) -> None:
-    """Give an object the namespace of its path; raises ApiError 400 if it says another."""
+    """Set the namespace of the path; raises ApiError 400 if the object has another."""
     got = meta.get("namespace", "")
     if got and namespace and got != namespace:
         text = "the namespace of the provided object does not match the namespace sent on the"
@@ -104,9 +99,9 @@ def set_namespace(meta: Tree, namespace: str) -> None:
 
 
 def drop_duplicate_owners(meta: Tree, patched: bool = False) -> list[str]:
-    """Drop owner references that stand there twice; the texts to warn with.
+    """Drop duplicate owner references; returns the texts of warnings.
 
-    patched: the object is the outcome of a patch, of which the text says when it was looked at.
+    patched: the object is the result of a patch; the text differs.
     """
     references = meta.get("ownerReferences")
     if not references or len(references) < 2:
@@ -130,7 +125,7 @@ def drop_duplicate_owners(meta: Tree, patched: bool = False) -> list[str]:
 
 
 def metadata_problems(meta: Tree, namespaced: bool, names: NameProblems) -> Iterator[Cause]:
-    """What is wrong with the metadata of any object."""
+    """Causes of the metadata of an object."""
     yield from _identity_problems(meta, namespaced, names)
     yield from _labels_and_annotations_problems(meta)
     yield from _finalizer_problems(meta.get("finalizers") or ())
@@ -172,7 +167,7 @@ def _labels_and_annotations_problems(meta: Tree) -> Iterator[Cause]:
 
 
 def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
-    """What is wrong with a set of labels at `field`."""
+    """Causes of labels at `field`."""
     if len(labels) <= _CACHED_LABELS_MAX and _is_valid_label_set(tuple(labels.items())):
         return []
     found: list[Cause] = []
@@ -184,12 +179,12 @@ def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
 
 
 def _is_valid_label_set(labels: tuple[tuple[str, str], ...]) -> bool:
-    """True for a set of labels with nothing wrong; pods of a template have the same."""
+    """True for valid labels; cached, since pods of a template have the same labels."""
     if labels in _VALID_LABELS:
         return True
     if any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels):
         return False
-    # Good ones have few characters each.
+    # Valid ones have few characters each.
     if len(_VALID_LABELS) >= _VALID_LABELS_MAX:
         _VALID_LABELS.clear()
     _VALID_LABELS.add(labels)
@@ -197,7 +192,7 @@ def _is_valid_label_set(labels: tuple[tuple[str, str], ...]) -> bool:
 
 
 def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:
-    """What is wrong with a set of annotations at `field`."""
+    """Causes of annotations at `field`."""
     found: list[Cause] = []
     size = 0
     for key in sorted(annotations):
@@ -209,7 +204,7 @@ def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:
 
 
 def _owner_problems(references: list[Tree], field: str) -> Iterator[Cause]:
-    # One by one: each of many controllers shows the whole list.
+    # One by one: the cause of each of several controllers prints the whole list.
     controller = ""
     for reference in references:
         version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
@@ -246,7 +241,7 @@ def _finalizer_problems(finalizers: Iterable[str]) -> list[Cause]:
 
 
 def finalizer_name_problems(finalizers: Iterable[str]) -> list[Cause]:
-    """What built-in kinds ask of finalizers besides: a domain, or one of the well-known names."""
+    """Finalizers of built-in kinds have a domain or are one of the standard names."""
     text = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid(f"metadata.finalizers[{at}]", name, text)
@@ -256,7 +251,7 @@ def finalizer_name_problems(finalizers: Iterable[str]) -> list[Cause]:
 
 
 def metadata_update_problems(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What is wrong with the change of an object's metadata."""
+    """Causes of an update of metadata."""
     yield from _changed_problems(new, old)
     yield from _labels_and_annotations_problems(new)
 
@@ -291,7 +286,7 @@ def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
 
 
 def carry_over_metadata(new: Tree, old: Tree) -> None:
-    """Before an update is validated: what a client may leave out or may not touch."""
+    """Set the system fields of an update from the stored object."""
     if not new.get("uid"):
         new["uid"] = old["uid"]
     for key in ("creationTimestamp", "deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about: a label selector and a field selector together."""
+"""Selection of a list or watch: a label selector and a field selector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import msgspec
 
 from stowplan.apis.machinery.field_selector import FieldRequirement
 from stowplan.apis.machinery.label_selector import LabelRequirement
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.resource import Resource
+from stowplan.objects.encoding.tree import Tree
 
 
 class _SelectorMeta(msgspec.Struct):
@@ -27,7 +28,7 @@ _tree_decoder: msgspec.json.Decoder[Tree] = msgspec.json.Decoder(dict[str, Any])
 
 
 class ObjectSelector:
-    """The terms, all of which must hold. It reads no more of an object than they need."""
+    """Requirements, all of which must match. It decodes only what they need."""
 
     __slots__ = ("_fields", "labels", "name", "namespace", "terms")
 
@@ -49,7 +50,7 @@ class ObjectSelector:
         return bool(self.labels or self.terms)
 
     def matches(self, value: bytes) -> bool:
-        """True when the object of these canonical bytes is selected."""
+        """True if the object of these canonical bytes is selected."""
         if not self.labels and not self.terms:
             return True
         meta = _labeled_decoder.decode(value).metadata

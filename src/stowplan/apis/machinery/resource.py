@@ -1,41 +1,132 @@
-"""What the API server knows of a kind of object: where it is served and the rules it follows.
+"""Resources: the path, schema, strategy and table of a kind, and the protocols of its hooks.
 
-The general pipeline (`rest`) works on plain trees as JSON decodes them and asks three things of a
-kind: its `ResourceSchema` (shape: decode, defaults, merge keys), its `ResourceStrategy` (rules:
-what a create or an update may set, what is valid, how it is deleted) and its `Table` (what `kubectl
-get` prints).
+The request pipeline works on trees as JSON decodes them. A kind gives it a `ResourceSchema`
+(decoding, defaults, merge keys), a `ResourceStrategy` (what a create or an update may set, what is
+valid, how it is deleted) and a `Table` (what `kubectl get` prints).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from stowplan.apis.machinery.access import AccessControl
+from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
+from stowplan.objects.encoding.tree import Tree
 
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
-Tree = dict[str, Any]
+class ObjectClient(Protocol):
+    """Reads and writes stored objects; hooks of a kind use it in the course of a request.
+
+    namespace is "" for cluster-scoped kinds. Returned trees are fresh unless noted. Writes run
+    admission and validation as HTTP requests do and raise ApiError as they would answer.
+    """
+
+    @property
+    def registry(self) -> ResourceRegistry:
+        """The kinds that are served."""
+        ...
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """The stored object, or None."""
+        ...
+
+    def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
+        """The objects of one namespace or ("") of all, in key order."""
+        ...
+
+    def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """As `get`, from a cache of decoded objects: the tree must not be changed."""
+        ...
+
+    def peek_all(self, resource: Resource) -> Iterator[Tree]:
+        """As `list`, from a cache of decoded objects: the trees must not be changed."""
+        ...
+
+    def n_writes(self, path: str) -> int:
+        """How often objects of a resource path were written; changes whenever one changes."""
+        ...
+
+    def create(
+        self, resource: Resource, obj: Tree, now: float, namespace: str = "", user: User = ...
+    ) -> Tree:
+        """Store a new object; returns it as stored."""
+        ...
+
+    def update(
+        self, resource: Resource, obj: Tree, now: float, subresource: str = "", user: User = ...
+    ) -> Tree:
+        """Replace an object; 409 if `obj` carries another resourceVersion."""
+        ...
+
+    def update_status(self, resource: Resource, obj: Tree, now: float, user: User = ...) -> Tree:
+        """`update` of the status subresource."""
+        ...
+
+    def modify(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Tree], None],
+        now: float,
+        subresource: str = "",
+        user: User = ...,
+    ) -> Tree | None:
+        """Read an object, let `change` edit it in place, write it. None if it does not exist."""
+        ...
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        now: float,
+        requested: DeleteOptions | None = None,
+        user: User = ...,
+    ) -> Tree:
+        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it does not exist."""
+        ...
+
+
+class ServerContext(ObjectClient, Protocol):
+    """What observers and non-resource pages get of the server: objects, timers, watches, errors."""
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the last write."""
+        ...
+
+    @property
+    def faults(self) -> ComponentErrors:
+        """Unexpected exceptions of observers and controllers."""
+        ...
+
+    def later(self, at: float, action: Callable[[float], None]) -> None:
+        """Call `action(now)` in the first tick at or after `at`."""
+
+    def end_watches(self, path: str, now: float) -> None:
+        """End all watches of a resource path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
     """One operation on its way through the pipeline; hooks receive it as `call`.
 
-    server: the in-process methods (`get`, `list`, `create`, ...) for hooks that look at or write
-    other objects. verb: as in `access.Attributes`. subresource: "" for the object itself.
-    dry_run: nothing will be stored. field_validation: "Strict", "Warn" or "Ignore". warnings: texts
-    for Warning headers; hooks may append.
+    objects: the other objects, for hooks that read or write them. verb: as in
+    `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
+    field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
+    append. rng: the server's generator. access: who may do what.
     """
 
-    server: ApiServer
+    objects: ObjectClient
     user: User
     verb: str
     resource: Resource
@@ -46,21 +137,18 @@ class ApiCall:
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The server's generator."""
-        return self.server.rng
+    rng: np.random.Generator = field(kw_only=True)
+    access: AccessControl = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class MergeStrategy:
     """How strategic merge patch treats one field of a type.
 
-    strategies: as `patchStrategy` says, "merge", "replace", "retainKeys"; empty means the default
+    strategies: of `patchStrategy`, "merge", "replace", "retainKeys"; empty means the default
     (maps merge, lists are replaced). key: `patchMergeKey` of a list of objects; "" for a list of
     plain values, which merge as sets. shape: of the field's value, or of the items of a list, or of
-    the values of a map; None where nothing is known (then default merging below).
+    the values of a map; None if it is unknown (then default merging below).
     """
 
     strategies: tuple[str, ...] = ()
@@ -69,7 +157,7 @@ class MergeStrategy:
 
 
 class MergeShape(Protocol):
-    """A type, as strategic merge patch walks it."""
+    """A type as strategic merge patch sees it."""
 
     def merging(self, name: str) -> MergeStrategy | None:
         """How the field of this JSON name merges; None for a field that the type does not have."""
@@ -77,7 +165,7 @@ class MergeShape(Protocol):
 
 
 class ResourceSchema(Protocol):
-    """The shape of a kind. Built-in kinds have tables, custom kinds a structural schema."""
+    """The schema of a kind: type tables for built-in, a structural schema for custom kinds."""
 
     @property
     def shape(self) -> MergeShape | None:
@@ -88,45 +176,47 @@ class ResourceSchema(Protocol):
         """A fresh canonical tree (known fields only, quantities and times in canonical form, empty
         values left out as Go leaves them out) and the strict texts, in order, each as recorded
         (`unknown field "spec.nope"`): those of unknown fields and the `duplicates`, which are the
-        texts of keys that the body had twice (`schema.parse` finds them).
+        texts of duplicate keys of the body (`schema.parse_json` finds them).
 
-        tree: what the body said, kind and apiVersion already checked by the pipeline. mode:
-        "Strict", "Warn", "Ignore"; the pipeline turns the texts into a refusal or warnings, with
-        "Ignore" they need not be collected. Raises `errors.DecodeError`, in any mode, with the bare
-        text for a wrong type or value; the pipeline puts `Pod in version "v1" cannot be handled as
-        a Pod: ` or its like before it.
+        tree: the decoded body, kind and apiVersion already checked by the pipeline. mode:
+        "Strict", "Warn", "Ignore"; the pipeline turns the texts into an error or warnings, with
+        "Ignore" they need not be collected. Raises `errors.BodyDecodeError`, in any mode, for a
+        wrong type or value; the pipeline prefixes its text with `Pod in version "v1" cannot be
+        handled as a Pod: `.
         """
         ...
 
     def blank(self) -> Tree:
-        """The object with nothing set and no defaults, as Go writes it; bookmarks show it."""
+        """The zero object as Go encodes it, without defaults; used by bookmarks."""
         ...
 
     def default(self, tree: Tree) -> None:
-        """Set the defaults of the version in place; done after every decode of a write. A schema
-        may as well set them in `decode`."""
+        """Set the defaults of the version in place, after the decode of every write. A schema may
+        set them in `decode` instead."""
 
 
 class AdmissionPlugin(Protocol):
-    """A plugin that may change or refuse a write, run in order between decode and validation."""
+    """A plugin that may change or reject a write; plugins run in order."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Change `obj` in place or raise ApiError. Called for create, update, patch, delete,
-        deletecollection (once for each object) and for acting subresources. old: what is stored,
-        None for a create. obj: None for a delete."""
+        """Called before validation: change `obj` in place or raise ApiError.
+
+        For create, update, patch, delete, deletecollection (once for each object) and acting
+        subresources. old: the stored object, None for a create. obj: None for a delete.
+        """
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse by ApiError, after strategies have prepared and validated `obj`."""
+        """Called after validation: raise ApiError to reject the write."""
 
 
 class ChangeObserver(Protocol):
-    """Told of every change, in order, once, before the call that made it returns to its client.
+    """Observes every change once, in order, before the request that made it is answered."""
 
-    It may write through the in-process methods; those changes come afterwards. Also told, as ADDED,
-    of everything found in the records that a server starts from.
-    """
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        """A change was stored. Writes of an observer are observed after it.
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None: ...
+        The records that a server starts from are observed as ADDED.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +237,7 @@ class StoreChange:
 
 @dataclass(slots=True)
 class DeleteOptions:
-    """DeleteOptions as the pipeline carries them. grace_s: None when the client said nothing.
+    """DeleteOptions of a deletion. grace_s: None if not set.
 
     propagation: "", "Orphan", "Background", "Foreground". uid, version: preconditions, "" if none.
     """
@@ -159,7 +249,7 @@ class DeleteOptions:
 
 
 class ResourceStrategy:
-    """The rules of a kind; the defaults here are those of a plain kind without status.
+    """The rules of a kind; the defaults are those of a kind without status.
 
     Every hook gets plain trees and the `ApiCall`. `new` and `obj` are fresh and may be changed;
     `old` must not be.
@@ -168,11 +258,11 @@ class ResourceStrategy:
     create_on_update: bool = False
     """A PUT to a name that does not exist creates it (leases, events, endpoints)."""
     unconditional_update: bool = True
-    """A PUT without resourceVersion is taken; otherwise 422 metadata.resourceVersion."""
+    """A PUT without resourceVersion is accepted; otherwise 422 metadata.resourceVersion."""
     orphans_by_default: bool = False
     """DeleteOptions without a policy add the `orphan` finalizer (jobs, replication controllers)."""
     deletion_warning: str = ""
-    """What is said to whoever deletes without a policy."""
+    """Warning of a deletion without a propagation policy."""
     returns_deleted: bool = False
     """A deletion answers with the object (pods, volumes, classes); otherwise with a Status."""
     collects_garbage: bool = True
@@ -182,26 +272,26 @@ class ResourceStrategy:
     """The first deletion only marks the object, by `begin_delete`, and later ones do nothing while
     it is `held` (namespaces, definitions of custom kinds)."""
     storage_path: str = ""
-    """Where the original keeps the kind in its store, if not under the plural (nodes: minions); a
-    refused uid shows it."""
+    """The original's path in etcd, if it is not the plural (nodes: minions); errors of uid
+    preconditions print it."""
 
     def name_problems(self, name: str, prefix: bool) -> list[str]:
-        """What is wrong with a name; prefix: it is a generateName, a trailing dash may stand.
+        """Problems of a name. prefix: it is a generateName, which may end in a dash.
         The default: a DNS subdomain; override with `names.label_problems` and the like."""
         return subdomain_problems(name, prefix)
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
-        """Drop or set what the client may not choose (status), set generation: 1 where kept."""
+        """Reset fields that a client cannot set (status), set generation 1 where there is one."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        """Put back what this verb or subresource may not change; raise generation when spec did."""
+        """Restore fields that this verb or subresource cannot change; increment generation."""
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        """What is wrong with an object to be created; metadata is validated by the pipeline."""
+        """Causes of a new object; the pipeline validates metadata."""
         return ()
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        """What is wrong with an update; metadata is validated by the pipeline."""
+        """Causes of an update; the pipeline validates metadata."""
         return ()
 
     def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
@@ -209,10 +299,10 @@ class ResourceStrategy:
         return ()
 
     def canonicalize(self, obj: Tree) -> None:
-        """The last change before an object is stored."""
+        """The last change before an object is stored, after validation."""
 
     def grace(self, obj: Tree, delete_options: DeleteOptions, call: ApiCall) -> int | None:
-        """Seconds of grace for a deletion; None: the kind is deleted at once. (Pods.)"""
+        """Grace period of a deletion in seconds; None: no graceful deletion."""
         return None
 
     def begin_delete(self, obj: Tree, call: ApiCall) -> None:
@@ -225,35 +315,35 @@ class ResourceStrategy:
 
 
 class SubresourceView(Protocol):
-    """A subresource that shows part of its object as another kind (scale)."""
+    """A subresource that presents part of its object as another kind (scale)."""
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
         """The view, with kind, apiVersion and the metadata of `obj`."""
         ...
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """`obj` changed (a fresh tree) as `body`, a view, says. Raises ApiError."""
+        """A fresh copy of `obj` with the values of the view `body`. Raises ApiError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SubresourceResult:
-    """What an acting subresource answers: HTTP code and the object in the body."""
+    """The response of an action: HTTP code and object."""
 
     code: int
     body: Tree
 
 
 PostAction = Callable[[ApiCall, Tree], SubresourceResult]
-"""Creates that store nothing of their own: binding, eviction, access reviews. (call, body)."""
+"""Actions on POST that store no object: binding, eviction, access reviews. (call, body)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What stands below an object's path. Exactly one of strategy, view, act is set.
+    """A subresource. Exactly one of strategy, view, act is set.
 
-    strategy: the object itself is read and written, by these rules (status, finalize). view: shown
-    as another kind. act: POST does something. group, version, kind, schema: of the body where it is
+    strategy: reads and writes the object itself (status, finalize). view: presents it as another
+    kind. act: performs an action on POST. group, version, kind, schema: of the body where it is
     not the object itself. verbs: get, update, patch, create, delete in the order discovery prints.
     """
 
@@ -267,10 +357,19 @@ class Subresource:
     kind: str = ""
     schema: ResourceSchema | None = None
 
+    def body_schema(self, resource: Resource) -> tuple[ResourceSchema, str, str]:
+        """Schema, kind and apiVersion of the body."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return (
+            self.schema or resource.schema,
+            self.kind or resource.kind,
+            version or resource.api_version,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table. priority: 0 shown always, 1 only in the wide form."""
+    """A column of a table. priority: 0 always printed, 1 only in wide output."""
 
     name: str
     type: str
@@ -280,7 +379,7 @@ class TableColumn:
 
 
 class Table(Protocol):
-    """The table form of a kind."""
+    """The table of a kind."""
 
     columns: tuple[TableColumn, ...]
 
@@ -289,38 +388,39 @@ class Table(Protocol):
         ...
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`conditions` of the row; usually empty (pods that ended have Completed)."""
+        """`conditions` of the row; usually empty (finished pods have Completed)."""
         ...
 
 
 class ResourceAlias(Protocol):
-    """Another view of objects that are stored as another resource keeps them (events.k8s.io beside
-    core events). Reads show stored trees through it, writes keep what the client sent through it;
-    everything between (strategy, selectors, storage) sees the stored form."""
+    """Conversion of a resource that is stored as another one (events.k8s.io as core events).
+
+    Strategy, selectors and storage work on the stored form.
+    """
 
     path: str
     """`Resource.path` of the resource that stores them."""
 
-    def shown(self, tree: Tree) -> Tree:
-        """A stored tree as this view has it; kind and apiVersion are the view's."""
+    def from_stored(self, tree: Tree) -> Tree:
+        """A stored tree as this resource serves it, kind and apiVersion included."""
         ...
 
-    def kept(self, tree: Tree) -> Tree:
-        """A tree of this view, decoded, as it is stored."""
+    def to_stored(self, tree: Tree) -> Tree:
+        """A decoded tree of this resource as it is stored."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """One kind of object as it is served. Compared by identity; one instance for one path.
+    """A kind as it is served. Compared by identity; one instance per path.
 
-    group: "" is the core group. verbs: as discovery prints them. stored_as: the version in whose
-    form objects are kept, if this one is served beside it. act: set for kinds that are only POSTed
-    and never stored (access reviews). fields: selectable fields besides metadata.name and
-    metadata.namespace. ttl_s: objects vanish so long after their last write (events), None: never.
-    custom: from a CustomResourceDefinition; list items then keep kind and apiVersion. twin: set for
-    a view of what another resource stores. deprecation: a warning that every request for it gets.
-    reread: set for custom kinds; stored bytes as they read under the present schema.
+    group: "" is the core group. verbs: as discovery prints them. stored_as: the storage version, if
+    it is not this one. act: set for kinds that are only POSTed and never stored (access reviews).
+    fields: selectable fields besides metadata.name and metadata.namespace. ttl_s: lifetime after
+    the last write (events), None: unlimited.
+    custom: of a CustomResourceDefinition; its list items have kind and apiVersion. alias: set for a
+    resource that is stored as another one. deprecation: a warning of every request. reread: set for
+    custom kinds; stored bytes as they read under the current schema.
     """
 
     group: str
@@ -362,24 +462,23 @@ class Resource:
 
     @cached_property
     def path(self) -> str:
-        """`pods`, `apps/deployments`: what keys of stored objects begin with."""
+        """`pods`, `apps/deployments`: the prefix of the keys of stored objects."""
         if self.alias is not None:
             return self.alias.path
         return f"{self.group}/{self.plural}" if self.group else self.plural
 
     @property
     def kind_group(self) -> str:
-        """The group that refusals of invalid objects name with the kind: the stored form's."""
+        """The group that errors of invalid objects print with the kind: that of the stored form."""
         return "" if self.alias is not None and not self.custom else self.group
 
     def key(self, namespace: str, name: str) -> str:
-        """The key of a stored object; namespace "" for what is not namespaced."""
+        """The key of a stored object; namespace "" for cluster-scoped kinds."""
         return f"{self.path}/{namespace}/{name}"
 
 
 class ResourceRegistry(Protocol):
-    """All resources that are served now. Built by `registry` (the built-in kinds); custom kinds
-    come and go at run time."""
+    """The resources that are served; custom kinds are added and removed at run time."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a path, or None."""
@@ -398,11 +497,11 @@ class ResourceRegistry(Protocol):
         ...
 
     def has_group(self, group: str, version: str) -> bool:
-        """True if anything of this group and version is served."""
+        """True if a resource of this group and version is served."""
         ...
 
     def add(self, resource: Resource) -> None:
-        """Serve one more (a custom kind), in place of one of the same path."""
+        """Serve a resource, replacing one of the same path."""
 
     def remove(self, resource: Resource) -> None:
-        """Serve it no more."""
+        """Stop serving a resource."""

@@ -1,7 +1,7 @@
-"""The stored form of an object: JSON bytes whose first keys stand in a fixed order.
+"""The stored form of an object: JSON bytes whose first keys are in a fixed order.
 
 kind, apiVersion and metadata come first, and resourceVersion within the scalars that begin the
-metadata. So the head can be cut off or exchanged, and the version replaced, without decoding: a
+metadata. So the head can be replaced, and the version set, without decoding: a
 quote inside a JSON text is escaped, hence the first `"metadata":` and `"resourceVersion":"` of the
 bytes are the keys themselves.
 """
@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.resource import Resource
+from stowplan.objects.encoding.tree import Tree
 
 METADATA_KEY_ORDER = (
     "name",
@@ -63,7 +64,7 @@ def version_of_stored(value: bytes) -> int:
 
 
 def encoded_head(resource: Resource) -> bytes:
-    """How objects of the resource begin, up to their metadata."""
+    """The first bytes of objects of a resource, up to their metadata."""
     return b'{"kind":"%b","apiVersion":"%b",' % (
         resource.kind.encode(),
         resource.api_version.encode(),
@@ -71,21 +72,21 @@ def encoded_head(resource: Resource) -> bytes:
 
 
 def under_current_schema(resource: Resource, value: bytes) -> bytes:
-    """Stored bytes as they are read now: of a custom kind the schema may have changed since."""
+    """Stored bytes under the current schema, which may have changed for custom kinds."""
     return value if resource.reread is None else resource.reread(value)
 
 
 def as_served(resource: Resource, value: bytes) -> bytes:
-    """Stored bytes as this resource serves them: it may be another version than stored."""
+    """Stored bytes as the resource serves them, possibly in another version."""
     value = under_current_schema(resource, value)
     if resource.alias is not None:
-        return encode(resource.alias.shown(decode(value)))
+        return encode(resource.alias.from_stored(decode(value)))
     start = encoded_head(resource)
     return value if value.startswith(start) else start + value[value.index(_META) :]
 
 
 def as_list_item(resource: Resource, value: bytes) -> bytes:
-    """Stored bytes as an item of a list: built-in kinds leave out kind and apiVersion there."""
+    """Stored bytes as an item of a list; items of built-in kinds have no kind and apiVersion."""
     if resource.custom:
         return as_served(resource, value)
     if resource.alias is not None:

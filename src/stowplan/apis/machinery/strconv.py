@@ -1,7 +1,7 @@
-"""Whole numbers out of text, as Go's package strconv reads them, with its words for what is wrong.
+"""Integers parsed as Go's package strconv does, with its errors.
 
-Python refuses to read more than 4300 digits, with an error of its own, and reads digits and spaces
-that Go does not know. So nothing in this package calls `int` on a text but these functions.
+Python refuses to parse more than 4300 digits and accepts digits and spaces that Go does not. So
+nothing else in apis and apiserver calls `int` on a string.
 
 Source: Go 1.26, strconv/atoi.go.
 """
@@ -13,18 +13,18 @@ import re
 _SIGNED = re.compile(r"([+-]?)([0-9]++)")
 _UNSIGNED = re.compile(r"[0-9]++")
 _DIGITS_MAX = 20
-"""More digits than the largest uint64 has are out of range, whatever they are."""
+"""Numbers with more digits than the largest uint64 are out of range."""
 INT64 = 64
 
 
 class NumError(ValueError):
-    """A text that is no number, or not of the size; its text is Go's."""
+    """Invalid syntax or value out of range; the text is Go's."""
 
 
 def parse_int(text: str, bits: int = INT64, function: str = "ParseInt") -> int:
-    """The signed whole number of so many bits. Raises NumError.
+    """A signed integer of `bits` bits. Raises NumError.
 
-    function: what the error names; Atoi where the original calls that.
+    function: the name in the error; Atoi where the original calls it.
     """
     form = _SIGNED.fullmatch(text)
     if form is None:
@@ -39,12 +39,12 @@ def parse_int(text: str, bits: int = INT64, function: str = "ParseInt") -> int:
 
 
 def atoi(text: str) -> int:
-    """An int64, whose error names Atoi. Raises NumError."""
+    """An int64; the error names Atoi. Raises NumError."""
     return parse_int(text, INT64, "Atoi")
 
 
 def parse_uint(text: str, bits: int = INT64) -> int:
-    """The unsigned whole number of so many bits. Raises NumError."""
+    """An unsigned integer of `bits` bits. Raises NumError."""
     if _UNSIGNED.fullmatch(text) is None:
         raise NumError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
     digits = text.lstrip("0") or "0"
@@ -56,9 +56,9 @@ def parse_uint(text: str, bits: int = INT64) -> int:
 
 
 def saturated_int(text: str) -> int:
-    """The int64, or the nearest one of a number beyond: what Go returns beside the error.
+    """The int64, or the nearest int64 for a number out of range, as Go returns with the error.
 
-    Raises NumError for what is no number.
+    Raises NumError for invalid syntax.
     """
     try:
         return atoi(text)
@@ -69,7 +69,7 @@ def saturated_int(text: str) -> int:
 
 
 def int_or_none(text: str, bits: int = INT64) -> int | None:
-    """The signed number of a text; None for another text, and for a number of more bits."""
+    """The signed integer of a text; None for invalid syntax and numbers out of range."""
     try:
         return parse_int(text, bits)
     except NumError:
@@ -77,5 +77,5 @@ def int_or_none(text: str, bits: int = INT64) -> int | None:
 
 
 def uint_or_none(text: str, bits: int = INT64) -> int | None:
-    """As `int_or_none`, of digits alone: a number that is not negative."""
+    """As `int_or_none`, of digits only."""
     return int_or_none(text, bits) if text[:1].isdigit() else None

@@ -1,4 +1,4 @@
-"""Caches of what is computed from a client's text; their memory has a bound in bytes.
+"""Caches keyed by text from clients, with bounded memory.
 
 A plain `lru_cache` bounds only the number of entries, and a client may send texts of megabytes.
 """
@@ -12,11 +12,11 @@ from typing import TypeVar
 R = TypeVar("R")
 
 TEXT_MAX = 512
-"""Characters of a text that is remembered; names, quantities and times have fewer."""
+"""Longest text that is cached, in characters; names, quantities and times are shorter."""
 
 
 def cache_short_texts(size: int) -> Callable[[Callable[[str], R]], Callable[[str], R]]:
-    """Remember the answers of a function for its latest `size` short texts."""
+    """Cache the results of a function for its last `size` short texts."""
 
     def decorated(function: Callable[[str], R]) -> Callable[[str], R]:
         known = lru_cache(maxsize=size)(function)

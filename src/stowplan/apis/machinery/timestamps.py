@@ -1,4 +1,4 @@
-"""Times as API objects carry them and as tables print them.
+"""Times of API objects, and durations as tables print them.
 
 Source: apimachinery v0.36, util/duration and meta/v1.Time.
 """
@@ -21,25 +21,25 @@ def _format_second(second: int) -> str:
 
 
 def format_time(now: float) -> str:
-    """`2001-01-01T00:00:00Z`: a moment, cut to the second."""
+    """`2001-01-01T00:00:00Z`: a Unix time, truncated to seconds."""
     return _format_second(math.floor(now))
 
 
 def format_micro_time(now: float) -> str:
-    """`2001-01-01T00:00:00.000000Z`: a moment, cut to the microsecond."""
+    """`2001-01-01T00:00:00.000000Z`: a Unix time, truncated to microseconds."""
     micros = math.floor(now * 1_000_000)
     return f"{_format_second(micros // 1_000_000)[:-1]}.{micros % 1_000_000:06}Z"
 
 
 def add_seconds(moment: float, seconds: int) -> float:
-    """A moment some seconds later, as Go adds them: a duration is an int64 of nanoseconds, which
-    wraps, so that no sum is more than 292 years away."""
+    """A time plus seconds as Go adds them: a duration is an int64 of nanoseconds, which overflows
+    at 292 years."""
     half = 1 << 63
     return moment + ((seconds * 1_000_000_000 + half) % (2 * half) - half) / 1e9
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Year, month and day of a count of days since 1970, by the calendar's 400-year cycle."""
+    """Year, month and day of a number of days since 1970."""
     days += 719_468
     era, day_of_era = divmod(days, 146_097)
     year = (day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
@@ -61,7 +61,7 @@ def _days(year: int, month: int, day: int) -> int:
 
 @cache_short_texts(4096)
 def parse_time(text: str) -> float:
-    """Unix time of a time in the form that `stamp` writes, with or without a fraction."""
+    """Unix time of a timestamp as `format_time` or `format_micro_time` formats it."""
     days = _days(int(text[0:4]), int(text[5:7]), int(text[8:10]))
     whole = days * _DAY + int(text[11:13]) * 3600 + int(text[14:16]) * 60 + int(text[17:19])
     fraction = text[19:].rstrip("Z")
@@ -69,11 +69,11 @@ def parse_time(text: str) -> float:
 
 
 def human_age(then: str | None, now: float) -> str:
-    """How long ago as a table prints it; `<unknown>` without a time."""
+    """The age since a timestamp as tables print it; `<unknown>` without one."""
     try:
         return human_duration(now - parse_time(then)) if then else "<unknown>"
     except ValueError:
-        # Stored before times were padded to four digits of a year.
+        # Stored by a release that did not pad years to four digits.
         return "<invalid>"
 
 

@@ -1,1 +1,1 @@
-"""Kinds of policy/v1: validation, strategies."""
+"""Kinds of policy/v1."""

@@ -1,6 +1,7 @@
-"""Pod disruption budgets: what is valid.
+"""PodDisruptionBudget.
 
-Source: kubernetes v1.36, pkg/apis/policy/validation/validation.go.
+Source: kubernetes v1.36, pkg/registry/policy/poddisruptionbudget,
+pkg/apis/policy/validation/validation.go, pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
@@ -8,15 +9,47 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.apps.workloads import int_or_percent, percent_at_most_100
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.core.workload_validation import (
+    validate_int_or_percent,
+    validate_percent_at_most_100,
+)
+from stowplan.apis.kind.conditions import set_status_condition
+from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
+PATH = "policy/poddisruptionbudgets"
 
-_EVICTION = ("AlwaysAllow", "IfHealthyBudget")
+TYPES = """
+UnhealthyPodEvictionPolicyType = string
+
+PodDisruptionBudget -- limits voluntary disruptions of a set of pods.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec PodDisruptionBudgetSpec
+  status PodDisruptionBudgetStatus
+
+PodDisruptionBudgetSpec
+  minAvailable IntOrString?
+  selector LabelSelector? ~replace
+  maxUnavailable IntOrString?
+  unhealthyPodEvictionPolicy UnhealthyPodEvictionPolicyType?
+
+PodDisruptionBudgetStatus
+  observedGeneration int64
+  disruptedPods {Time}
+  disruptionsAllowed int32!
+  currentHealthy int32!
+  desiredHealthy int32!
+  expectedPods int32!
+  conditions [Condition] ~merge:type
+"""
+_EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 _EMPTY_STATUS = {
     "disruptionsAllowed": 0,
     "currentHealthy": 0,
@@ -25,28 +58,66 @@ _EMPTY_STATUS = {
 }
 
 
-def pod_disruption_budget(obj: Tree) -> Iterator[Cause]:
-    """One bound, and a selector."""
+def _validate(obj: Tree) -> Iterator[Cause]:
+    """minAvailable or maxUnavailable, selector and eviction policy."""
     spec = obj["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        shown = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
-        yield invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        printed = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
+        yield invalid("spec", printed, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
         if name in spec:
-            yield from int_or_percent(spec[name], f"spec.{name}")
-            yield from percent_at_most_100(spec[name], f"spec.{name}")
+            yield from validate_int_or_percent(spec[name], f"spec.{name}")
+            yield from validate_percent_at_most_100(spec[name], f"spec.{name}")
     yield from field_checks.selector(spec.get("selector"), "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in _EVICTION:
-        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION)
+    if policy is not None and policy not in _EVICTION_POLICIES:
+        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
 
 
-def pod_disruption_budget_status(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Numbers that are not negative."""
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The counts are not negative."""
     for name in _EMPTY_STATUS:
         yield from field_checks.not_negative(new["status"].get(name, 0), f"status.{name}")
 
 
-POD_DISRUPTION_BUDGET = BuiltinStrategy(
-    pod_disruption_budget, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec = obj["spec"]
+    return [
+        name_of(obj),
+        str(spec.get("minAvailable", "N/A")),
+        str(spec.get("maxUnavailable", "N/A")),
+        obj["status"]["disruptionsAllowed"],
+        age_of(obj, now),
+    ]
+
+
+def set_disruption_allowed(
+    conditions: list[Tree], allowed: int, generation: int, now: float
+) -> None:
+    """Set the condition DisruptionAllowed from the number of allowed disruptions."""
+    enough = allowed > 0
+    entry = {
+        "type": "DisruptionAllowed",
+        "status": "True" if enough else "False",
+        "observedGeneration": generation,
+        "reason": "SufficientPods" if enough else "InsufficientPods",
+        "message": "",
+    }
+    set_status_condition(conditions, entry, now)
+
+
+KIND = KindRegistration(
+    group="policy",
+    plural="poddisruptionbudgets",
+    kind="PodDisruptionBudget",
+    type="policy/v1.PodDisruptionBudget",
+    types=TYPES,
+    strategy=BuiltinStrategy(
+        _validate, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
+    ),
+    status=StatusStrategy(_validate_status_update),
+    short_names=("pdb",),
+    table=PrintedTable(
+        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age", _cells
+    ),
 )

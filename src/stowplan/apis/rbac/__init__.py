@@ -1,1 +1,1 @@
-"""Kinds of rbac.authorization.k8s.io/v1: validation, strategies."""
+"""Kinds of rbac.authorization.k8s.io/v1."""

@@ -1,1 +1,1 @@
-"""Kinds of resource.k8s.io/v1: validation, strategies."""
+"""Kinds of resource.k8s.io/v1."""

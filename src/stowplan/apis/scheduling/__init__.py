@@ -1,1 +1,1 @@
-"""PriorityClass, Lease and RuntimeClass: validation, strategies."""
+"""Kinds of scheduling.k8s.io/v1."""

@@ -1,21 +1,18 @@
-"""The shapes of built-in kinds: decoding, defaults, merge keys, OpenAPI from one set of tables."""
+"""Types of the built-in kinds: decoding, defaults, merge keys, OpenAPI from one set of tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from stowplan.apis.machinery.errors import BodyDecodeError
 from stowplan.apis.machinery.resource import MergeShape
-from stowplan.apis.schema import defaults
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.schema.meta_types import META_TYPES
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apis.schema.type_notation import TypeTables, openapi_name
-from stowplan.apis.schema.types import core, devices, meta, pods, small_groups, volumes, workloads
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 __all__ = [
     "InvalidJson",
@@ -28,34 +25,13 @@ __all__ = [
 ]
 
 
-def _read_type_tables() -> TypeTables:
-    made = TypeTables()
-    made.read("meta/v1", meta.META)
-    for text in (core.CORE, pods.PODS, volumes.VOLUMES, small_groups.CORE_TOPOLOGY):
-        made.read("core/v1", text)
-    made.read("apps/v1", workloads.APPS)
-    made.read("batch/v1", workloads.BATCH)
-    made.read("policy/v1", workloads.POLICY)
-    made.read("autoscaling/v1", workloads.AUTOSCALING)
-    made.read("storage/v1", small_groups.STORAGE)
-    made.read("scheduling/v1", small_groups.SCHEDULING)
-    made.read("coordination/v1", small_groups.COORDINATION)
-    made.read("events/v1", small_groups.EVENTS)
-    made.read("node/v1", small_groups.NODE)
-    made.read("rbac/v1", small_groups.RBAC)
-    made.read("authorization/v1", small_groups.AUTHORIZATION)
-    made.read("authentication/v1", small_groups.AUTHENTICATION)
-    made.read("apiextensions/v1", small_groups.APIEXTENSIONS)
-    made.read("resource/v1", devices.RESOURCE)
-    defaults.install_defaults(made)
-    return made
-
-
-type_tables = _read_type_tables()
+type_tables = TypeTables()
+"""The types of meta/v1, and of all kinds once they are registered (`kind.registration`)."""
+type_tables.read("meta/v1", META_TYPES)
 
 
 class KindSchema:
-    """The shape of one built-in kind (`resource.ResourceSchema`)."""
+    """The schema of one built-in kind (`resource.ResourceSchema`)."""
 
     def __init__(self, full_name: str, group: str) -> None:
         self.full_name = full_name
@@ -73,7 +49,7 @@ class KindSchema:
 
     @property
     def shape(self) -> MergeShape | None:
-        """The type, as strategic merge walks it."""
+        """The type as strategic merge patch sees it."""
         return self.struct
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
@@ -90,7 +66,7 @@ class KindSchema:
         return _blank(self.struct)
 
     def default(self, tree: Tree) -> None:
-        """Nothing is left to do: decoding has set the defaults."""
+        """Does nothing: decoding has set the defaults."""
 
 
 def _blank(struct: StructType) -> Tree:
@@ -101,7 +77,7 @@ def _blank(struct: StructType) -> Tree:
         if inner and not value.plain and value.shape is not None and one.always:
             made[one.name] = _blank(value.shape)
         elif one.name == "replicas":
-            # A plain number inside the original, though its clients may leave it out.
+            # Not a pointer in the internal types of the original.
             made[one.name] = 0
         elif one.always:
             made[one.name] = None if one.pointer else value.zero()
@@ -110,5 +86,5 @@ def _blank(struct: StructType) -> Tree:
 
 @cache
 def kind_schema(full_name: str, group: str = "") -> KindSchema:
-    """The one schema of `apps/v1.Deployment`; group: as in apiVersion (`storage.k8s.io`)."""
+    """The schema of `apps/v1.Deployment` or its like. group: of apiVersion (`storage.k8s.io`)."""
     return KindSchema(full_name, group)

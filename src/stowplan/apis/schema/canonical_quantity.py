@@ -1,8 +1,8 @@
 """The canonical form of quantities, as the API server returns them.
 
-A text is kept as it came when it is already canonical by the original's rule of thumb (an integer
+A text is kept if it is canonical by the original's heuristic (an integer
 whose exponent is a multiple of three and which does not end in three zeros); hence `+1` and `01`
-stay. Everything else is written anew: the fewest digits with the largest suffix that fits.
+stay. Everything else is formatted: the fewest digits with the largest suffix that fits.
 
 Source: apimachinery v0.36, pkg/api/resource: quantity.go, amount.go, suffix.go.
 """
@@ -31,13 +31,13 @@ _BITS_WRITTEN_MAX = 14_000
 
 
 class InvalidQuantity(ValueError):
-    """Its text is what the original answers."""
+    """The text is that of the original."""
 
 
 def canonical_quantity(got: Quantity, rounded: bool = False) -> str:
-    """`got` as the server returns it; rounded: first up to thousandths, as lists of resources are.
+    """`got` in canonical form. rounded: up to thousandths first, as in resource lists.
 
-    Raises NotAQuantity.
+    Raises InvalidQuantity.
     """
     if isinstance(got, str) and len(got) > TEXT_MAX:
         return _canonical(got, rounded)
@@ -78,7 +78,7 @@ def _parse_error(text: str) -> str:
 
 
 def _keeps_text(text: str, held: Exact, digits: str, fraction: str, suffix: str) -> bool:
-    """True where the original remembers the text instead of writing the amount anew."""
+    """True if the original keeps the text instead of formatting the amount."""
     if text == "0":
         return True
     if held.is_decimal:
@@ -142,15 +142,15 @@ def _format_decimal(held: Exact, scientific: bool) -> str:
 
 
 def _digits(number: int) -> str:
-    """A number in full; Python writes no more than 4300 digits of an int."""
+    """All digits of a number; Python formats at most 4300."""
     return str(number) if number.bit_length() <= _BITS_WRITTEN_MAX else f"{Decimal(number):f}"
 
 
 @cache_short_texts(_CACHE_SIZE)
 def has_fraction(text: str) -> bool:
-    """True where the server says that a size is no whole number of bytes.
+    """True if the server rejects a size as a fraction of a byte.
 
-    It looks at thousandths in an int64, so some amounts that overflow it are called fractional.
+    It compares thousandths in an int64, so some amounts that overflow it count as fractional.
     """
     held = exact(text)
     return held.milli_value() % 1000 != 0
@@ -158,7 +158,7 @@ def has_fraction(text: str) -> bool:
 
 @cache_short_texts(_CACHE_SIZE)
 def amount(text: str) -> Exact:
-    """The amount of a canonical text, for comparing."""
+    """The value of a canonical quantity."""
     return exact(text)
 
 
@@ -169,7 +169,7 @@ def compare(one: str, other: str) -> int:
 
 
 def is_zero(text: str) -> bool:
-    """True for any writing of nothing."""
+    """True for zero."""
     return amount(text).unscaled == 0
 
 
@@ -179,5 +179,5 @@ def is_negative(text: str) -> bool:
 
 
 def format_quantity(held: Exact) -> str:
-    """A sum as the server writes it, with decimal suffixes."""
+    """A sum as the server formats it, with decimal suffixes."""
     return _format_exact(held, "")

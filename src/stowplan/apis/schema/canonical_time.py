@@ -1,4 +1,4 @@
-"""Times as the API server reads and writes them: RFC 3339 in, UTC out, errors in Go's words.
+"""Canonical form of times: RFC 3339 in, UTC out, with Go's parse errors.
 
 Source: apimachinery v0.36, meta/v1: time.go, micro_time.go; Go's time.Parse.
 """
@@ -38,12 +38,12 @@ _RANGES = {
 
 
 class InvalidTime(ValueError):
-    """Its text is what Go answers."""
+    """The text is Go's."""
 
 
 @cache_short_texts(1 << 12)
 def canonical_time(text: str) -> str:
-    """A time to the second, in UTC; raises NotATime."""
+    """A time in UTC with seconds; raises InvalidTime."""
     if _ZULU.fullmatch(text):
         return text
     return _read(text, RFC3339).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -51,12 +51,12 @@ def canonical_time(text: str) -> str:
 
 @cache_short_texts(1 << 10)
 def canonical_micro_time(text: str) -> str:
-    """A time with six digits after the second, in UTC; raises NotATime."""
+    """A time in UTC with microseconds; raises InvalidTime."""
     return _read(text, RFC3339_MICRO).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _read(text: str, layout: str) -> datetime:
-    """The time that `text` says by `layout`, in UTC."""
+    """Parse `text` by a Go layout; the time in UTC."""
     parts: dict[str, str] = {}
     rest = text
     for piece in _PIECES.findall(layout):

@@ -1,4 +1,4 @@
-"""What an image's name says: its tag.
+"""Tags of image names.
 
 Source: kubernetes v1.36, pkg/util/parsers; distribution/reference.
 """
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(
 
 @cache_short_texts(1 << 12)
 def image_tag(image: str) -> str:
-    """The tag; `latest` if there is neither tag nor digest; "" for a name that is none."""
+    """The tag; `latest` if there is neither tag nor digest; "" for an invalid name."""
     form = _REFERENCE.fullmatch(image)
     if form is None:
         return ""

@@ -1,4 +1,4 @@
-"""Objects as the original prints them in refusals: with the names of its internal types.
+"""Objects as the original prints them in errors: in its internal types.
 
 The internal types of core have no JSON names, so Go prints its own: first letter large, some
 abbreviations whole, every field written, fields of a pod that concern its node in the security
@@ -14,12 +14,13 @@ import json
 from typing import Any
 
 from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 DIFF_LINES_MAX = 2_000
-"""Lines of both values that are compared whole. Differs: of more only a part is shown, as Python's
-comparison takes time by their square."""
+"""Longest diff that is computed whole, in lines of both values.
+
+Differs: of longer ones only a part is printed, since Python's diff takes quadratic time.
+"""
 _NAMES = {
     "gcePersistentDisk": "GCEPersistentDisk",
     "awsElasticBlockStore": "AWSElasticBlockStore",
@@ -81,12 +82,12 @@ def internal_diff(full_name: str, old: Tree, new: Tree) -> str:
     before, after = (_lines(full_name, one) for one in (old, new))
     if len(before) + len(after) > DIFF_LINES_MAX:
         before, after = _changed_part(before, after)
-    told = list(difflib.unified_diff(before, after, n=3))
-    return "".join(told[2:])
+    lines = list(difflib.unified_diff(before, after, n=3))
+    return "".join(lines[2:])
 
 
 def _changed_part(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
-    """The lines around the first difference, as many as are compared in short time."""
+    """The lines around the first difference, at most DIFF_LINES_MAX."""
     pairs = zip(before, after, strict=False)
     first = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
     start = max(0, first - 3)
@@ -123,7 +124,7 @@ def _struct(shape: StructType, value: Tree | None) -> Any:
 
 
 def _meta(meta: Tree) -> Tree:
-    """Metadata keep their JSON form; what is a map is in the order of its keys."""
+    """Metadata keep their JSON form; maps are sorted by key."""
     maps: Tree = {
         name: dict(sorted(meta[name].items())) for name in ("labels", "annotations") if name in meta
     }

@@ -1,4 +1,4 @@
-"""JSON text to a plain tree, with the keys that came twice and Go's words for broken text.
+"""JSON parser: plain trees, duplicate keys, and Go's syntax errors.
 
 Source: sigs.k8s.io/json and encoding/json of Go 1.25, as recorded.
 """
@@ -19,36 +19,35 @@ _ESCAPED = {"\n": "'\\n'", "\r": "'\\r'", "\t": "'\\t'", "'": "'\\''", "\\": "'\
 _STRICT_MAX = 100
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _DIGITS_SAFE = 308
-"""Every whole number of so many digits has a float64, which is what Go may make of it."""
+"""Integers of at most so many digits have an exact float64."""
 _ZEROS = bytes.maketrans(b"0123456789", b"0" * 10)
 _MANY_DIGITS = b"0" * (_DIGITS_SAFE + 1)
 DEPTH_MAX = 200
-"""How deep a body may be nested. The original takes 10000 levels, which no kind has a use for."""
+"""Maximum nesting of a body. Differs: the original accepts 10000 levels."""
 
 
 LONG_BYTES = 64 << 10
-"""Bodies and objects up to this length need no counting of what is in them."""
+"""Bodies and objects up to this length in bytes are not counted."""
 VALUES_MAX = 200_000
-"""Values in one body or object. Differs: the original bounds bytes only, of which each takes a
-thousandth of the time there."""
+"""Values in one body or object. Differs: the original bounds only the bytes."""
 PATH_MAX = 4096
-"""Length of the longest path in one: many values under a long key would each repeat it."""
+"""Longest path of a field, in characters."""
 _SCANNED_MAX = 256 << 10
 _LONG_TEXT_ERROR = "invalid character in a long text"
 
 
 class InvalidJson(ValueError):
-    """Its text is what Go answers: `unexpected end of JSON input`, `invalid character ...`."""
+    """The text is Go's: `unexpected end of JSON input`, `invalid character ...`."""
 
 
 class _KeyValuePairs(list[tuple[str, Any]]):
-    """An object with all its keys, also those that came twice."""
+    """An object with all its keys, duplicates included."""
 
 
 def parse_json(raw: bytes) -> tuple[Any, list[str]]:
-    """The tree and the texts of duplicate keys in the order met; raises NotJson.
+    """The tree and the texts of duplicate keys in order; raises InvalidJson.
 
-    Of a key that came twice the last value stands. Numbers become int or float.
+    Of duplicate keys the last value counts. Numbers become int or float.
     """
     long_numbers = _MANY_DIGITS in raw.translate(_ZEROS)
     try:
@@ -84,7 +83,7 @@ def _too_large(what: str) -> ApiError:
 
 
 def is_deeper(tree: Any, depth: int) -> bool:
-    """True if objects and lists stand within each other more than `depth` times."""
+    """True if objects and lists are nested deeper than `depth`."""
     if not isinstance(tree, dict | list):
         return False
     if depth == 0:
@@ -96,16 +95,16 @@ def is_deeper(tree: Any, depth: int) -> bool:
 
 
 def _has_all_keys(tree: Any, raw: bytes) -> bool:
-    """True if no key can have come twice: written anew, the tree has as many as the text.
+    """True if there is no duplicate key: the encoded tree has as many keys as the text.
 
-    A key that came twice makes the text have one more `":` than the tree has. Texts that hold such
-    a mark have it in both forms, unless an escape hides it.
+    A duplicate key gives the text one more `":` than the tree. Strings that contain this mark
+    have it in both forms, unless it is escaped.
     """
     return b"\\u" not in raw and raw.count(b'":') == msgspec.json.encode(tree).count(b'":')
 
 
 def _parse_slowly(raw: bytes, error: Exception) -> Any:
-    """What Go would still take: text that is not UTF-8; else raises NotJson."""
+    """Parse text that is not UTF-8, which Go accepts; else raises InvalidJson."""
     if isinstance(error, RecursionError):
         raise InvalidJson("exceeded max depth") from None
     if len(raw) > _SCANNED_MAX and "malformed" in str(error) and "surrogate" not in str(error):
@@ -114,7 +113,7 @@ def _parse_slowly(raw: bytes, error: Exception) -> Any:
 
 
 def _parse_safely(raw: bytes) -> Any:
-    """As Go reads it, whatever numbers and halves of letters there are; raises NotJson."""
+    """Parse large numbers and lone surrogates as Go does; raises InvalidJson."""
     text = raw.decode("utf-8", errors="replace")
     try:
         tree = json.loads(
@@ -128,7 +127,7 @@ def _parse_safely(raw: bytes) -> Any:
 
 
 def _parse_int(text: str) -> int:
-    """An integer; raises NotJson for one that no number of Go holds."""
+    """An integer; raises InvalidJson for one out of the range of float64."""
     if len(text) > _DIGITS_SAFE:
         _parse_float(text)
     return int(text)
@@ -142,7 +141,7 @@ def _parse_float(text: str) -> float:
 
 
 def _replace_lone_surrogates(tree: Any) -> Any:
-    """Halves of surrogate pairs are no letters: Go puts U+FFFD in their place."""
+    """Replace lone surrogates by U+FFFD, as Go does."""
     if isinstance(tree, str):
         return _LONE_SURROGATE.sub("\ufffd", tree)
     if isinstance(tree, list):
@@ -174,13 +173,13 @@ def duplicate_fields(raw: bytes) -> list[str]:
             return []
         _collect_duplicates(json.loads(text, object_pairs_hook=_KeyValuePairs), None, texts)
     except RecursionError:
-        # What stood under the first of two equal keys is not in the tree that was looked at.
+        # The value of the first of two equal keys is not in the tree.
         raise InvalidJson("exceeded max depth") from None
     return list(texts)
 
 
 _Path = tuple[Any, str] | None
-"""Where a value stands: the path before its last step, and that step."""
+"""The location of a value: the path before its last step, and that step."""
 
 
 def _collect_duplicates(tree: Any, path: _Path, texts: dict[str, None]) -> None:
@@ -207,9 +206,9 @@ def _format_path(path: _Path) -> str:
 
 
 def syntax_error_message(text: str) -> str:
-    """What Go's scanner says of text that is not JSON."""
+    """The error of Go's scanner for text that is not JSON."""
     if len(text) > _SCANNED_MAX:
-        # To say it in Go's words the whole text is read again, letter by letter.
+        # For Go's error the whole text is scanned again, character by character.
         return _LONG_TEXT_ERROR
     try:
         at = _JsonScanner(text).first_error()
@@ -230,7 +229,7 @@ def _quote_character(character: str) -> str:
 
 
 class _JsonScanner:
-    """Finds the first character that Go's scanner would refuse, and its word for the place."""
+    """Finds the first character that Go's scanner rejects, and its name of the context."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -1,6 +1,6 @@
-"""Decoders of single values: each turns what JSON gave into its canonical form or raises.
+"""Decoders of scalar values: JSON values to canonical form.
 
-A decoder is called `decode(value, at, sink)`. `at` is where the value stands, a chain
+A decoder is called `decode(value, at, sink)`. `at` is the location of the value, a chain
 `(outer chain, step, owner)`: the step is a field's name, an index or `(key,)` of a map; the owner
 is the Go name of the type that has the field, or "". `sink` collects unknown fields.
 """
@@ -20,7 +20,7 @@ Decoder = Callable[[Any, FieldLocation, Any], Any]
 
 
 class TypeMismatch(ValueError):
-    """A value that the type cannot hold; its text is what Go answers."""
+    """A value of the wrong type; the text is Go's."""
 
 
 def format_path(at: FieldLocation) -> str:
@@ -60,7 +60,7 @@ def _kind(value: Any, go_type: str) -> str:
         return "array"
     if isinstance(value, dict):
         return "object"
-    # Go shows the literal only where it wanted a number and this one did not fit.
+    # Go prints the literal only for a number that is out of range.
     return f"number {value}" if go_type.startswith(("int", "uint", "float")) else "number"
 
 
@@ -76,14 +76,14 @@ def string_decoder(go_type: str) -> Decoder:
 
 
 def decode_bool(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A bool."""
+    """Decode a bool."""
     if value is True or value is False:
         return value
     raise type_mismatch(value, at, "bool")
 
 
 def integer_decoder(bits: int) -> Decoder:
-    """An int32 or int64."""
+    """A decoder of int32 or int64."""
     high = 2 ** (bits - 1)
     go_type = f"int{bits}"
 
@@ -96,7 +96,7 @@ def integer_decoder(bits: int) -> Decoder:
 
 
 def decode_float64(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A float64; whole ones come back as integers, as Go prints them."""
+    """Decode a float64; whole numbers become integers, as Go prints them."""
     if type(value) is int:
         return value
     if type(value) is float:
@@ -105,7 +105,7 @@ def decode_float64(value: Any, at: FieldLocation, sink: Any) -> Any:
 
 
 def decode_any(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """Free JSON, kept as it came."""
+    """Decode any JSON value; it is kept unchanged."""
     return value
 
 
@@ -124,7 +124,7 @@ def decode_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
 
 
 def decode_rounded_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A quantity in a list of resources: rounded up to thousandths."""
+    """Decode a quantity of a resource list: rounded up to thousandths."""
     return _quantity(value, True)
 
 
@@ -153,7 +153,7 @@ def decode_micro_time(value: Any, at: FieldLocation, sink: Any) -> Any:
 
 
 def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A whole number or a text."""
+    """Decode an integer or a string."""
     if type(value) is str:
         return value
     if type(value) is int and -(2**31) <= value < 2**31:
@@ -164,7 +164,7 @@ def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
 
 
 def decode_bytes(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """Bytes, written in base64."""
+    """Decode bytes in base64."""
     if type(value) is not str:
         raise type_mismatch(value, at, "[]uint8")
     kept = value.replace("\n", "").replace("\r", "")
@@ -180,9 +180,9 @@ _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456
 
 
 def _invalid_base64_index(text: str) -> int:
-    """The index that Go's decoder names in a text that is not base64."""
+    """The index in the error of Go's decoder for invalid base64."""
     for at, character in enumerate(text):
         if character not in _BASE64:
             return at
-    # Too few digits in the last group of four: Go names the beginning of what is missing.
+    # The last group of four is incomplete: Go names the index of the first missing digit.
     return len(text)

@@ -1,9 +1,9 @@
-"""Types as the tables describe them, compiled into decoders.
+"""Struct types, compiled from the type notation into decoders.
 
-A `StructType` knows its fields; decoding walks what the client sent, so its cost follows the size
-of the object and not of the type. Decoding does what a round trip through Go's types does: unknown
-fields go, empty values that Go leaves out go, those that it always writes are put in, and the
-defaults of the version are set (the plain ones from the table, the others by `hooks`).
+A `StructType` has fields; decoding iterates over the client's keys, so its cost grows with the
+object, not the type. Decoding does what a round trip through Go's types does: it drops unknown
+fields and empty values that Go omits, adds those that Go always writes, and sets the defaults
+(plain ones from the notation, the others by hooks).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 
 from stowplan.apis.machinery.resource import MergeStrategy
 from stowplan.apis.schema.scalar_decoders import Decoder, FieldLocation, format_path, type_mismatch
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 DefaultingHook = Callable[[Tree], None]
 
 _STRICT_MAX = 100
@@ -27,7 +27,7 @@ CACHED_BYTES_MAX = 16 << 10
 
 
 class UnknownFields:
-    """Collects texts about unknown fields; each is told once."""
+    """Collects texts about unknown fields; each once."""
 
     __slots__ = ("texts",)
 
@@ -35,19 +35,18 @@ class UnknownFields:
         self.texts = dict.fromkeys(texts)
 
     def unknown(self, at: FieldLocation) -> None:
-        """Note a field that its type does not have."""
+        """Record an unknown field."""
         if len(self.texts) < _STRICT_MAX:
             self.texts[f'unknown field "{format_path(at)}"'] = None
 
 
 @dataclass(slots=True)
 class ValueType:
-    """What a field, an item of a list or a value of a map can hold.
+    """The type of a field, of the items of a list or of the values of a map.
 
-    go: the type's name in Go's errors. zero: what Go writes for one that was not given. plain:
-    False for structs, which are written even when empty. shape: of the struct within, through
-    lists and maps; None for scalars. is_list, is_map: what stands between. openapi: the schema of
-    one value.
+    go: the type's name in Go's errors. zero: what Go writes for a missing value. plain: False for
+    structs, which are written even when empty. shape: the struct inside lists and maps; None for
+    scalars. is_list, is_map: of the outer type. openapi: the schema of one value.
     """
 
     decode: Decoder
@@ -65,9 +64,9 @@ class ValueType:
 class StructField:
     """One field of a struct.
 
-    pointer: zero values given by the client are kept. always: written even if not given.
-    required: clients are told so. default:
-    set if not given (or zero, where that is the same). strategies, key: of strategic merge.
+    pointer: explicit zero values are kept. always: written even if missing. required: as OpenAPI
+    says. default: set if missing (or zero, if the field is no pointer). strategies, key: of
+    strategic merge.
     """
 
     name: str
@@ -95,7 +94,7 @@ class StructType:
         self._fills: tuple[tuple[str, Callable[[], Any]], ...] = ()
 
     def compile(self) -> None:
-        """Make the plan that `decode` follows, once the fields are known."""
+        """Prepare `decode`, once the fields are known."""
         self._plan = {
             one.name: (one.value.decode, one.pointer or not one.value.plain, one.value.zero)
             for one in self.fields.values()
@@ -109,7 +108,7 @@ class StructType:
         self._fills = tuple(fills)
 
     def decode(self, value: Any, at: FieldLocation, sink: Any) -> Any:
-        """A fresh canonical tree of `value`; raises WrongType."""
+        """A fresh canonical tree of `value`; raises TypeMismatch."""
         if type(value) is not dict:
             raise type_mismatch(value, at, self.go)
         out: Tree = {}
@@ -131,12 +130,12 @@ class StructType:
         return out
 
     def zero(self) -> Tree:
-        """What Go writes for a struct that was not given."""
+        """What Go writes for a missing struct."""
         made: Tree = self.decode({}, None, UnknownFields())
         return made
 
     def merging(self, name: str) -> MergeStrategy | None:
-        """How the field of this JSON name merges (`resource.Shape`)."""
+        """How the field of this JSON name merges (`resource.MergeShape`)."""
         one = self.fields.get(name)
         if one is None:
             return None
@@ -144,10 +143,10 @@ class StructType:
 
 
 class CachedStructType(StructType):
-    """A type whose values come by the thousand alike: pods of a template have one spec.
+    """A type with a cache of decoded values: pods of a template have the same spec.
 
-    What a value was decoded to is kept beside its text, if nothing was to be said about it. Texts
-    with a null are left out: in YAML there are numbers (not a number) that are written as such.
+    The key is the encoded value; values with unknown fields are not cached, nor texts with a null:
+    NaN of YAML is encoded as null.
     """
 
     def __init__(self, package: str, name: str) -> None:
@@ -155,7 +154,7 @@ class CachedStructType(StructType):
         self._known: dict[bytes, bytes] = {}
 
     def decode(self, value: Any, at: FieldLocation, sink: Any) -> Any:
-        """As of every type."""
+        """As `StructType.decode`, cached."""
         try:
             text = msgspec.json.encode(value)
         except (TypeError, ValueError, OverflowError, RecursionError):

@@ -1,4 +1,4 @@
-"""The notation in which `types` writes down the API's types, and the reader of it.
+"""The notation of the API's types (`TYPES` of the kinds), and its parser.
 
     Container -- runs one image.
       name string! -- unique in the pod.
@@ -12,7 +12,7 @@
 
 A line at the margin begins a type; `A B = type` gives other names to a type. A field has a name, a
 type and marks: `[T]` a list, `{T}` a map; `?` Go holds a pointer, so that an empty value that was
-given is kept; `!` Go writes it always, and clients are told that it is required; `~` how strategic
+given is kept; `!` Go writes it always, and OpenAPI marks it as required; `~` how strategic
 merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T` takes over
 the fields of T. `--` begins what `kubectl explain` prints. Names are looked up in the package
 first, then in meta/v1, and `core.Pod` names a type of core/v1; `T|bool` also takes true and false.
@@ -36,7 +36,7 @@ from stowplan.apis.schema.struct_types import (
 
 
 def _null_zero_value() -> None:
-    """What Go writes for a pointer, list or map that was not given."""
+    """What Go writes for a missing pointer, list or map."""
 
 
 _QUANTITY = {"oneOf": [{"type": "string"}, {"type": "number"}]}
@@ -110,7 +110,7 @@ _SCALARS: dict[str, ValueType] = {
         openapi={"type": "object"},
     ),
 }
-# Values that Go holds in structs and yet leaves out or writes as null are marked in the tables.
+# Structs that Go omits or writes as null are marked in the notation.
 
 
 CACHED_STRUCTS = {"core/v1.PodSpec"}
@@ -124,7 +124,7 @@ _SCALARS["string"] = _text("string")
 
 
 class TypeTables:
-    """All types that were read, by package and name."""
+    """All types, by package and name."""
 
     def __init__(self) -> None:
         self._lines: dict[str, tuple[str, list[str]]] = {}
@@ -133,14 +133,14 @@ class TypeTables:
         self._hooks: dict[str, Any] = {}
 
     def read(self, package: str, text: str) -> None:
-        """Take in the types of a package; raises ValueError for a line that is none."""
+        """Parse the types of a package; raises ValueError for an invalid line."""
         body: list[str] | None = None
         for line in text.splitlines():
             if not line.strip():
                 continue
             if line.startswith(" "):
                 if body is None:
-                    raise ValueError(f"types of {package}: field {line!r} before any type")
+                    raise ValueError(f"types of {package}: field {line!r} outside a type")
                 body.append(line.strip())
             elif " = " in line:
                 names, _, target = line.partition(" = ")
@@ -153,16 +153,16 @@ class TypeTables:
                 self._lines[f"{package}.{name.strip()}"] = (about.strip(), body)
 
     def extended(self) -> TypeTables:
-        """Tables with these types and room for others, which do not appear here."""
+        """A copy, to which types can be added without changing this one."""
         made = TypeTables()
         made._lines, made._aliases = dict(self._lines), dict(self._aliases)
         made._structs, made._hooks = dict(self._structs), dict(self._hooks)
         return made
 
     def hook(self, full_name: str, hook: Any) -> None:
-        """Let `hook` set those defaults of a type that depend on other fields."""
+        """Set the function for those defaults of a type that depend on other fields."""
         if full_name not in self._lines:
-            raise ValueError(f"defaults for {full_name}: no such type")
+            raise ValueError(f"defaults for {full_name}: unknown type")
         self._hooks[full_name] = hook
 
     def names(self) -> Iterable[str]:
@@ -170,7 +170,7 @@ class TypeTables:
         return self._lines
 
     def struct(self, full_name: str) -> StructType:
-        """The type `core/v1.Pod`, compiled; raises KeyError for one that no table has."""
+        """The compiled type of a full name (`core/v1.Pod`); raises KeyError for an unknown one."""
         made = self._structs.get(full_name)
         if made is not None:
             return made
@@ -205,7 +205,9 @@ class TypeTables:
             elif mark.startswith("="):
                 one.default = _default(mark[1:])
             else:
-                raise ValueError(f"types of {package}: {line!r}: wanted ~... or =..., got {mark!r}")
+                raise ValueError(
+                    f"types of {package}: {line!r}: invalid mark {mark!r}: expected ~... or =..."
+                )
         return [one]
 
     def _find(self, package: str, name: str) -> str:
@@ -216,7 +218,7 @@ class TypeTables:
             full = f"{home}.{name}"
             if full in self._lines or full in self._aliases:
                 return full
-        raise ValueError(f"types of {package}: no type {name!r}")
+        raise ValueError(f"types of {package}: unknown type {name!r}")
 
     def _value(self, package: str, written: str) -> ValueType:
         if written.startswith("["):
@@ -231,7 +233,7 @@ class TypeTables:
         if full in self._aliases:
             return self._alias(full)
         made = self._structs.get(full) or self.struct(full)
-        # A type that is still being read (one that holds itself) is decoded by its method later.
+        # A recursive type is not compiled yet; its method `decode` is bound.
         schema = {"$ref": f"#/components/schemas/{openapi_name(full)}"}
         return ValueType(made.decode, made.go, made.zero, False, made, openapi=schema)
 
@@ -246,7 +248,7 @@ class TypeTables:
 
 
 def _struct_or_bool(within: ValueType) -> ValueType:
-    """A struct, or true or false in its place."""
+    """A struct, true or false."""
 
     def decode(value: Any, at: scalar_decoders.FieldLocation, sink: Any) -> Any:
         return value if value is True or value is False else within.decode(value, at, sink)

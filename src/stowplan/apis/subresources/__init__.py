@@ -1,1 +1,1 @@
-"""Subresources of kinds: binding, scale, finalize."""
+"""Subresources that several kinds share."""

@@ -1,4 +1,4 @@
-"""Scale: the number of replicas of whatever has one, as one kind for all.
+"""The scale subresource: the number of replicas of workloads and custom kinds.
 
 Source: kube-apiserver v1.36, pkg/registry/apps (ScaleREST), apiextensions-apiserver
 pkg/registry/customresource.
@@ -12,12 +12,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from stowplan.apis.machinery.errors import bad_request, conflict, invalid, invalid_object, not_found
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, Subresource
+from stowplan.apis.schema import kind_schema
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
+TYPES = """
+Scale -- the scale of a workload.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ScaleSpec
+  status ScaleStatus
 
+ScaleSpec
+  replicas int32
+
+ScaleStatus
+  replicas int32!
+  selector string
+"""
 _UNSET = -(2**31)
-"""Replicas that nobody has set, on the way through a patch."""
+"""Stands for missing replicas while a patch is applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +55,7 @@ class ScaleView:
         return _scale(obj, obj["spec"].get("replicas", 0), status)
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """The object with the replicas of `body`, whose version is a precondition."""
+        """A copy of the object with the replicas of `body`, whose version is a precondition."""
         _check_uid(obj, body, call)
         replicas = (body.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
@@ -56,14 +71,14 @@ class ScaleView:
 
 @dataclass(frozen=True, slots=True)
 class CustomScaleView:
-    """The view of a custom kind; paths as its definition gives them (`.spec.replicas`)."""
+    """The view of a custom kind; paths as in its definition (`.spec.replicas`)."""
 
     spec_path: str
     status_path: str
     selector_path: str = ""
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
-        """The scale of an object; one without the replicas field can be set, not shown."""
+        """The scale of an object. Raises ApiError 400 for a GET of one without replicas."""
         wanted = _value_at(obj, self.spec_path)
         if wanted is None:
             if call.verb == "get":
@@ -77,7 +92,7 @@ class CustomScaleView:
         return _scale(obj, wanted, status)
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """The object with the replicas of `body` at the place the definition names."""
+        """A copy of the object with the replicas of `body` at the path of the definition."""
         replicas = (body.get("spec") or {}).get("replicas", 0)
         if replicas == _UNSET:
             raise bad_request(f'the spec replicas field "{self.spec_path}" cannot be empty')
@@ -97,23 +112,32 @@ class CustomScaleView:
         return changed
 
 
-SCALE = ScaleView()
-REPLICATION_CONTROLLER_SCALE = ScaleView(plain_selector=True)
+def scale_subresource(plain_selector: bool = False) -> Subresource:
+    """The scale subresource of a workload. plain_selector: as in `ScaleView`."""
+    return Subresource(
+        "scale",
+        ("get", "patch", "update"),
+        view=ScaleView(plain_selector),
+        group="autoscaling",
+        version="v1",
+        kind="Scale",
+        schema=kind_schema("autoscaling/v1.Scale", "autoscaling"),
+    )
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A label selector in the one-line form of query strings, keys in order."""
+    """A label selector as a query string, keys in order."""
     parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or ():
         values = ",".join(sorted(each.get("values") or ()))
         key = each["key"]
-        shown = {
+        printed = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
         }
-        parts.append((key, shown.get(each.get("operator", ""), key)))
+        parts.append((key, printed.get(each.get("operator", ""), key)))
     return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
 
 
@@ -131,10 +155,10 @@ def _scale(obj: Tree, replicas: int, status: Tree) -> Tree:
 
 
 def _check_uid(obj: Tree, body: Tree, call: ApiCall) -> None:
-    told = (body.get("metadata") or {}).get("uid")
+    wanted = (body.get("metadata") or {}).get("uid")
     have = obj["metadata"].get("uid")
-    if told and told != have:
-        why = f"Precondition failed: UID in precondition: {told}, UID in object meta: {have}"
+    if wanted and wanted != have:
+        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
         plural = f"{call.resource.plural}/scale"
         name = obj["metadata"]["name"]
         raise conflict(call.resource.group, plural, name, why)

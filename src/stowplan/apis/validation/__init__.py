@@ -1,1 +1,1 @@
-"""Checks that kinds share, and the list of features without effect."""
+"""Validation that kinds share, and the list of features without effect."""

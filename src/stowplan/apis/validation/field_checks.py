@@ -1,4 +1,4 @@
-"""Checks that many kinds share; each yields what is wrong, in the original's order and words.
+"""Validation of single fields; generators of causes in the original's order.
 
 Source: kubernetes v1.36, pkg/apis/core/validation; apimachinery v0.36, util/validation and
 meta/v1/validation.
@@ -21,8 +21,7 @@ from stowplan.apis.machinery.names import (
     subdomain_problems,
 )
 from stowplan.apis.machinery.text_cache import cache_short_texts
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"
@@ -53,7 +52,7 @@ def _qualified(key: str) -> tuple[str, ...]:
 
 
 def label_values(values: Iterable[str], path: str) -> Iterator[Cause]:
-    """The values of a selector's term."""
+    """The values of a selector's requirement."""
     for at, value in enumerate(values):
         for text in label_value_problems(value):
             yield invalid(f"{path}[{at}]", value, text)
@@ -81,7 +80,7 @@ def dns_subdomain(value: str, path: str) -> Iterator[Cause]:
 
 
 def path_segment(value: str, path: str) -> Iterator[Cause]:
-    """A name that stands in a URL."""
+    """A name that is a segment of a URL path."""
     for text in path_segment_problems(value):
         yield invalid(path, value, text)
 
@@ -89,7 +88,7 @@ def path_segment(value: str, path: str) -> Iterator[Cause]:
 def supported_value(
     value: str, wanted: Sequence[str], path: str, needed: bool = True
 ) -> Iterator[Cause]:
-    """One of some words; `wanted` in the order to print. needed: "" is a missing value."""
+    """A supported value; `wanted` in the order to print. needed: "" is a missing value."""
     if value in wanted:
         return
     yield required(path) if needed and not value else not_supported(path, value, wanted)
@@ -183,27 +182,27 @@ def header_name(value: str, path: str) -> Iterator[Cause]:
 
 
 def path_without_backsteps(value: str, path: str) -> Iterator[Cause]:
-    """A path that does not climb."""
+    """A path without `..`."""
     if ".." in value.split("/"):
         yield invalid(path, value, "must not contain '..'")
 
 
 def local_descending_path(value: str, path: str) -> Iterator[Cause]:
-    """A relative path that does not climb."""
+    """A relative path without `..`."""
     if value.startswith("/"):
         yield invalid(path, value, "must be a relative path")
     yield from path_without_backsteps(value, path)
 
 
 def local_non_reserved_path(value: str, path: str) -> Iterator[Cause]:
-    """A relative path whose first step does not begin with two dots."""
+    """A relative path that does not begin with `..`."""
     yield from local_descending_path(value, path)
     if value.startswith("..") and not value.startswith("../"):
         yield invalid(path, value, "must not start with '..'")
 
 
 def file_mode(value: int | None, path: str) -> Iterator[Cause]:
-    """Bits of access."""
+    """Permission bits, 0 to 0777."""
     if value is not None and not 0 <= value <= 0o777:
         yield invalid(path, value, FILE_MODE)
 
@@ -244,7 +243,7 @@ def selector(given: Tree | None, path: str) -> Iterator[Cause]:
 
 
 def selector_term(term: Tree, path: str) -> Iterator[Cause]:
-    """One expression of a label selector."""
+    """One requirement of a label selector."""
     values = term.get("values", ())
     match term["operator"]:
         case "In" | "NotIn":
@@ -265,12 +264,12 @@ def selector_term(term: Tree, path: str) -> Iterator[Cause]:
 
 
 def is_empty_selector(given: Tree | None) -> bool:
-    """True for a selector without any condition (it selects everything)."""
+    """True for a selector without requirements, which selects everything."""
     return not (given or {}).get("matchLabels") and not (given or {}).get("matchExpressions")
 
 
 def matches(given: Tree | None, found: Mapping[str, str]) -> bool:
-    """True where a selector's conditions all hold; None selects nothing."""
+    """True if all requirements of a selector match; None selects nothing."""
     if given is None:
         return False
     if any(found.get(key) != value for key, value in given.get("matchLabels", {}).items()):
@@ -290,10 +289,10 @@ def _holds(term: Tree, found: Mapping[str, str]) -> bool:
     return value is None
 
 
-def immutable(new: Any, old: Any, path: str, shown: Any = None) -> Iterator[Cause]:
-    """A field that stays as it was created. shown: what the text prints for `new`."""
+def immutable(new: Any, old: Any, path: str, printed: Any = None) -> Iterator[Cause]:
+    """An immutable field. printed: the value to print instead of `new`."""
     if new != old:
-        yield invalid(path, new if shown is None else shown, IMMUTABLE)
+        yield invalid(path, new if printed is None else printed, IMMUTABLE)
 
 
 def formatted_selector(given: Tree | None) -> str:
@@ -319,9 +318,14 @@ def quoted(value: str) -> str:
 
 
 def get(tree: Any, *steps: str) -> Any:
-    """The value below some steps; None where one of them is missing."""
+    """The value at a path; None if a step is missing."""
     for step in steps:
         if tree is None:
             return None
         tree = tree.get(step)
     return tree
+
+
+def dry_run_causes(values: list[str]) -> list[Cause]:
+    """A cause if `dryRun` has another value than All."""
+    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]

@@ -1,4 +1,4 @@
-"""Checks of resource names and amounts.
+"""Validation of resource names and quantities.
 
 Source: kubernetes v1.36, pkg/apis/core/validation and pkg/apis/core/helper.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     NOT_FOUND,
@@ -22,8 +21,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import qualified_name_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 HUGE_PAGES = "hugepages-"
 _OBJECT_COUNTS = frozenset(
@@ -61,19 +59,19 @@ def is_huge_page_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """True for resources that are counted in whole numbers and known only to their vendor."""
+    """True for extended resources: integers, with a domain other than kubernetes.io."""
     if is_native_resource(name) or name.startswith("requests."):
         return False
     return not qualified_name_problems(f"requests.{name}")
 
 
 def is_overcommit_allowed(name: str) -> bool:
-    """True where requests may be less than limits."""
+    """True if requests may be less than limits."""
     return is_native_resource(name) and not is_huge_page_resource(name)
 
 
 def validate_resource_quantity(name: str, value: str, path: str) -> Iterator[Cause]:
-    """An amount: not negative, and whole for what comes in pieces."""
+    """A quantity: not negative, and an integer for resources that are counted."""
     if canonical_quantity.is_negative(value):
         yield invalid(path, value, field_checks.NOT_NEGATIVE)
     if (name in _OBJECT_COUNTS or is_extended_resource(name)) and canonical_quantity.has_fraction(
@@ -97,7 +95,7 @@ def validate_resource_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_container_resource_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a resource that a container can ask for."""
+    """The name of a resource that a container can request."""
     if name in _CONTAINER_RESOURCES:
         return
     yield from validate_resource_name(name, path)
@@ -109,7 +107,7 @@ def validate_container_resource_name(name: str, path: str) -> Iterator[Cause]:
 
 
 def validate_pod_resource_name(name: str, path: str) -> Iterator[Cause]:
-    """The name of a resource that a pod as a whole can ask for."""
+    """The name of a resource that a pod as a whole can request."""
     found = list(validate_resource_name(name, path))
     yield from found
     if not found and name not in ("cpu", "memory") and not is_huge_page_resource(name):

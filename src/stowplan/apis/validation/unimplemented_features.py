@@ -1,17 +1,15 @@
-"""What is accepted and stored as the API server does, and has no effect here yet.
+"""Features that are accepted and stored, and have no effect yet.
 
-Who creates such an object is told so at once, by a warning; and whoever looks at it later, by an
-event (`controllers.unimplemented`).
+The response to a create has a warning, and the object gets an event
+(`controllers.unimplemented_events`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from stowplan.apis.machinery.resource import ApiCall
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {
@@ -19,8 +17,8 @@ _KINDS: Mapping[str, str] = {
     "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
     "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
     "batch/cronjobs": "CronJob: stored, but no controller acts on it: it gets no Jobs",
-    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or refused",
-    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is refused",
+    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
+    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
 }
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"
@@ -32,11 +30,11 @@ _DEVICES = (
     "resource.k8s.io/resourceclaimtemplates",
 )
 PATHS = frozenset({*_KINDS, *_DEVICES, _DEFINITIONS})
-"""Of the kinds of which objects may be, or hold, something that has no effect."""
+"""The kinds whose objects may have such features."""
 
 
 def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
-    """What of an object of a resource path has no effect, and what follows; [] if nothing."""
+    """Texts about the features of an object that have no effect."""
     if path in _KINDS:
         return [_KINDS[path]]
     if path == _DEFINITIONS and _has_field(obj.get("spec"), _RULES):
@@ -47,7 +45,7 @@ def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
 
 
 def _has_field(tree: object, name: str) -> bool:
-    """True if a field of this name has a value anywhere in a tree."""
+    """True if a field of this name is set anywhere in a tree."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()
@@ -60,13 +58,13 @@ def _has_field(tree: object, name: str) -> bool:
     return False
 
 
-class UnimplementedKinds:
-    """`resource.AdmissionPlugin`: warns who creates something that has no effect."""
+class UnimplementedFeatureWarnings:
+    """`resource.AdmissionPlugin`: warns about features that have no effect."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is changed."""
+        """Changes nothing."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is refused; the warning is the server's, `Warning: 299 - "..."`."""
+        """Rejects nothing; adds the header `Warning: 299 - "..."`."""
         if obj is not None and old is None and not call.subresource:
             call.warnings.extend(unimplemented_warnings(call.resource.path, obj))

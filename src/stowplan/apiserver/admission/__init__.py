@@ -1,6 +1,6 @@
-"""Admission: what the server changes in, or refuses of, a write before it is validated.
+"""Admission plugins: they change or reject writes.
 
-The plugins stand in the original's order. Not here: service accounts, quota and limit ranges, the
+The plugins are in the original's order. Missing: service accounts, quota and limit ranges, the
 not-ready taint of new nodes.
 
 Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
@@ -24,7 +24,7 @@ __all__ = ["default_admission"]
 
 
 def default_admission() -> tuple[AdmissionPlugin, ...]:
-    """The plugins of a server with default settings, in order."""
+    """The plugins of a server with default options, in order."""
     return (
         NamespaceLifecycle(),
         PriorityAdmission(),

@@ -1,24 +1,22 @@
-"""What admission plugins share: a base that does nothing, lookups, and the text of a refusal."""
+"""What admission plugins share: a base class, lookups, and the error."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError, forbidden
 from stowplan.apis.machinery.resource import ApiCall
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 
 class AdmissionPluginBase:
-    """An admission plugin that lets everything pass as it is."""
+    """An admission plugin that admits everything unchanged."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Change nothing."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse nothing."""
+        """Reject nothing."""
 
 
 def targets(call: ApiCall, path: str) -> bool:
@@ -34,13 +32,13 @@ def admission_forbidden(call: ApiCall, obj: Tree | None, why: str) -> ApiError:
 
 
 def stored_object(call: ApiCall, path: str, namespace: str, name: str) -> Tree | None:
-    """An object of another kind, if it is served and there. Not to be changed."""
-    resource = call.server.registry.by_path(path)
-    return None if resource is None else call.server.peek(resource, namespace, name)
+    """An object of another kind, or None. It must not be changed."""
+    resource = call.objects.registry.by_path(path)
+    return None if resource is None else call.objects.peek(resource, namespace, name)
 
 
 def stored_objects(call: ApiCall, path: str) -> Iterator[Tree]:
-    """All objects of another kind. Not to be changed."""
-    resource = call.server.registry.by_path(path)
+    """All objects of another kind. They must not be changed."""
+    resource = call.objects.registry.by_path(path)
     if resource is not None:
-        yield from call.server.peek_all(resource)
+        yield from call.objects.peek_all(resource)

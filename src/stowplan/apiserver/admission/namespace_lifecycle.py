@@ -1,11 +1,9 @@
-"""NamespaceLifecycle: nothing new in a namespace that is absent or on its way out.
+"""NamespaceLifecycle: no objects are created in missing or terminating namespaces.
 
 Source: apiserver v1.36, pkg/admission/plugin/namespace/lifecycle.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.errors import forbidden, not_found
 from stowplan.apis.machinery.resource import ApiCall
@@ -14,17 +12,16 @@ from stowplan.apiserver.admission.admission_plugin import (
     admission_forbidden,
     stored_object,
 )
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 
 class NamespaceLifecycle(AdmissionPluginBase):
-    """Guards namespaces that must stay, and content of those that go."""
+    """Rejects deletion of system namespaces and creates in missing or terminating ones."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse a deletion of an immortal namespace and content without a living namespace."""
+        """Raises ApiError 403 or 404."""
         if call.resource.path == "namespaces":
             if obj is None and call.name in PROTECTED_NAMESPACES:
                 raise forbidden("", "namespaces", call.name, "this namespace may not be deleted")
@@ -49,5 +46,5 @@ class NamespaceLifecycle(AdmissionPluginBase):
 
 
 def _is_access_review(call: ApiCall) -> bool:
-    """Whether somebody may do something is answered for any namespace."""
+    """Access reviews are answered for any namespace."""
     return call.resource.path == "authorization.k8s.io/localsubjectaccessreviews"

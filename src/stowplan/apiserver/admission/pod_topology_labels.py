@@ -1,28 +1,25 @@
-"""PodTopologyLabels: a bound pod carries the zone and region of its node.
+"""PodTopologyLabels: a bound pod gets the zone and region labels of its node.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, stored_object
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 COPIED_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 class PodTopologyLabels(AdmissionPluginBase):
-    """Puts the labels on bindings, which hand them to their pods, and on pods born bound.
+    """Sets the labels on bindings, which copy them to their pods, and on pods created with a node.
 
-    Not on what is posted to the old `bindings`, which the original leaves out too.
+    The resource `bindings` is left out, as in the original.
     """
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Copy what the node has of the two labels, over what was there."""
+        """Copy the two labels of the node, replacing others."""
         if obj is None or old is not None:
             return
         node = _node_of(call, obj)

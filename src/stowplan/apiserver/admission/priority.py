@@ -1,14 +1,13 @@
-"""Priority: a pod's priority and preemption policy come from its class, never from the pod.
+"""Priority: sets priority and preemption policy of a pod from its priority class.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/priority.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.errors import forbidden
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, ObjectClient
+from stowplan.apis.scheduling import priority_class
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -16,29 +15,23 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
-from stowplan.apiserver.storage.store import Store
-
-Tree = dict[str, Any]
-
-SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
-PRIORITY_CLASSES_PATH = "scheduling.k8s.io/priorityclasses"
-PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
+from stowplan.objects.encoding.tree import Tree
 
 
 class PriorityAdmission(AdmissionPluginBase):
-    """Resolves `priorityClassName` of new pods and keeps the default class single."""
+    """Resolves `priorityClassName` of new pods and rejects a second default class."""
 
     def __init__(self) -> None:
         self._default: Tree | None = None
-        self._looked_in: Store | None = None
-        self._looked_at = 0
+        self._objects: ObjectClient | None = None
+        self._n_writes = 0
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Fill in what a pod's class says; on update keep what was filled in."""
+        """Set priority and policy of a new pod; on update restore them if missing."""
         if (
             call.verb == "delete"
-            and targets(call, PRIORITY_CLASSES_PATH)
-            and call.name in SYSTEM_CLASSES
+            and targets(call, priority_class.PATH)
+            and call.name in priority_class.SYSTEM_CLASSES
         ):
             why = "this is a system priority class and cannot be deleted"
             raise forbidden(call.resource.group, call.resource.plural, call.name, why)
@@ -53,8 +46,8 @@ class PriorityAdmission(AdmissionPluginBase):
                 spec[name] = old["spec"][name]
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse a second default class."""
-        if obj is None or not targets(call, PRIORITY_CLASSES_PATH) or not obj.get("globalDefault"):
+        """Reject a second default class."""
+        if obj is None or not targets(call, priority_class.PATH) or not obj.get("globalDefault"):
             return
         default = self._default_class(call)
         if default is None:
@@ -68,50 +61,49 @@ class PriorityAdmission(AdmissionPluginBase):
         name, value, policy = self._established(call, obj, spec.get("priorityClassName") or "")
         if name:
             spec["priorityClassName"] = name
-        told = spec.get("priority")
-        if told is not None and told != value:
+        given = spec.get("priority")
+        if given is not None and given != value:
             why = (
-                f"the integer value of priority ({told}) must not be provided in pod spec; "
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
                 f"priority admission controller computed {value} from the given PriorityClass name"
             )
             raise admission_forbidden(call, obj, why)
         spec["priority"] = value
         if not policy:
             return
-        told = spec.get("preemptionPolicy")
-        if told is not None and told != policy:
+        given = spec.get("preemptionPolicy")
+        if given is not None and given != policy:
             why = (
-                f"the string value of PreemptionPolicy ({told}) must not be provided in pod spec; "
+                f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; "
                 f"priority admission controller computed {policy} from the given PriorityClass name"
             )
             raise admission_forbidden(call, obj, why)
         spec["preemptionPolicy"] = policy
 
     def _established(self, call: ApiCall, obj: Tree, name: str) -> tuple[str, int, str]:
-        """Class, priority and policy; without a class those of the default, or 0."""
+        """Class name, priority and policy; without a class those of the default class, or 0."""
         if not name:
             found = self._default_class(call)
             if found is None:
-                return "", 0, PREEMPT_LOWER_PRIORITY
+                return "", 0, priority_class.PREEMPT_LOWER_PRIORITY
         else:
-            found = stored_object(call, PRIORITY_CLASSES_PATH, "", name)
+            found = stored_object(call, priority_class.PATH, "", name)
             if found is None:
                 raise admission_forbidden(call, obj, f"no PriorityClass with name {name} was found")
         return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy", "")
 
     def _default_class(self, call: ApiCall) -> Tree | None:
-        """The default class; of several (there should be one) that of the lowest value.
+        """The default class; of several that of the lowest value.
 
-        Looked for again only after a class was written.
+        Cached until a class is written.
         """
-        store = call.server.store
-        writes = store.writes(PRIORITY_CLASSES_PATH)
-        if self._looked_in is not store or self._looked_at != writes:
+        n_writes = call.objects.n_writes(priority_class.PATH)
+        if self._objects is not call.objects or self._n_writes != n_writes:
             found = [
                 each
-                for each in stored_objects(call, PRIORITY_CLASSES_PATH)
+                for each in stored_objects(call, priority_class.PATH)
                 if each.get("globalDefault")
             ]
             self._default = min(found, key=lambda each: each.get("value", 0), default=None)
-            self._looked_in, self._looked_at = store, writes
+            self._objects, self._n_writes = call.objects, n_writes
         return self._default

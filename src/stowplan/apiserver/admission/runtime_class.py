@@ -1,11 +1,9 @@
-"""RuntimeClass: what running a pod costs besides its containers, and where it can be run.
+"""RuntimeClass: overhead and scheduling constraints of a pod's runtime class.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/runtimeclass.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
@@ -14,8 +12,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_object,
     targets,
 )
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 RUNTIME_CLASSES_PATH = "node.k8s.io/runtimeclasses"
 _OVERHEAD_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
@@ -28,7 +25,7 @@ class RuntimeClassAdmission(AdmissionPluginBase):
     """New pods get the overhead, node selector and tolerations of their runtime class."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Fill in what the class says."""
+        """Set overhead, node selector and tolerations of a new pod."""
         if obj is None or old is not None or not targets(call, "pods"):
             return
         found = _runtime_class_of(call, obj)
@@ -44,7 +41,7 @@ class RuntimeClassAdmission(AdmissionPluginBase):
             _apply_scheduling(call, obj, scheduling)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse an overhead that no class stands behind."""
+        """Reject an overhead that is not that of the class."""
         if obj is None or old is not None or not targets(call, "pods"):
             return
         if "runtimeClassName" not in obj["spec"] and "overhead" not in obj["spec"]:

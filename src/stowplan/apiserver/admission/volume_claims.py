@@ -1,11 +1,9 @@
-"""Claims and volumes: the default class, finalizers against loss in use, and growth.
+"""Volumes and claims: default storage class, protection finalizers, resizing.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/storage.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
@@ -15,9 +13,8 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, nanos
-
-Tree = dict[str, Any]
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"
@@ -34,10 +31,10 @@ _PROTECTION = {
 
 
 class DefaultStorageClassAdmission(AdmissionPluginBase):
-    """Names the default class in claims that name none."""
+    """Sets the default storage class of claims without one."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Of several default classes the newest counts, of equally new ones the first by name."""
+        """The newest default class counts, of equally new ones the first by name."""
         if obj is None or old is not None or not targets(call, CLAIMS):
             return
         spec = obj.setdefault("spec", {})
@@ -56,10 +53,10 @@ class DefaultStorageClassAdmission(AdmissionPluginBase):
 
 
 class StorageObjectInUseProtection(AdmissionPluginBase):
-    """Puts a finalizer on new claims and volumes, so that they are not lost while in use."""
+    """Adds a finalizer to new claims and volumes, which protects them while they are used."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Add the finalizer to what is created."""
+        """Add the finalizer."""
         if obj is None or old is not None or call.subresource:
             return
         finalizer = _PROTECTION.get(call.resource.path)
@@ -71,10 +68,10 @@ class StorageObjectInUseProtection(AdmissionPluginBase):
 
 
 class PersistentVolumeClaimResize(AdmissionPluginBase):
-    """Lets only bound claims of classes that allow it grow."""
+    """Only bound claims of classes with allowVolumeExpansion can grow."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse a larger request otherwise."""
+        """Reject a larger request otherwise."""
         if obj is None or old is None or not targets(call, CLAIMS) or _size(obj) <= _size(old):
             return
         if (old.get("status") or {}).get("phase") != "Bound":

@@ -1,6 +1,6 @@
-"""Reviews: a client asks the server what it, or somebody else, may do, and who it is.
+"""Access reviews: what a user may do, and who the client is.
 
-They are posted and answered, never stored. `REVIEW_ACTIONS` has what answers each kind.
+Reviews are posted and answered, not stored. `KINDS` registers them.
 
 Source: kube-apiserver v1.36, pkg/registry/authorization, pkg/registry/authentication and
 pkg/apis/authorization/validation.
@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.machinery.access import AlwaysAllow, Attributes
 from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult, Tree
+from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
-from stowplan.apiserver.auth.access import AlwaysAllow, Attributes
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
+from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES
 from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.objects.encoding.tree import Tree
 
 AUDIENCE = "https://kubernetes.default.svc"
 
@@ -28,19 +31,19 @@ NO_SUBJECT = "at least one of user or group must be specified"
 
 
 class ReviewAuthorizer:
-    """Rights as reviews ask for them, from whatever access the server has."""
+    """Authorization as reviews need it, from the server's access control."""
 
     def __init__(self, call: ApiCall) -> None:
-        access = call.server.options.access
+        access = call.access
         self.tokens = access.tokens if isinstance(access, TokenRbacAccess) else StaticTokens()
         self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
 
-    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
-        """May `user` do it? Everybody may everything where no rights are kept."""
-        return self._rbac.verdict(user, wanted) if self._rbac else RbacDecision(allowed=True)
+    def authorize(self, user: User, wanted: Attributes) -> RbacDecision:
+        """Decision about a user; everything is allowed without RBAC."""
+        return self._rbac.authorize(user, wanted) if self._rbac else RbacDecision(allowed=True)
 
     def rbac(self) -> RbacAuthorizer:
-        """The stored rules; the administrator's alone where no rights are kept."""
+        """The stored rules; without RBAC those of cluster-admin."""
         if self._rbac is not None:
             return self._rbac
         rbac = RbacAuthorizer()
@@ -54,14 +57,14 @@ class ReviewAuthorizer:
 
 
 def self_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May I do this?"""
+    """SelfSubjectAccessReview."""
     spec = body.get("spec") or {}
     _raise_invalid(_spec_causes(spec))
     return _reviewed(call, body, spec, call.user)
 
 
 def subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May this user do that?"""
+    """SubjectAccessReview."""
     spec = body.get("spec") or {}
     causes = _spec_causes(spec) + _subject_causes(spec)
     _raise_invalid(causes + _metadata_causes(body, {}))
@@ -69,7 +72,7 @@ def subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def local_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May this user do that in this namespace?"""
+    """LocalSubjectAccessReview."""
     spec = body.get("spec") or {}
     namespace = (body.get("metadata") or {}).get("namespace", call.namespace)
     resource = spec.get("resourceAttributes")
@@ -90,7 +93,7 @@ def local_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """What may I do in this namespace?"""
+    """SelfSubjectRulesReview."""
     namespace = (body.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise bad_request("no namespace on request")
@@ -99,11 +102,11 @@ def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
     missing: list[str] = []
     for _, rule in ReviewAuthorizer(call).rbac().grants(call.user, namespace, missing):
         if rule.resources:
-            told: Tree = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups)}
-            told["resources"] = list(rule.resources)
+            rule_tree: Tree = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups)}
+            rule_tree["resources"] = list(rule.resources)
             if rule.names:
-                told["resourceNames"] = list(rule.names)
-            resources.append(told)
+                rule_tree["resourceNames"] = list(rule.names)
+            resources.append(rule_tree)
         if rule.urls:
             paths.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)})
     status: Tree = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
@@ -113,13 +116,13 @@ def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def self_subject_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """Who am I?"""
+    """SelfSubjectReview."""
     head = _review_head(body) | {"metadata": {"creationTimestamp": format_time(call.now)}}
     return SubresourceResult(201, {**head, "status": {"userInfo": _user_tree(call.user)}})
 
 
 def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """Whose token is this?"""
+    """TokenReview."""
     spec = dict(body.get("spec") or {})
     token = spec.get("token") or ""
     if not token:
@@ -133,22 +136,49 @@ def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
     return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
 
 
-REVIEW_ACTIONS: Mapping[str, PostAction] = {
-    "SelfSubjectAccessReview": self_subject_access_review,
-    "SubjectAccessReview": subject_access_review,
-    "LocalSubjectAccessReview": local_subject_access_review,
-    "SelfSubjectRulesReview": self_subject_rules_review,
-    "SelfSubjectReview": self_subject_review,
-    "TokenReview": token_review,
-}
-"""By kind, what answers a review."""
+def _review_kinds(
+    group: str, types: str, actions: Mapping[str, PostAction]
+) -> list[KindRegistration]:
+    """The kinds of a group; the first registers the types of all."""
+    return [
+        KindRegistration(
+            group=f"{group}.k8s.io",
+            plural=f"{kind.lower()}s",
+            kind=kind,
+            type=f"{group}/v1.{kind}",
+            types="" if number else types,
+            namespaced=kind == "LocalSubjectAccessReview",
+            verbs=("create",),
+            act=act,
+        )
+        for number, (kind, act) in enumerate(actions.items())
+    ]
+
+
+KINDS = (
+    *_review_kinds(
+        "authorization",
+        AUTHORIZATION_TYPES,
+        {
+            "SelfSubjectAccessReview": self_subject_access_review,
+            "SubjectAccessReview": subject_access_review,
+            "LocalSubjectAccessReview": local_subject_access_review,
+            "SelfSubjectRulesReview": self_subject_rules_review,
+        },
+    ),
+    *_review_kinds(
+        "authentication",
+        AUTHENTICATION_TYPES,
+        {"SelfSubjectReview": self_subject_review, "TokenReview": token_review},
+    ),
+)
 
 
 def _reviewed(call: ApiCall, body: Tree, spec: Tree, user: User) -> SubresourceResult:
-    verdict = ReviewAuthorizer(call).verdict(user, _reviewed_attributes(spec))
-    status: Tree = {"allowed": verdict.allowed}
-    if verdict.reason:
-        status["reason"] = verdict.reason
+    decision = ReviewAuthorizer(call).authorize(user, _reviewed_attributes(spec))
+    status: Tree = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
     return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
 
 
@@ -169,20 +199,20 @@ def _reviewed_attributes(spec: Tree) -> Attributes:
 
 
 def _reviewed_user(spec: Tree) -> User:
-    """The user that a review names; groups are taken as they are written."""
+    """The user of a review, with the groups as given."""
     extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
     return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
 
 
 def _user_tree(user: User) -> Tree:
-    told: Tree = {"username": user.name}
+    tree: Tree = {"username": user.name}
     if user.uid:
-        told["uid"] = user.uid
-    told["groups"] = list(user.groups or (AUTHENTICATED,))
+        tree["uid"] = user.uid
+    tree["groups"] = list(user.groups or (AUTHENTICATED,))
     if user.extra:
-        told["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return told
+        tree["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return tree
 
 
 def _spec_causes(spec: Tree) -> list[Cause]:
@@ -210,17 +240,17 @@ def _metadata_causes(body: Tree, allowed: Tree) -> list[Cause]:
 
 
 def _go_attributes(attributes: Tree) -> Any:
-    """Attributes as causes print them: a struct with all of its fields, under their Go names."""
+    """Attributes as causes print them: a struct with the names of Go fields."""
     return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
 
 
 def _raise_invalid(causes: list[Cause]) -> None:
-    """Raise ApiError 422 if anything is wrong; the original leaves the kind empty."""
+    """Raises ApiError 422 if there are causes; the original leaves the kind empty."""
     if not causes:
         return
     group = "authorization.k8s.io"
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     details: Tree = {"group": group, "causes": listed}
-    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {told}', details)
+    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {text}', details)

@@ -1,21 +1,20 @@
-"""The roles and bindings that a cluster comes with, as objects to be stored.
+"""The default roles and bindings of a cluster, as objects.
 
 A role is a line `[name] to role ... from role ...` (`to`: its rules are aggregated into these
 roles; `from`: it aggregates those labelled so) and its rules: verbs | groups | resources | names,
 or verbs | paths. `core` is the group "", `read`, `write` and `both` stand for the usual verbs. A
-line that begins with a blank goes on with the line before.
+line that begins with a blank continues the line before.
 
 Source: kube-apiserver v1.36, plugin/auth/authorizer/rbac/bootstrappolicy (its default features).
-Differs: the roles of controllers (`system:controller:...`) are left out: the ones here run in the
-same process and are asked for no rights.
+Differs: the roles of controllers (`system:controller:...`) are left out: controllers run in the
+same process without authorization.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"
@@ -235,7 +234,7 @@ kube-system/system::leader-locking-kube-scheduler:
 
 
 def default_roles() -> Iterator[Tree]:
-    """ClusterRoles and Roles; a Role's namespace is to be there first."""
+    """ClusterRoles and Roles; the namespace of a Role must exist first."""
     role: Tree = {}
     for line in _joined_lines(_ROLES):
         if line.startswith("["):
@@ -298,11 +297,11 @@ def _aggregate(role: str) -> str:
 
 def _rule(line: str) -> Tree:
     verbs, *rest = (part.split() for part in line.split(" | "))
-    said = list(_VERBS.get(verbs[0], verbs))
+    verb_names = list(_VERBS.get(verbs[0], verbs))
     if len(rest) == 1:
-        return {"verbs": said, "nonResourceURLs": rest[0]}
+        return {"verbs": verb_names, "nonResourceURLs": rest[0]}
     groups = ["" if group == "core" else group for group in rest[0]]
-    rule: Tree = {"verbs": said, "apiGroups": groups, "resources": rest[1]}
+    rule: Tree = {"verbs": verb_names, "apiGroups": groups, "resources": rest[1]}
     if len(rest) > 2:
         rule["resourceNames"] = rest[2]
     return rule

@@ -1,7 +1,7 @@
-"""Nobody grants what they do not have: checked when roles and bindings are written.
+"""Privilege escalation check of roles and bindings: users grant only permissions that they hold.
 
-Who may `escalate` the role, or `bind` it, is let through, and so are administrators. Any change of
-a role is checked, also of its labels: aggregated roles have the rules of roles by their labels.
+Users with the verb `escalate` or `bind` on the role, and administrators, are exempt. Any change of
+a role is checked, of labels too: aggregated roles select rules by label.
 
 Source: kube-apiserver v1.36, pkg/registry/rbac (role/policybased, rolebinding/policybased and their
 cluster-wide twins), pkg/registry/rbac/validation, component-helpers auth/rbac/validation.
@@ -15,13 +15,14 @@ from itertools import islice
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError, forbidden
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apis.machinery.resource import ApiCall, Tree
-from stowplan.apiserver.auth.access import Attributes
+from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, RbacAuthorizer
 from stowplan.apiserver.auth.rule_coverage import MISSING_RULES_MAX, HeldRules
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.objects.encoding.tree import Tree
 
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
@@ -33,14 +34,14 @@ _ALL_RULES = (
 
 
 class EscalationCheck:
-    """`resource.AdmissionPlugin`, the last one; does nothing where no rights are kept."""
+    """`resource.AdmissionPlugin`, the last one; does nothing without RBAC."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Raises ApiError 403, or 404 for a binding to a role that is not there.
+        """Raises ApiError 403, or 404 for a binding to a missing role.
 
-        Asked before the object is validated, as there: who may not grant learns nothing else.
+        Before validation, as in the original: without permission there are no other errors.
         """
-        access = call.server.options.access
+        access = call.access
         kind = call.resource.kind
         if call.resource.group != GROUP or obj is None or not isinstance(access, TokenRbacAccess):
             return
@@ -54,17 +55,17 @@ class EscalationCheck:
             self._binding(call, access.rbac, obj)
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is left to be asked."""
+        """Does nothing."""
 
     def _role(self, call: ApiCall, rbac: RbacAuthorizer, obj: Tree, old: Tree | None) -> None:
-        # A POST names nothing in its path: `escalate` on names does not allow it.
+        # A POST has no name in its path: `escalate` on resourceNames does not allow it.
         if _is_allowed(rbac, call, "escalate", call.resource.plural, call.name):
             return
         name = obj["metadata"].get("name", "")
         _confirm_held(call, rbac, name, [PolicyRule.of(rule) for rule in obj.get("rules") or ()])
         if not _aggregates(obj) and not _aggregates(old):
             return
-        # It has the rules of roles that nobody knows yet; without it, rules stay for ever.
+        # It aggregates roles that are created later; once it is removed, the rules stay.
         if any(True for rule in _ALL_RULES for _ in _held_rules(call, rbac, []).missing(rule)):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise forbidden(GROUP, call.resource.plural, name, text)
@@ -73,7 +74,7 @@ class EscalationCheck:
         ref = obj.get("roleRef") or {}
         kind, role = ref.get("kind", ""), ref.get("name", "")
         if kind not in _ROLES:
-            # Differs: 422 by validation instead of 500 for a kind that is no role.
+            # Differs: 422 by validation instead of 500 for another kind.
             return
         if _is_allowed(rbac, call, "bind", "roles" if kind == "Role" else "clusterroles", role):
             return
@@ -90,7 +91,7 @@ def _aggregates(obj: Tree | None) -> bool:
 
 
 def _changes_ownership_only(obj: Tree, old: Tree) -> bool:
-    """True if nothing changes but what lets garbage be collected: owners and finalizers."""
+    """True if only owner references and finalizers change (garbage collection)."""
 
     def rest(tree: Tree) -> Tree:
         meta = {
@@ -104,7 +105,7 @@ def _changes_ownership_only(obj: Tree, old: Tree) -> bool:
 
 def _is_allowed(rbac: RbacAuthorizer, call: ApiCall, verb: str, plural: str, name: str) -> bool:
     wanted = Attributes(verb, GROUP, "v1", plural, "", call.namespace, name)
-    return rbac.verdict(call.user, wanted).allowed
+    return rbac.authorize(call.user, wanted).allowed
 
 
 def _held_rules(call: ApiCall, rbac: RbacAuthorizer, unresolved: list[str]) -> HeldRules:
@@ -114,7 +115,7 @@ def _held_rules(call: ApiCall, rbac: RbacAuthorizer, unresolved: list[str]) -> H
 def _confirm_held(
     call: ApiCall, rbac: RbacAuthorizer, name: str, rules: Iterable[PolicyRule]
 ) -> None:
-    """Raises ApiError 403 unless the user holds all rights of `rules`."""
+    """Raises ApiError 403 unless the user holds all permissions of `rules`."""
     unresolved: list[str] = []
     held = _held_rules(call, rbac, unresolved)
     missing = list(
@@ -122,15 +123,15 @@ def _confirm_held(
     )
     if not missing:
         return
-    told = "\n".join(sorted({rule_text(rule) for rule in compact_rules(missing)}))
+    rules_text = "\n".join(sorted({rule_text(rule) for rule in compact_rules(missing)}))
     text = (
         f"{_user_text(call.user)} is attempting to grant RBAC permissions "
-        f"not currently held:\n{told}"
+        f"not currently held:\n{rules_text}"
     )
     if unresolved:
         texts = list(dict.fromkeys(unresolved))
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        text += f"; resolution errors: [{told}]"
+        errors = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text += f"; resolution errors: [{errors}]"
     raise forbidden(GROUP, call.resource.plural, name, text)
 
 
@@ -140,7 +141,7 @@ def _user_text(user: User) -> str:
 
 
 def compact_rules(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Rules about the same resource as one, with all their verbs; paths stay apart."""
+    """Merge rules of the same resource into one with all verbs; URL rules are kept."""
     verbs: dict[PolicyRule, list[str]] = {}
     paths: list[PolicyRule] = []
     for rule in rules:
@@ -150,13 +151,13 @@ def compact_rules(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
         about = msgspec.structs.replace(rule, verbs=())
         verbs.setdefault(about, []).extend(rule.verbs)
     return paths + [
-        msgspec.structs.replace(about, verbs=tuple(dict.fromkeys(said)))
-        for about, said in verbs.items()
+        msgspec.structs.replace(about, verbs=tuple(dict.fromkeys(listed)))
+        for about, listed in verbs.items()
     ]
 
 
 def rule_text(rule: PolicyRule) -> str:
-    """The rule as refusals print it."""
+    """The rule as errors print it."""
     fields = {
         "APIGroups": rule.groups,
         "Resources": rule.resources,
@@ -164,9 +165,9 @@ def rule_text(rule: PolicyRule) -> str:
         "ResourceNames": rule.names,
         "Verbs": rule.verbs,
     }
-    told = (
+    fields_text = (
         f"{name}:[{' '.join(json.dumps(value) for value in values)}]"
         for name, values in fields.items()
         if values
     )
-    return "{" + ", ".join(told) + "}"
+    return "{" + ", ".join(fields_text) + "}"

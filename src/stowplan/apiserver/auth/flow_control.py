@@ -1,8 +1,8 @@
-"""How often each client may ask: a bucket of tokens per user, refilled at a steady rate.
+"""Rate limits of clients: a token bucket per user and address.
 
-Source: the answer is that of kube-apiserver v1.36, server/filters/maxinflight.go.
-Differs: there requests wait in queues by priority and are refused when a queue is full; here a
-client is refused as soon as it has used up its allowance, whatever the others do.
+Source: the response is that of kube-apiserver v1.36, server/filters/maxinflight.go.
+Differs: the original queues requests by priority and rejects them when a queue is full; here a
+client over its limit is rejected at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.errors import too_many_requests
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP
 
@@ -21,7 +21,7 @@ _CLIENTS_MAX = 10_000
 
 
 class RequestLimits(msgspec.Struct, frozen=True):
-    """What one client may do. rate_per_s: requests in the long run. burst: at once.
+    """Limits of one client. rate_per_s: sustained requests per second. burst: size of the bucket.
 
     Members of `system:masters` are not limited, as in the original's `exempt` level.
     """
@@ -30,19 +30,19 @@ class RequestLimits(msgspec.Struct, frozen=True):
     burst: int = 10_000
 
     def problems(self) -> list[str]:
-        """What no bucket can be made of."""
+        """Texts about invalid values."""
         texts = []
         if not self.rate_per_s > 0:
-            texts.append(f"rate_per_s: got {self.rate_per_s}, wanted more than 0")
+            texts.append(f"rate_per_s: Invalid value: {self.rate_per_s}: must be greater than 0")
         if self.burst < 1:
-            texts.append(f"burst: got {self.burst}, wanted at least 1")
+            texts.append(f"burst: Invalid value: {self.burst}: must be at least 1")
         return texts
 
 
 class RequestRateLimiter:
-    """The buckets of all clients; a client is a user name and the address that it comes from.
+    """Token buckets by client: user name and address.
 
-    Those seen least recently are forgotten beyond a bound, which only fills their bucket again.
+    Beyond a bound the least recently used are dropped, which refills them.
     """
 
     def __init__(self, limits: RequestLimits | None = None) -> None:
@@ -50,7 +50,7 @@ class RequestRateLimiter:
         self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
 
     def admit(self, user: User, peer: str, now: float) -> None:
-        """Count a request. Raises ApiError 429 that says when to come back."""
+        """Count a request. Raises ApiError 429 with Retry-After."""
         if MASTERS_GROUP in user.groups:
             return
         key = (user.name, peer.rpartition(":")[0] or peer)
@@ -63,15 +63,4 @@ class RequestRateLimiter:
             self._buckets.popitem(last=False)
         if not admitted:
             wait_s = math.ceil((1.0 - left) / self.limits.rate_per_s)
-            raise throttled(max(1, wait_s))
-
-
-def throttled(retry_after_s: int) -> ApiError:
-    """429 with Retry-After."""
-    return ApiError(
-        429,
-        "TooManyRequests",
-        TOO_MANY_REQUESTS,
-        {"retryAfterSeconds": retry_after_s},
-        (("Retry-After", str(retry_after_s)),),
-    )
+            raise too_many_requests(TOO_MANY_REQUESTS, max(1, wait_s))

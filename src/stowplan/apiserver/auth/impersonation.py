@@ -1,11 +1,10 @@
-"""Impersonation: a client that asks as somebody else, if its rights let it.
+"""Impersonation: requests on behalf of another user.
 
-The modes of constrained impersonation are tried first (as a node, as a service account, as any
-other user; each asks for the right to do this very request while impersonating), then the old verb
-`impersonate`. The first refusal met is the one told.
+The modes of constrained impersonation are tried first (node, service account, any other user; each
+needs a permission for the request itself), then the verb `impersonate`. The first error counts.
 
 Source: kube-apiserver v1.36, endpoints/filters/impersonation.
-Differs: the mode `associated-node` is not there; it needs tokens that the server itself gives out.
+Differs: the mode `associated-node` is missing; it needs tokens that the server issues.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.rbac import (
     MASTERS_GROUP,
     SERVICE_ACCOUNT,
@@ -34,14 +33,14 @@ UID_HEADER = "impersonate-uid"
 GROUP_HEADER = "impersonate-group"
 EXTRA_HEADER_PREFIX = "impersonate-extra-"
 SEPARATOR = "\n"
-"""Between the values of a header that came several times; no header value can contain it."""
+"""Separates the values of a repeated header; no header value can contain it."""
 
 _NODE = re.compile(r"system:node:([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
 _API = "authentication.k8s.io"
 
 
 def impersonated_user(headers: Mapping[str, str]) -> User | None:
-    """Whom the headers name, as they say it; None if nobody. Raises ApiError 400 without a name."""
+    """The user of the impersonation headers, or None. Raises ApiError 400 without a name."""
     name, uid = headers.get(USER_HEADER, ""), headers.get(UID_HEADER, "")
     groups = tuple(headers[GROUP_HEADER].split(SEPARATOR)) if GROUP_HEADER in headers else ()
     extra = {
@@ -60,34 +59,34 @@ def impersonated_user(headers: Mapping[str, str]) -> User | None:
 
 
 def _go_user_text(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
-    """The user as the original prints it: a value of the language that it is written in."""
+    """The user as the original prints it, with %v of Go."""
 
     def listed(values: tuple[str, ...]) -> str:
         return "[]string{" + ", ".join(json.dumps(v, ensure_ascii=False) for v in values) + "}"
 
-    told_groups = listed(groups) if groups else "[]string(nil)"
-    told_extra = "map[string][]string(nil)"
+    given_groups = listed(groups) if groups else "[]string(nil)"
+    given_extra = "map[string][]string(nil)"
     if extra:
         pairs = ", ".join(f"{json.dumps(key)}:{listed(extra[key])}" for key in sorted(extra))
-        told_extra = f"map[string][]string{{{pairs}}}"
+        given_extra = f"map[string][]string{{{pairs}}}"
     return (
-        f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{told_groups}, '
-        f"Extra:{told_extra}}}"
+        f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{given_groups}, '
+        f"Extra:{given_extra}}}"
     )
 
 
 class ImpersonationMode(NamedTuple):
-    """A way to impersonate. name: "" for the old one."""
+    """A mode of impersonation. name: "" for the verb `impersonate`."""
 
     name: str
 
     @property
     def verb(self) -> str:
-        """What it takes to impersonate in this way."""
+        """The verb of the permissions."""
         return f"impersonate:{self.name}" if self.name else "impersonate"
 
     def applies_to(self, wanted: User) -> bool:
-        """True if this way is meant for such a user."""
+        """True if the mode applies to the user."""
         only_name = not (wanted.uid or wanted.groups or wanted.extra)
         is_node = _NODE.fullmatch(wanted.name) is not None
         is_account = _service_account(wanted.name) is not None
@@ -98,7 +97,7 @@ class ImpersonationMode(NamedTuple):
         return not self.name or not (is_node or is_account)
 
     def checks(self, wanted: User, request: Attributes) -> Iterator[Attributes]:
-        """All rights that it takes, in the order in which they are asked for."""
+        """The required permissions, in the order of checks."""
         if self.name:
             yield msgspec.structs.replace(
                 request, verb=f"impersonate-on:{self.name}:{request.verb}"
@@ -144,9 +143,9 @@ def _service_account(name: str) -> tuple[str, str] | None:
 
 
 def impersonate(asking: User, wanted: User, request: Attributes, rbac: RbacAuthorizer) -> User:
-    """Who `asking` is from here on. Raises ApiError 403 with the first refusal met.
+    """The impersonated user. Raises ApiError 403 with the first denial.
 
-    request: what is to be done in the name of `wanted`.
+    request: attributes of the request that is made as `wanted`.
     """
     first: ApiError | None = None
     for mode in _MODES:
@@ -156,7 +155,7 @@ def impersonate(asking: User, wanted: User, request: Attributes, rbac: RbacAutho
         if refused is None:
             return _with_implied_groups(mode, wanted)
         first = first or refused
-    # The last mode suits everybody, so there was a refusal.
+    # The last mode applies to every user, so there is a denial.
     assert first is not None
     raise first
 
@@ -174,14 +173,14 @@ def _mode_refusal(
                 return forbidden_by_rbac(
                     asking, msgspec.structs.replace(check, name=MASTERS_GROUP), why
                 )
-        verdict = rbac.verdict(asking, check)
-        if not verdict.allowed:
-            return forbidden_by_rbac(asking, check, verdict.reason)
+        decision = rbac.authorize(asking, check)
+        if not decision.allowed:
+            return forbidden_by_rbac(asking, check, decision.reason)
     return None
 
 
 def _with_implied_groups(mode: ImpersonationMode, wanted: User) -> User:
-    """The user with the groups that come with the name."""
+    """The user with the groups that its name implies."""
     groups = wanted.groups
     account = _service_account(wanted.name)
     if mode.name == "arbitrary-node":

@@ -1,11 +1,11 @@
-"""Role-based access control: may this user do that, by the roles and bindings that are stored.
+"""Role-based access control from the stored roles and bindings.
 
-The stored objects are followed by delta (`put`), decisions are remembered until the next change.
-Rules add up and nothing is ever forbidden by a rule, so the first that allows decides.
+`put` follows changes of the stored objects; decisions are cached until the next change. Rules only
+allow, so the first that matches decides.
 
 Source: kube-apiserver v1.36, plugin/auth/authorizer/rbac and pkg/registry/rbac/validation.
-Differs: a ClusterRole with an aggregationRule has the rules of the roles that it selects at once;
-there a controller copies them into its `rules`, some time later.
+Differs: a ClusterRole with an aggregationRule has the rules of the selected roles at once; in the
+original a controller copies them into its `rules` later.
 """
 
 from __future__ import annotations
@@ -17,23 +17,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError, qualified_resource
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
-
-Tree = dict[str, Any]
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS_GROUP = "system:masters"
 SERVICE_ACCOUNT = "system:serviceaccount:"
 _CACHED_DECISIONS_MAX = 10_000
 _CACHED_KEY_CHARS_MAX = 512
-"""Characters of a question that is remembered: paths and names are what a client sends."""
+"""Longest key of a cached decision, in characters; clients choose paths and names."""
 
 
 class PolicyRule(msgspec.Struct, frozen=True):
-    """One rule of a role. names: empty, every name. urls: set for paths that are no resources."""
+    """One rule of a role. names: empty means all. urls: set for non-resource URLs."""
 
     verbs: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -43,16 +42,16 @@ class PolicyRule(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> PolicyRule:
-        """The rule as the API spells it."""
+        """The rule of an API object."""
         keys = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
         return cls(*(tuple(tree.get(key) or ()) for key in keys))
 
     def allows(self, wanted: Attributes) -> bool:
-        """True if this rule covers the whole of `wanted`."""
+        """True if this rule allows `wanted`."""
         if not _matches_value(self.verbs, wanted.verb):
             return False
         if wanted.path:
-            return any(_covers_path(url, wanted.path) for url in self.urls)
+            return any(covers_path(url, wanted.path) for url in self.urls)
         return (
             _matches_value(self.groups, wanted.group)
             and self._covers_resource(wanted.resource, wanted.subresource)
@@ -70,21 +69,20 @@ def _matches_value(values: tuple[str, ...], value: str) -> bool:
     return "*" in values or value in values
 
 
-def _covers_path(url: str, path: str) -> bool:
-    if url in ("*", path):
-        return True
-    return url.endswith("*") and path.startswith(url.rstrip("*"))
+def covers_path(url: str, path: str) -> bool:
+    """True if a path or pattern (`/metrics/*`) covers another path or pattern."""
+    return url == path or (url.endswith("*") and path.startswith(url.rstrip("*")))
 
 
 class RbacSubject(NamedTuple):
-    """Whom a binding names: kind is User, Group or ServiceAccount."""
+    """A subject of a binding. kind: User, Group or ServiceAccount."""
 
     kind: str
     name: str
     namespace: str
 
     def is_one_of(self, user: User, namespace: str) -> bool:
-        """True if `user` is meant. namespace: of the binding, "" for one of the cluster."""
+        """True if `user` is the subject. namespace: of the binding, "" for a ClusterRoleBinding."""
         if self.kind == "User":
             return user.name == self.name
         if self.kind == "Group":
@@ -95,7 +93,7 @@ class RbacSubject(NamedTuple):
         return False
 
     def describe(self, namespace: str) -> str:
-        """As reasons name it."""
+        """The text in reasons."""
         if self.kind == "ServiceAccount":
             return f'{self.kind} "{self.name}/{self.namespace or namespace}"'
         return f'{self.kind} "{self.name}"'
@@ -111,7 +109,7 @@ class RbacBinding(NamedTuple):
     subjects: tuple[RbacSubject, ...]
 
     def source(self, subject: RbacSubject) -> str:
-        """As reasons name it."""
+        """The text in reasons."""
         kind, name = "ClusterRoleBinding", self.name
         if self.namespace:
             kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
@@ -120,7 +118,7 @@ class RbacBinding(NamedTuple):
 
 
 class RbacRole(NamedTuple):
-    """A Role or ClusterRole. selectors: of the roles whose rules it has, None: it has its own."""
+    """A Role or ClusterRole. selectors: of aggregated roles; None: it has its own rules."""
 
     rules: tuple[PolicyRule, ...]
     labels: Mapping[str, str]
@@ -128,14 +126,14 @@ class RbacRole(NamedTuple):
 
 
 class RbacDecision(NamedTuple):
-    """An answer. reason: why it is allowed, or what was wrong with the roles looked at."""
+    """A decision. reason: why it is allowed, or which roles could not be resolved."""
 
     allowed: bool
     reason: str = ""
 
 
 class RuleGrant(NamedTuple):
-    """A rule that a user has, and through what."""
+    """A rule of a user. source: the binding that grants it."""
 
     source: str
     rule: PolicyRule
@@ -151,9 +149,9 @@ class RbacAuthorizer:
         self._remembered = OrderedDict()
 
     def put(self, kind: str, namespace: str, name: str, obj: Tree | None) -> None:
-        """Take in an object of the group; None: it was deleted. Other kinds are not looked at."""
+        """Update a role or binding; None: it was deleted. Other kinds are ignored."""
         if kind in ("Role", "ClusterRole"):
-            # First without: a role that cannot be read gives no rights, not those of before.
+            # Removed first: a role that cannot be decoded grants nothing, not its former rules.
             self._remembered.clear()
             self._roles.pop((namespace, name), None)
             if obj is not None:
@@ -165,8 +163,8 @@ class RbacAuthorizer:
             if obj is not None:
                 bindings[name] = _binding(namespace, name, obj)
 
-    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
-        """May `user` do what is wanted? `system:masters` may do anything."""
+    def authorize(self, user: User, wanted: Attributes) -> RbacDecision:
+        """The decision about a request of `user`; system:masters are allowed everything."""
         if MASTERS_GROUP in user.groups:
             return RbacDecision(allowed=True)
         key = (user.name, user.groups, wanted)
@@ -189,13 +187,13 @@ class RbacAuthorizer:
         if not missing:
             return RbacDecision(allowed=False)
         texts = list(dict.fromkeys(missing))
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        return RbacDecision(allowed=False, reason=f"RBAC: {told}")
+        text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        return RbacDecision(allowed=False, reason=f"RBAC: {text}")
 
     def grants(self, user: User, namespace: str, missing: list[str]) -> Iterator[RuleGrant]:
-        """The rules that `user` has in a namespace ("": in the cluster), in order of the bindings.
+        """The rules of `user` in a namespace ("": cluster-wide), in order of the bindings.
 
-        missing: gets the text about each role that a binding names and nobody has stored.
+        missing: gets a text for each role of a binding that does not exist.
         """
         for home in ("", namespace) if namespace else ("",):
             bindings = self._bindings.get(home, {})
@@ -209,7 +207,7 @@ class RbacAuthorizer:
                     yield RuleGrant(source, rule)
 
     def rules_of(self, kind: str, name: str, namespace: str) -> list[PolicyRule] | None:
-        """All rules of a role; None if there is none of that kind and name."""
+        """All rules of a role; None if it does not exist."""
         role = self._roles.get((namespace if kind == "Role" else "", name))
         return None if role is None else list(self._whole(name, role, seen=set()))
 
@@ -222,7 +220,7 @@ class RbacAuthorizer:
         yield from self._whole(binding.role, role, seen=set())
 
     def _whole(self, name: str, role: RbacRole, seen: set[str]) -> Iterator[PolicyRule]:
-        """The rules of a role, those of the roles that it aggregates included. Circles end."""
+        """The rules of a role, aggregated roles included; cycles end."""
         if role.selectors is None:
             yield from role.rules
             return
@@ -236,7 +234,7 @@ class RbacAuthorizer:
 
 
 def _cache_key_length(user: User, wanted: Attributes) -> int:
-    """Characters that a client has chosen in a question."""
+    """Length of the texts of a cache key."""
     texts = (*msgspec.structs.astuple(wanted), user.name, *user.groups)
     return sum(map(len, texts))
 
@@ -245,7 +243,7 @@ def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     try:
         return label_selector_matches(selector, labels)
     except SelectorError:
-        # A selector that is stored in spite of its fault selects nothing: fewer rights, not more.
+        # An invalid selector that is stored selects nothing: fewer permissions, not more.
         return False
 
 
@@ -268,7 +266,7 @@ def _binding(namespace: str, name: str, obj: Tree) -> RbacBinding:
 
 
 def forbidden_by_rbac(user: User, wanted: Attributes, reason: str = "") -> ApiError:
-    """403 in the words of the original."""
+    """403 with the original's text."""
     tail = f": {reason}" if reason else ""
     who = f"User {json.dumps(user.name, ensure_ascii=False)} cannot {wanted.verb}"
     headers = (("X-Content-Type-Options", "nosniff"),)

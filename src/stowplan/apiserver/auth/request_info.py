@@ -1,4 +1,4 @@
-"""Paths of requests: what they name, and as what rules of rights see them.
+"""Request paths: RequestInfo and the attributes for authorization.
 
 Source: apiserver v0.36, endpoints/request/requestinfo.go; the routes of endpoints/installer.go.
 """
@@ -9,19 +9,20 @@ from urllib.parse import unquote
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.field_selector import parse_field_selector
 from stowplan.apis.machinery.http_messages import HttpRequest
 from stowplan.apis.machinery.label_selector import SelectorParseError
-from stowplan.apiserver.auth.access import Attributes
 
 VERB_OF_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """What a path below a group and version names. rest: parts after the subresource, if any.
+    """The parts of a resource path. rest: parts after the subresource, if any.
 
-    broken: the path has empty parts and names nothing.
+    watch: the path has the deprecated prefix `watch/`, which watches whatever the query says.
+    broken: the path has empty parts.
     """
 
     group: str
@@ -37,7 +38,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parse_request_path(path: str) -> RequestInfo | None:
-    """The resource that a path names; None for one that names none, as `/version` or `/apis`."""
+    """Parse a resource path; None for a non-resource path such as `/version` or `/apis`."""
     parts = path.strip("/").split("/")
     if "%" in path:
         parts = [unquote(part) for part in parts]
@@ -70,12 +71,12 @@ def _request_info(
 
 
 def attributes_of(request: HttpRequest) -> Attributes:
-    """What a request wants to do, as rules of rights see it."""
+    """The attributes of a request for authorization."""
     return attributes_of_info(request, parse_request_path(request.path))
 
 
 def attributes_of_info(request: HttpRequest, route: RequestInfo | None) -> Attributes:
-    """As `attributes_of`, where the route is known already."""
+    """As `attributes_of`, for a path that is parsed already."""
     if route is None:
         return Attributes(request.method.lower(), path=unquote(request.path))
     name = route.name
@@ -105,7 +106,7 @@ def _watches(request: HttpRequest) -> bool:
 
 
 def _name_in_field_selector(request: HttpRequest) -> str:
-    """The one name that a field selector asks for: rights on that object then suffice."""
+    """The name of a field selector on metadata.name: permission on that object is enough."""
     for key, value in request.query:
         if key == "fieldSelector":
             try:

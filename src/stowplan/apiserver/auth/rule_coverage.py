@@ -1,10 +1,10 @@
-"""Which rights of a rule a user does not hold, without a look at every combination of its lists.
+"""Permissions of a rule that a user does not hold, without enumerating all combinations.
 
-A rule of a thousand verbs, groups and resources is a thousand million rights. Values that the same
-held rules cover are looked at once, so the work grows with the length of the rule.
+A rule of a thousand verbs, groups and resources has 10^9 combinations. Values that the same held
+rules cover are treated as one, so the work grows with the length of the rule.
 
 Source: component-helpers v1.36, auth/rbac/validation/policy_comparator.go.
-Differs: at most `MISSING_RULES_MAX` missing rights are returned; there the message lists them all.
+Differs: at most `MISSING_RULES_MAX` missing permissions are returned; the original lists all.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 
-from stowplan.apiserver.auth.rbac import PolicyRule
+from stowplan.apiserver.auth.rbac import PolicyRule, covers_path
 
 MISSING_RULES_MAX = 200
 Masks = Callable[[str], int]
-"""The held rules that cover a value, one bit each."""
+"""The held rules that cover a value, as a bit mask."""
 
 
 class HeldRules:
-    """The rules that a user has."""
+    """The rules that a user holds."""
 
     def __init__(self, rules: Sequence[PolicyRule]) -> None:
         self._verbs = _masks([rule.verbs for rule in rules])
@@ -33,8 +33,10 @@ class HeldRules:
         self._unnamed = sum(1 << at for at, rule in enumerate(rules) if not rule.names)
 
     def missing(self, rule: PolicyRule) -> Iterator[PolicyRule]:
-        """The rights of `rule` that no held rule covers, as rules of one verb, group, resource and
-        name (or path) each; at most `MISSING_RULES_MAX`."""
+        """The permissions of `rule` that no held rule covers, at most `MISSING_RULES_MAX`.
+
+        Each is a rule of one verb, group, resource and name (or path).
+        """
         if rule.urls:
             found = _uncovered((rule.verbs, self._verbs), (rule.urls, self._url))
             yield from (PolicyRule((verb,), urls=(url,)) for verb, url in found)
@@ -60,13 +62,8 @@ class HeldRules:
         return sum({1 << at for at, own in self._urls if covers_path(own, value)})
 
 
-def covers_path(held: str, path: str) -> bool:
-    """True if a path or pattern (`/metrics/*`) that is held stands for another path or pattern."""
-    return held == path or (held.endswith("*") and path.startswith(held.rstrip("*")))
-
-
 def _masks(lists: Sequence[Sequence[str]], wildcard: str = "*") -> Masks:
-    """By value, the lists that have it; a list with the wildcard has every value."""
+    """By value, the mask of the lists that contain it; the wildcard contains every value."""
     known: dict[str, int] = {}
     for at, values in enumerate(lists):
         for value in values:
@@ -96,7 +93,7 @@ def _uncovered(*dimensions: tuple[Sequence[str], Masks]) -> list[tuple[str, ...]
 
 
 def _by_mask(values: Sequence[str], mask: Masks) -> dict[int, list[int]]:
-    """Positions of the values by the held rules that cover them; of equal values the first."""
+    """Indexes of the values by mask; of equal values the first."""
     positions = {value: at for at, value in reversed(list(enumerate(values)))}
     classes: dict[int, list[int]] = {}
     for value, at in sorted(positions.items(), key=lambda item: item[1]):

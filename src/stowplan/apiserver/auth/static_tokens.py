@@ -1,6 +1,6 @@
-"""Who asks: static bearer tokens, and nobody in particular.
+"""Authentication by static bearer tokens, and anonymous requests.
 
-Every token is compared each time and in constant time, and no text of this module contains one.
+Every token is compared each time in constant time; no text contains a token.
 
 Source: kube-apiserver v1.36, authentication/request/bearertoken and authentication/request/union.
 """
@@ -19,12 +19,12 @@ ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
 
 
 def unauthorized() -> ApiError:
-    """401: the token is wrong, or there is none and anonymous requests are off."""
+    """401: the token is invalid, or missing while anonymous requests are disabled."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def bearer_token(headers: Mapping[str, str]) -> str:
-    """The token of the Authorization header; "" if there is none, whatever else it says."""
+    """The bearer token of the Authorization header; "" if there is none."""
     parts = headers.get("authorization", "").strip().split(" ", 2)
     if len(parts) < 2 or parts[0].lower() != "bearer":
         return ""
@@ -32,10 +32,10 @@ def bearer_token(headers: Mapping[str, str]) -> str:
 
 
 class StaticTokens:
-    """The static tokens and whose they are.
+    """The static tokens and their users.
 
-    users: token and user, whose groups get `system:authenticated` added. anonymous: whether
-    requests without a token are taken as those of `system:anonymous`.
+    users: token and user, whose groups get `system:authenticated` added. anonymous: accept requests
+    without a token as `system:anonymous`.
     """
 
     def __init__(self, users: Iterable[tuple[str, User]] = (), *, anonymous: bool = True) -> None:
@@ -43,19 +43,19 @@ class StaticTokens:
         self._known = [(_bytes(token), _authenticated(user)) for token, user in users]
 
     def owner(self, token: str) -> User | None:
-        """Whose token it is; None if it is nobody's."""
+        """The user of a token; None if it is unknown."""
         given = _bytes(token)
         found = None
         for known, user in self._known:
-            # No early end: how long this takes must not tell which token came near.
+            # No early exit: the duration must not reveal a partial match.
             if hmac.compare_digest(known, given):
                 found = user
         return found
 
     def authenticate(self, headers: Mapping[str, str]) -> User:
-        """Who asks, impersonation not looked at. Raises ApiError 401.
+        """The user, without impersonation. Raises ApiError 401.
 
-        A header that is no bearer token (basic authentication, nonsense) counts as none.
+        A header without a bearer token counts as missing.
         """
         token = bearer_token(headers)
         if token:

@@ -1,46 +1,38 @@
-"""The API server's access by static tokens, impersonation, flow limits and stored roles."""
+"""Access control by static tokens, impersonation, rate limits and RBAC."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.http_messages import HttpRequest, User
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.apiserver.auth.access import Attributes
+from stowplan.apis.machinery.resource import ServerContext, StoreChange
 from stowplan.apiserver.auth.flow_control import RequestRateLimiter
 from stowplan.apiserver.auth.impersonation import impersonate, impersonated_user
 from stowplan.apiserver.auth.rbac import GROUP, RbacAuthorizer, forbidden_by_rbac
 from stowplan.apiserver.auth.request_info import attributes_of
 from stowplan.apiserver.auth.static_tokens import StaticTokens
 
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
-
 
 class TokenRbacAccess:
-    """`access.AccessControl` and `resource.Observer`: to be given to `ApiServerOptions` as both."""
+    """`access.AccessControl` and `resource.ChangeObserver`; `ApiServerOptions` needs both."""
 
     def __init__(self, tokens: StaticTokens, flow: RequestRateLimiter | None = None) -> None:
         self.tokens = tokens
         self.rbac = RbacAuthorizer()
         self._flow = flow or RequestRateLimiter()
 
-    def attach(self, server: object) -> None:
-        """Nothing to remember: roles arrive through `changed`."""
-
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
-        """Follow what is stored of roles and bindings."""
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        """Follow the stored roles and bindings."""
         if change.resource.group != GROUP:
             return
         _, namespace, name = change.key.rsplit("/", 2)
-        gone = change.type == "DELETED"
-        obj = None if gone else msgspec.json.decode(change.value)
+        deleted = change.type == "DELETED"
+        obj = None if deleted else msgspec.json.decode(change.value)
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        """Who asks, impersonation done. Raises ApiError 400, 401 or 403."""
+        """The user, impersonation applied. Raises ApiError 400, 401 or 403."""
         user = self.tokens.authenticate(request.headers)
         wanted = impersonated_user(request.headers)
         if wanted is None:
@@ -48,11 +40,11 @@ class TokenRbacAccess:
         return impersonate(user, wanted, attributes_of(request), self.rbac)
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:
-        """Raises ApiError 429 for a client that has used up its allowance."""
+        """Raises ApiError 429 for a client over its rate limit."""
         self._flow.admit(user, request.peer, now)
 
     def authorize(self, user: User, wanted: Attributes) -> None:
-        """Raises ApiError 403 in the original's words."""
-        verdict = self.rbac.verdict(user, wanted)
-        if not verdict.allowed:
-            raise forbidden_by_rbac(user, wanted, verdict.reason)
+        """Raises ApiError 403 with the original's text."""
+        decision = self.rbac.authorize(user, wanted)
+        if not decision.allowed:
+            raise forbidden_by_rbac(user, wanted, decision.reason)

@@ -1,1 +1,1 @@
-"""CustomResourceDefinitions: their rules, and the kinds they define."""
+"""CustomResourceDefinitions and custom kinds."""

@@ -1,4 +1,4 @@
-"""Groups of the community: definitions in them need an approval.
+"""API approval of definitions in the groups k8s.io and kubernetes.io.
 
 Source: apiextensions-apiserver v0.36, pkg/apihelpers/helpers.go.
 """
@@ -6,12 +6,11 @@ Source: apiextensions-apiserver v0.36, pkg/apihelpers/helpers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from stowplan.apis.machinery.errors import Cause, go_quoted, invalid, required
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 ANNOTATION = "api-approved.kubernetes.io"
 _WHERE = "see https://github.com/kubernetes/enhancements/pull/1111"
@@ -19,7 +18,7 @@ _PATH = f"metadata.annotations[{ANNOTATION}]"
 
 
 class ApprovalCondition(NamedTuple):
-    """What the annotation says, as a condition."""
+    """The annotation as a condition."""
 
     status: str
     reason: str
@@ -49,14 +48,14 @@ def approval(annotations: Mapping[str, str]) -> ApprovalCondition:
 
 
 def approval_causes(definition: Tree, old: Tree | None) -> Iterator[Cause]:
-    """A missing or unreadable approval; what was so before is let be."""
+    """Causes of a missing or invalid approval; unchanged ones are accepted."""
     if not is_protected_group(definition["spec"]["group"]):
         return
     annotations = definition["metadata"].get("annotations", {})
-    told = approval(annotations)
-    if old is not None and approval(old["metadata"].get("annotations", {}))[:2] == told[:2]:
+    found = approval(annotations)
+    if old is not None and approval(old["metadata"].get("annotations", {}))[:2] == found[:2]:
         return
-    if told.reason == "MissingAnnotation":
-        yield required(_PATH, told.text)
-    elif told.reason == "InvalidAnnotation":
-        yield invalid(_PATH, annotations[ANNOTATION], told.text)
+    if found.reason == "MissingAnnotation":
+        yield required(_PATH, found.text)
+    elif found.reason == "InvalidAnnotation":
+        yield invalid(_PATH, annotations[ANNOTATION], found.text)

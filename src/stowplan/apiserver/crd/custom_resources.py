@@ -1,4 +1,4 @@
-"""Custom kinds as they are served: schema, rules, table, and the resources of a definition.
+"""Custom kinds: schema, strategy, table, and the resources of a definition.
 
 Source: apiextensions-apiserver v0.36, pkg/registry/customresource, pkg/apiserver.
 """
@@ -39,8 +39,7 @@ from stowplan.apiserver.crd.structural_schema import (
 )
 from stowplan.apiserver.crd.value_validation import ValueValidator, list_causes
 from stowplan.apiserver.http.tables import NAME_TEXT, PLAIN_TABLE
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 CREATE_WHILE_TERMINATING = "create not allowed while custom resource definition is terminating"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
@@ -52,7 +51,7 @@ _AGE_COLUMN = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTi
 
 
 class CustomSchema:
-    """The shape of one version of a custom kind (`resource.ResourceSchema`)."""
+    """The schema of one version of a custom kind (`resource.ResourceSchema`)."""
 
     shape: MergeShape | None = None
 
@@ -81,17 +80,17 @@ class CustomSchema:
         return made, texts if mode != "Ignore" else []
 
     def blank(self) -> Tree:
-        """The object with nothing set."""
+        """The empty object."""
         return {"metadata": {}}
 
     def default(self, tree: Tree) -> None:
-        """Nothing is left to do: decoding has set the defaults."""
+        """Does nothing: decoding has set the defaults."""
 
 
 class CurrentSchemaReader:
-    """Objects that were stored before the present schema read as if they had been since.
+    """Reads objects that were stored under an earlier schema as under the current one.
 
-    since: later versions were written under it. The original asks its schema at every read.
+    since: later versions were written under the current schema.
     """
 
     def __init__(self, structure: Tree, since: int) -> None:
@@ -99,19 +98,19 @@ class CurrentSchemaReader:
         self._since = since
 
     def __call__(self, value: bytes) -> bytes:
-        """The bytes as they are read now; the same ones if nothing changes."""
+        """The bytes under the current schema; the same object if nothing changes."""
         if version_of_stored(value) > self._since:
             return value
         tree = decode(value)
         made = prune_unknown(tree, self._structure, True, [])
-        # What is stored has to be read, however long it takes.
+        # Stored objects must be readable, whatever it costs.
         set_defaults(made, self._structure, DefaultingBudget(math.inf))
         drop_nulls(made, self._structure)
         return value if made == tree else encode(made)
 
 
 class CustomStrategy(ResourceStrategy):
-    """A custom kind: its schema decides what is valid."""
+    """A custom kind: its schema validates."""
 
     unconditional_update = False
 
@@ -176,7 +175,7 @@ class CustomStrategy(ResourceStrategy):
 
 
 class CustomStatusStrategy(ResourceStrategy):
-    """The status of a custom kind: nothing else changes through it."""
+    """The status subresource of a custom kind."""
 
     unconditional_update = False
 
@@ -203,7 +202,7 @@ class CustomStatusStrategy(ResourceStrategy):
 
 
 def _type_causes(obj: Tree, resource: Resource) -> Iterator[Cause]:
-    """What a patch has made of the kind and the version, which are not its own to change."""
+    """Causes of a kind or apiVersion that a patch has changed."""
     for name, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
         if obj.get(name, wanted) != wanted:
             yield invalid(name, obj[name], f"must be {wanted}")
@@ -237,7 +236,7 @@ def _finalizer_warnings(name: str) -> Iterator[str]:
 class CustomTable:
     """The table of a custom kind: its name and the columns of its definition.
 
-    A column whose path cannot be read ends them, as in the original.
+    The columns end at one with an invalid path, as in the original.
     """
 
     def __init__(self, columns: Sequence[Tree]) -> None:
@@ -258,7 +257,7 @@ class CustomTable:
         )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """Name, and what the paths lead to."""
+        """The name and the values of the columns."""
         name = obj["metadata"].get("name", "")
         return [name, *(_cell(path.find(obj), kind, now) for path, kind in self._paths)]
 
@@ -283,7 +282,7 @@ def _cell(found: list[Any], kind: str, now: float) -> Any:
         return column_text(value)
     if kind == "integer" and number:
         whole = math.trunc(value)
-        # What is no int64 becomes the lowest one when Go converts it.
+        # Go converts a value out of range to the lowest int64.
         return whole if -_INT64 <= whole < _INT64 else -_INT64
     if kind == "number" and number:
         return float(value)
@@ -298,16 +297,16 @@ def _cell(found: list[Any], kind: str, now: float) -> Any:
 
 
 def resources_of(definition: Tree, ending: bool, since: int) -> list[Resource]:
-    """What a definition serves, the version that is stored last.
+    """The resources of a definition, the storage version last.
 
-    ending: it is being deleted. since: objects of later versions were written under it.
+    ending: it is being deleted. since: objects of later versions have the current schema.
     """
     spec = definition["spec"]
     if any(
         _structural_schema(one) != _structural_schema(spec["versions"][0])
         for one in spec["versions"]
     ):
-        # Each version has its own form, whichever an object was written through.
+        # Each version reads objects in its own form, whichever they were written through.
         since = _ANY_VERSION
     made = [
         (version["storage"], _resource(definition, version, ending, since))

@@ -1,8 +1,7 @@
-"""Definitions of custom kinds at work: their names are accepted, they are served, they end.
+"""Controller of definitions: accepts names, serves custom kinds, deletes their objects.
 
-What several controllers of the original do, each with a write of its own: names and conditions,
-then Established, then the approval of protected groups. A definition that is deleted stays until
-its objects are gone.
+It does what several controllers of the original do, each with its own write: names and conditions,
+Established, approval of protected groups. A deleted definition stays until its objects are deleted.
 
 Source: apiextensions-apiserver v0.36, pkg/controller: status, establish, apiapproval, finalizer.
 """
@@ -11,43 +10,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.apis.machinery import timestamps
+from stowplan.apis.kind import conditions
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import Resource, StoreChange
+from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
 from stowplan.apiserver.crd.approval import approval, is_protected_group
 from stowplan.apiserver.crd.custom_resources import resources_of
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 DEFINITIONS_PATH = "apiextensions.k8s.io/customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 CLEANUP_POLL_S = 0.2
-"""How often the objects of a definition that ends are looked for."""
+"""Poll interval for the objects of a definition that is being deleted."""
 
 
 class DefinitionController:
-    """Serves what definitions define (`resource.Observer`, `resource.Restoring`)."""
+    """Serves the kinds of definitions (`resource.ChangeObserver`)."""
 
     def __init__(self) -> None:
         self._ending: set[str] = set()
         self._served: dict[str, object] = {}
         self._shapes: dict[str, tuple[object, int]] = {}
 
-    def restore(self, server: ApiServer) -> None:
-        """Serve what was served before a restart (`resource.Restoring`)."""
+    def restore(self, server: ServerContext) -> None:
+        """Serve the established definitions after a restart."""
         resource = server.registry.by_path(DEFINITIONS_PATH)
         for one in server.list(resource) if resource is not None else ():
             if condition_status(one, "Established") == "True":
                 self._serve(server, one, True, 0.0)
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
-        """See `resource.Observer`."""
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        """See `resource.ChangeObserver`."""
         if change.resource.path != DEFINITIONS_PATH:
             return
         definition = decode(change.value)
@@ -66,7 +61,9 @@ class DefinitionController:
         elif _establish_step(server, current, now):
             server.update_status(change.resource, current, now)
 
-    def _serve(self, server: ApiServer, definition: Tree, established: bool, now: float) -> None:
+    def _serve(
+        self, server: ServerContext, definition: Tree, established: bool, now: float
+    ) -> None:
         """Serve the versions of a definition, and no others of its kind."""
         registry, path = server.registry, custom_resource_path(definition)
         ending = condition_status(definition, "Terminating") == "True"
@@ -84,18 +81,17 @@ class DefinitionController:
             for one in resources_of(definition, ending, self._since(server, definition, path)):
                 registry.add(one)
         if not (ending and established):
-            server.watch_cache.end(path, now)
+            server.end_watches(path, now)
 
-    def _since(self, server: ApiServer, definition: Tree, path: str) -> int:
-        """Which objects have the present form of their kind for certain: those of versions later
-        than this one."""
+    def _since(self, server: ServerContext, definition: Tree, path: str) -> int:
+        """Objects of versions later than this one have the current schema."""
         versions = definition["spec"]["versions"]
         known = self._shapes.get(path)
         if known is None or known[0] != versions:
             known = self._shapes[path] = (versions, server.version)
         return known[1]
 
-    def _end(self, server: ApiServer, resource: Resource, current: Tree, now: float) -> None:
+    def _end(self, server: ServerContext, resource: Resource, current: Tree, now: float) -> None:
         """Begin to delete the objects, once."""
         uid = current["metadata"]["uid"]
         if uid in self._ending:
@@ -108,9 +104,9 @@ class DefinitionController:
         server.later(now, lambda then: self._delete(server, resource, name, uid, then))
 
     def _delete(
-        self, server: ApiServer, resource: Resource, name: str, uid: str, now: float
+        self, server: ServerContext, resource: Resource, name: str, uid: str, now: float
     ) -> None:
-        """Delete the objects, and the definition when they are gone."""
+        """Delete the objects, and the definition when they are deleted."""
         current = server.get(resource, "", name)
         if current is None or current["metadata"]["uid"] != uid:
             return
@@ -129,7 +125,7 @@ class DefinitionController:
         server.update_status(resource, current, now)
 
 
-def _delete_all_objects(server: ApiServer, custom: Resource, now: float) -> bool:
+def _delete_all_objects(server: ServerContext, custom: Resource, now: float) -> bool:
     """Delete the objects of a kind; False if there were none."""
     found = False
     for one in list(server.list(custom)):
@@ -146,13 +142,13 @@ def custom_resource_path(definition: Tree) -> str:
     return f"{definition['spec']['group']}/{definition['status']['acceptedNames']['plural']}"
 
 
-def _recheck_names(server: ApiServer, gone: Tree, now: float) -> None:
-    """Names have become free: others of the group may have them."""
+def _recheck_names(server: ServerContext, removed: Tree, now: float) -> None:
+    """Names were released: other definitions of the group may get them."""
     resource = server.registry.by_path(DEFINITIONS_PATH)
     if resource is None:
         return
     for one in list(server.list(resource)):
-        same = one["spec"]["group"] == gone["spec"]["group"]
+        same = one["spec"]["group"] == removed["spec"]["group"]
         if (
             same
             and not one["metadata"].get("deletionTimestamp")
@@ -161,8 +157,8 @@ def _recheck_names(server: ApiServer, gone: Tree, now: float) -> None:
             server.update_status(resource, one, now)
 
 
-def _establish_step(server: ApiServer, current: Tree, now: float) -> bool:
-    """Take the next step towards an established definition; False if there is none to take."""
+def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:
+    """Take the next step towards Established; False if there is none."""
     status = current["status"]
     if status["acceptedNames"] != current["spec"]["names"]:
         before = (dict(status["acceptedNames"]), condition_status(current, "NamesAccepted"))
@@ -175,14 +171,14 @@ def _establish_step(server: ApiServer, current: Tree, now: float) -> bool:
         set_condition(current, ("Established", "True", "InitialNamesAccepted", text), now)
         return True
     if accepted and is_protected_group(current["spec"]["group"]):
-        told = approval(current["metadata"].get("annotations", {}))
+        found = approval(current["metadata"].get("annotations", {}))
         kind = "KubernetesAPIApprovalPolicyConformant"
-        return set_condition(current, (kind, told.status, told.reason, told.text), now)
+        return set_condition(current, (kind, found.status, found.reason, found.text), now)
     return False
 
 
-def _names_in_use(server: ApiServer, current: Tree) -> tuple[set[str], set[str]]:
-    """Names of resources and of kinds that the group has already."""
+def _names_in_use(server: ServerContext, current: Tree) -> tuple[set[str], set[str]]:
+    """Names of resources and of kinds that are used in the group."""
     resources: set[str] = set()
     kinds: set[str] = set()
     found = server.registry.by_path(DEFINITIONS_PATH)
@@ -194,7 +190,7 @@ def _names_in_use(server: ApiServer, current: Tree) -> tuple[set[str], set[str]]
     return resources, kinds
 
 
-def _accept_names(server: ApiServer, current: Tree, now: float) -> None:
+def _accept_names(server: ServerContext, current: Tree, now: float) -> None:
     wanted, accepted = current["spec"]["names"], current["status"]["acceptedNames"]
     resources, kinds = _names_in_use(server, current)
     reason, text = "", ""
@@ -238,30 +234,20 @@ def _conflicts(wanted: Any, accepted: Any, used: set[str]) -> Iterator[str]:
 
 
 def condition_status(definition: Tree, kind: str) -> str:
-    """The status of a condition; "" if it is not there."""
-    for one in definition["status"]["conditions"] or ():
-        if one["type"] == kind:
-            return str(one["status"])
-    return ""
+    """The status of a condition; "" if there is none of that type."""
+    found = conditions.find_condition(definition["status"]["conditions"] or (), kind)
+    return str(found["status"]) if found is not None else ""
 
 
-def set_condition(definition: Tree, told: tuple[str, str, str, str], now: float) -> bool:
-    """Set a condition: type, status, reason, message. False if it was so already."""
-    kind, status, reason, text = told
-    conditions = definition["status"]["conditions"] or []
-    definition["status"]["conditions"] = conditions
-    fresh = {
+def set_condition(definition: Tree, wanted: tuple[str, str, str, str], now: float) -> bool:
+    """Set a condition (type, status, reason, message); False if it is the same already."""
+    kind, status, reason, text = wanted
+    listed = definition["status"]["conditions"] = definition["status"]["conditions"] or []
+    entry: Tree = {
         "type": kind,
         "status": status,
-        "lastTransitionTime": timestamps.format_time(now),
+        "lastTransitionTime": None,
         "reason": reason,
         "message": text,
     }
-    for at, one in enumerate(conditions):
-        if one["type"] == kind:
-            if one["status"] == status:
-                fresh["lastTransitionTime"] = one["lastTransitionTime"]
-            conditions[at] = {**one, **fresh}
-            return bool(conditions[at] != one)
-    conditions.append(fresh)
-    return True
+    return conditions.set_condition(listed, entry, now)

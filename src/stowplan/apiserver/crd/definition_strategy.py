@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what is valid and what stays.
+"""CustomResourceDefinition. Its types are in `definition_types`.
 
 Source: apiextensions-apiserver v0.36, pkg/registry/customresourcedefinition,
 pkg/apis/apiextensions/validation.
@@ -7,8 +7,9 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from stowplan.apis.kind.printing import CREATED_AT
+from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
@@ -28,9 +29,9 @@ from stowplan.apiserver.crd.definition_controller import (
     condition_status,
     set_condition,
 )
+from stowplan.apiserver.crd.definition_types import TYPES, set_definition_defaults
 from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_formats
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = (
@@ -48,7 +49,7 @@ _WARNING_MAX = 256
 
 
 class DefinitionStrategy(ResourceStrategy):
-    """Definitions: their status is the server's; deleted ones end with their objects."""
+    """CustomResourceDefinition: a deleted one stays until its objects are deleted."""
 
     unconditional_update = False
     returns_deleted = True
@@ -157,7 +158,7 @@ _SHARED_FIELDS = ("schema", "subresources", "additionalPrinterColumns", "selecta
 
 
 def _is_shared(versions: list[Tree], key: str) -> bool:
-    """True if all versions say the same: the original then keeps it once, beside them."""
+    """True if all versions are equal in this: the original then stores it once."""
     return bool(versions) and all(
         one.get(key) and one[key] == versions[0].get(key) for one in versions
     )
@@ -167,15 +168,15 @@ def _version_causes(one: Tree, path: str, shared: dict[str, bool]) -> Iterator[C
     problems = label_1035_problems(one["name"])
     if problems:
         yield invalid(f"{path}.name", one["name"], ",".join(problems))
-    told = one.get("deprecationWarning")
-    if told is not None:
+    warning = one.get("deprecationWarning")
+    if warning is not None:
         here = f"{path}.deprecationWarning"
         if not one.get("deprecated"):
-            yield invalid(here, told, "can only be set for deprecated versions")
-        elif len(told) > _WARNING_MAX:
-            yield invalid(here, told, "must be <= 256 characters long")
-        elif not told:
-            yield invalid(here, told, "must not be an empty string")
+            yield invalid(here, warning, "can only be set for deprecated versions")
+        elif len(warning) > _WARNING_MAX:
+            yield invalid(here, warning, "must be <= 256 characters long")
+        elif not warning:
+            yield invalid(here, warning, "must not be an empty string")
     own = {key: value for key, value in one.items() if key in _SHARED_FIELDS and not shared[key]}
     statuses = "status" in (one.get("subresources") or {})
     yield from _version_part_causes(own, path, f"{path}.schema", statuses)
@@ -197,13 +198,13 @@ def _version_part_causes(one: Tree, path: str, schema_path: str, statuses: bool)
 
 
 def _version_list_causes(versions: list[Tree], shared: dict[str, bool]) -> Iterator[Cause]:
-    shown = [_go_version(one, shared) for one in versions] or None
+    printed = [_go_version(one, shared) for one in versions] or None
     names = [one["name"] for one in versions]
     if len(set(names)) != len(names):
-        yield invalid("spec.versions", shown, "must contain unique version names")
+        yield invalid("spec.versions", printed, "must contain unique version names")
     if sum(one["storage"] for one in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", shown, text)
+        yield invalid("spec.versions", printed, text)
 
 
 def _go_version(one: Tree, shared: dict[str, bool]) -> Tree:
@@ -229,8 +230,8 @@ def _names_causes(names: Tree, path: str) -> Iterator[Cause]:
         value = names.get(name, "")
         problems = label_1035_problems(value.lower())
         if value and problems:
-            told = ",".join(problems)
-            text = f"may have mixed case, but should otherwise match: {told}"
+            joined = ",".join(problems)
+            text = f"may have mixed case, but should otherwise match: {joined}"
             yield invalid(f"{path}.{name}", value, text)
     for at, value in enumerate(names.get("shortNames", ())):
         if problems := label_1035_problems(value):
@@ -348,3 +349,20 @@ def _preserve_unknown_fields_causes(obj: Tree, old: Tree | None) -> Iterator[Cau
             " spec.versions[*].schema instead"
         )
         yield invalid("spec.preserveUnknownFields", True, text)
+
+
+KIND = KindRegistration(
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    type="apiextensions/v1.CustomResourceDefinition",
+    types=TYPES,
+    defaults={"apiextensions/v1.CustomResourceDefinition": set_definition_defaults},
+    namespaced=False,
+    strategy=DefinitionStrategy(),
+    status=DefinitionStatusStrategy(),
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    stored_as="v1beta1",
+    table=CREATED_AT,
+)

@@ -1,7 +1,7 @@
 """JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
 
-Differs: slices, unions and comparisons by order are not read. A path that leads to more
-than `VALUES_MAX` places on its way (`....` visits what is below more than once) leads nowhere.
+Differs: slices, unions and order comparisons are not supported. A path that visits more than
+`VALUES_MAX` values (`....` visits values more than once) has no result.
 Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
 """
 
@@ -15,13 +15,13 @@ from itertools import chain, islice
 from typing import Any
 
 from stowplan.apis.machinery.strconv import parse_int
+from stowplan.objects.encoding.tree import Tree
 
-Tree = dict[str, Any]
 PathStep = Callable[[Any], Iterator[Any]]
 
 VALUES_MAX = 10_000
 
-# Nothing is given back once it is matched, so no text takes long to be refused.
+# Possessive: no backtracking, so no text takes long to be rejected.
 _STEP = re.compile(
     r"""\.(?P<name>(?:\\.|[^.\[\]\\])++)
     |\[\s*+'(?P<quoted>[^']*+)'\s*+\]
@@ -36,9 +36,9 @@ _STEP = re.compile(
 
 
 class JsonPath:
-    """A path that has been read; one that cannot be leads nowhere.
+    """A parsed path; an invalid one has no result.
 
-    Definitions with such a path are taken, as the original takes them.
+    Definitions with an invalid path are accepted, as by the original.
     """
 
     def __init__(self, text: str) -> None:
@@ -59,7 +59,7 @@ class JsonPath:
             at = found.end()
 
     def find(self, obj: Tree) -> list[Any]:
-        """Everything that the path leads to."""
+        """All values at the path."""
         values: list[Any] = [obj]
         left = VALUES_MAX
         for step in self._steps:
@@ -119,7 +119,7 @@ def _no_values(value: Any) -> Iterator[Any]:
 
 
 def _descendants(value: Any) -> Iterator[Any]:
-    """The value and everything in it."""
+    """The value and all values in it."""
     yield value
     for each in _all_items(value):
         yield from _descendants(each)
@@ -152,7 +152,7 @@ def _literal(text: str) -> Any:
 
 
 def column_text(value: Any) -> str:
-    """A value as a column of text shows it."""
+    """A value as a text column prints it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

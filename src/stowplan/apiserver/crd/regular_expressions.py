@@ -1,8 +1,7 @@
-"""Regular expressions of schemas: Go's syntax, and its promise that no text takes long to match.
+"""Regular expressions of schemas: Go's syntax, with matching in linear time.
 
-Whoever may define a kind may write any pattern, and one thread serves everybody: a matcher that
-tries alternatives one after the other, as Python's does, could be kept busy for ever by `(a+)+$`.
-RE2, from which Go's package descends, follows all alternatives at once.
+Clients choose the patterns, and one thread serves all clients: a backtracking matcher such as
+Python's could run for ever on `(a+)+$`. RE2, the base of Go's package, does not backtrack.
 
 Differs: RE2 takes two groups of one name, knows general categories by their short names only, finds
 `\\B` between the bytes of one character, and refuses what needs more than `MEMORY_MAX`, where Go
@@ -19,9 +18,9 @@ from itertools import accumulate
 import re2
 
 MEMORY_MAX = 8 << 20
-"""Bytes that one pattern may take, with what is remembered of matching it."""
+"""Memory of one pattern in bytes, its DFA cache included."""
 NESTED_MAX = 999
-"""Groups within each other; RE2 itself takes time by the square of that."""
+"""Maximum nesting of groups; RE2 takes quadratic time in it."""
 CACHED_PATTERNS_MAX = 128
 _GO_TEXTS = {
     "bad repetition operator": "invalid nested repetition operator",
@@ -37,15 +36,15 @@ _SIGNS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|[()]", re.DOTALL)
 
 
 class PatternError(ValueError):
-    """A pattern that Go refuses; its text is what Go says."""
+    """A pattern that Go rejects; the text is Go's."""
 
 
 class SchemaPattern:
-    """A pattern that was read. Raises BadExpression."""
+    """A compiled pattern. Raises PatternError."""
 
     def __init__(self, pattern: str) -> None:
         signs = _SIGNS.findall(pattern)
-        # One byte of a character is what only RE2 can ask for.
+        # Only RE2 can match a single byte of a character.
         if r"\C" in signs:
             raise PatternError(r"invalid escape sequence: `\C`")
         depths = accumulate((sign == "(") - (sign == ")") for sign in signs)
@@ -63,24 +62,24 @@ class SchemaPattern:
             ) from None
 
     def found_in(self, text: str) -> bool:
-        """True if any part of the text matches."""
+        """True if a part of the text matches."""
         return self._compiled.search(_encoded(text)) is not None
 
 
 def _encoded(text: str) -> bytes:
-    """UTF-8; half a surrogate pair, which JSON can hold, counts as a character."""
+    """UTF-8; a lone surrogate, which JSON can contain, counts as a character."""
     return text.encode(errors="surrogatepass")
 
 
-def _go_error_text(told: str, pattern: str) -> str:
-    """What Go says where RE2 says `missing ]: [a`."""
-    if told.startswith("pattern too large"):
+def _go_error_text(message: str, pattern: str) -> str:
+    """Go's error for an error of RE2 such as `missing ]: [a`."""
+    if message.startswith("pattern too large"):
         return f"expression too large: `{pattern}`"
-    problem, _, part = told.partition(": ")
+    problem, _, part = message.partition(": ")
     return f"{_GO_TEXTS.get(problem, problem)}: `{part}`"
 
 
 @lru_cache(maxsize=CACHED_PATTERNS_MAX)
 def schema_pattern(pattern: str) -> SchemaPattern:
-    """The pattern, read once. Raises BadExpression."""
+    """The compiled pattern, cached. Raises PatternError."""
     return SchemaPattern(pattern)

@@ -1,4 +1,4 @@
-"""Schemas in definitions: structural ones, of the parts of OpenAPI that are supported.
+"""Validation of the schemas of definitions: structural, and supported parts of OpenAPI only.
 
 Source: apiextensions-apiserver v0.36, pkg/apiserver/schema/validation.go and
 pkg/apis/apiextensions/validation.
@@ -7,7 +7,7 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apiserver.crd import string_formats
@@ -24,8 +24,7 @@ from stowplan.apiserver.crd.value_validation import (
     ValueValidator,
     types_of,
 )
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 MAP_TYPE, MAP_KEYS = "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -51,7 +50,7 @@ _ROOT_KEYS = frozenset(
 
 
 class _SchemaPosition(NamedTuple):
-    """Where a schema stands. no_defaults: why defaults may not be set there."""
+    """The position of a schema. no_defaults: why defaults are forbidden there."""
 
     path: str
     root: bool = False
@@ -60,13 +59,13 @@ class _SchemaPosition(NamedTuple):
 
 
 def schema_causes(schema: Tree, path: str, statuses: bool) -> list[Cause]:
-    """What is wrong with the schema of a version. statuses: it has the status subresource."""
+    """Causes of the schema of a version. statuses: it has the status subresource."""
     here = f"{path}.openAPIV3Schema"
     causes = list(_root_causes(schema, here)) if statuses else []
     if schema.get("nullable"):
         causes.append(forbidden_field(f"{here}.nullable", "nullable cannot be true at the root"))
     if _has_reference(schema):
-        # What is referred to is not known, so nothing is said of the structure.
+        # A reference cannot be resolved, so the structure is not checked.
         return [*causes, *_unsupported_causes(schema, _SchemaPosition(here, root=True))]
     structural = [
         *_structural_causes(schema, here, "root"),
@@ -80,7 +79,7 @@ def schema_causes(schema: Tree, path: str, statuses: bool) -> list[Cause]:
 
 
 def _has_reference(schema: Tree) -> bool:
-    """True if any part of a schema stands elsewhere."""
+    """True if a schema contains a `$ref`."""
     found: list[str] = []
     _walk(schema, lambda node: found.append(node.get("$ref") or ""))
     return any(found)
@@ -186,7 +185,7 @@ def _meta_field_causes(node: Tree, path: str, level: str) -> Iterator[Cause]:
 
 
 def _alternative_causes(node: Tree, path: str, outer: bool) -> Iterator[Cause]:
-    """Below allOf, anyOf, oneOf and not only values are checked, nothing is declared."""
+    """allOf, anyOf, oneOf and not contain only value validation."""
     any_of, all_of = node.get("anyOf") or [], node.get("allOf") or []
     for at, one in enumerate(any_of if not outer or any_of != _INT_OR_STRING else ()):
         yield from _nested_causes(one, f"{path}.anyOf[{at}]")
@@ -237,7 +236,7 @@ def _nested_causes(node: Tree, path: str) -> Iterator[Cause]:
 
 
 def _completeness_causes(node: Tree, declared: Tree, where: str, path: str) -> Iterator[Cause]:
-    """What alternatives check must be declared outside them."""
+    """Fields of allOf, anyOf, oneOf and not are declared outside them."""
     branches = [(f"{path}.not", node["not"])] if node.get("not") is not None else []
     for key in _BRANCHES:
         branches += [(f"{path}.{key}[{at}]", one) for at, one in enumerate(node.get(key) or ())]
@@ -279,7 +278,7 @@ def _default_causes(node: Tree, path: str) -> Iterator[Cause]:
 
 
 def sub_schemas(node: Tree, path: str) -> Iterator[tuple[str, Tree]]:
-    """The schemas directly below that declare something, with their paths."""
+    """The direct sub-schemas that declare fields, with their paths."""
     for key, below in (node.get("properties") or {}).items():
         yield f"{path}.properties[{key}]", below
     for name in ("additionalProperties", "items"):
@@ -287,7 +286,7 @@ def sub_schemas(node: Tree, path: str) -> Iterator[tuple[str, Tree]]:
             yield f"{path}.{name}", node[name]
 
 
-# What of OpenAPI is supported
+# Supported parts of OpenAPI
 
 
 def _unsupported_causes(node: Tree, place: _SchemaPosition) -> Iterator[Cause]:
@@ -302,8 +301,8 @@ def _unsupported_causes(node: Tree, place: _SchemaPosition) -> Iterator[Cause]:
         yield forbidden_field(f"{path}.additionalProperties", text)
     if isinstance(rest, dict):
         reason = "inside additionalProperties applying to object metadata"
-        told = reason if place.in_meta else place.no_defaults
-        below = place._replace(path=f"{path}.additionalProperties", root=False, no_defaults=told)
+        why = reason if place.in_meta else place.no_defaults
+        below = place._replace(path=f"{path}.additionalProperties", root=False, no_defaults=why)
         yield from _unsupported_causes(rest, below)
     for key, one in (node.get("properties") or {}).items():
         below = place._replace(path=f"{path}.properties[{key}]", root=False)
@@ -422,19 +421,19 @@ def _list_item_causes(node: Tree, path: str) -> Iterator[Cause]:
         if one is None:
             continue
         here = f"{path}.items.properties[{key}]"
-        told = "this property is in x-kubernetes-list-map-keys, so it"
+        why = "this property is in x-kubernetes-list-map-keys, so it"
         if key not in needed and one.get("default") is None:
-            text = f"{told} must have a default or be a required property"
+            text = f"{why} must have a default or be a required property"
             yield required(f"{here}.default", text)
         if one.get("nullable"):
-            yield forbidden_field(f"{here}.nullable", f"{told} cannot be nullable")
+            yield forbidden_field(f"{here}.nullable", f"{why} cannot be nullable")
 
 
 # Formats
 
 
 def unknown_formats(spec: Tree) -> list[str]:
-    """Formats in the schemas of a definition that mean nothing."""
+    """Unknown formats in the schemas of a definition."""
     found: list[str] = []
     for version in spec["versions"] or ():
         schema = (version.get("schema") or {}).get("openAPIV3Schema")

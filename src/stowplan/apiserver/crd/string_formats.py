@@ -1,4 +1,4 @@
-"""Formats of texts that schemas of custom kinds can ask for.
+"""String formats of the schemas of custom kinds.
 
 Source: apiextensions-apiserver v0.36, pkg/apiserver/validation/formats.go; kube-openapi strfmt.
 """
@@ -102,7 +102,7 @@ NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def is_known_format(kind: str, name: str) -> bool:
-    """True for a format that means something for this type; others are ignored."""
+    """True for a known format of this type; others are ignored."""
     if kind in NUMBER_FORMATS:
         return name in NUMBER_FORMATS[kind]
     return kind in ("", "string") and name.replace("-", "") in FORMATS

@@ -1,6 +1,6 @@
-"""Structural schemas of custom kinds: what they let through, and what they put in.
+"""Structural schemas of custom kinds: pruning and defaulting.
 
-A schema is kept as the JSON tree of the definition; these functions walk it beside an object.
+A schema is the JSON tree of the definition; these functions walk it along with an object.
 
 Source: apiextensions-apiserver v0.36, pkg/apiserver/schema: pruning and defaulting.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -19,7 +19,7 @@ NO_SCHEMA: Tree = {}
 
 
 def sub_schema(node: Tree, key: str) -> tuple[bool, Tree | None]:
-    """Whether a field is known, and by what schema; None: known, but not what is in it."""
+    """True and the schema of a known field; the schema is None if its content is unknown."""
     found = (node.get("properties") or NO_SCHEMA).get(key)
     if found is not None:
         return True, found
@@ -30,7 +30,7 @@ def sub_schema(node: Tree, key: str) -> tuple[bool, Tree | None]:
 
 
 def prune_unknown(value: Any, node: Tree | None, root: bool, unknown: list[str]) -> Any:
-    """A copy without the fields that the schema does not know; their paths go to `unknown`."""
+    """A copy without unknown fields, whose paths are added to `unknown`."""
     return _pruned(value, node if node is not None else NO_SCHEMA, "", unknown, root)
 
 
@@ -92,23 +92,23 @@ def _copied_with_unknown(
 
 
 class TooManyDefaults(ValueError):
-    """The defaults of a schema come to more than an object may hold."""
+    """The defaults of a schema exceed the size of an object."""
 
 
 class DefaultingBudget:
-    """How much may still be looked at and put in. Many small items may each get large defaults."""
+    """Budget of values visited and added: many small items may each get large defaults."""
 
     def __init__(self, left: float) -> None:
         self.left = left
 
     def spend(self, count: int) -> None:
-        """Raises TooManyDefaults when nothing is left."""
+        """Raises TooManyDefaults when it is used up."""
         self.left -= count
         if self.left < 0:
             raise TooManyDefaults("the defaults of the schema come to too many values")
 
     def copied(self, value: Any) -> Any:
-        """A copy of a default, of which each value counts."""
+        """A copy of a default; each value counts."""
         self.spend(_COPY_STEPS)
         if isinstance(value, dict):
             return {key: self.copied(one) for key, one in value.items()}
@@ -122,7 +122,7 @@ _COPY_STEPS = 10
 
 
 def set_defaults(value: Any, node: Tree | None, steps: DefaultingBudget) -> None:
-    """Put in the defaults where nothing was given (or null where that may not be).
+    """Set the defaults of missing fields, and of nulls where null is not allowed.
 
     Raises TooManyDefaults.
     """
@@ -148,7 +148,7 @@ def set_defaults(value: Any, node: Tree | None, steps: DefaultingBudget) -> None
 
 
 def drop_nulls(value: Any, node: Tree | None) -> None:
-    """Take out nulls of fields that may not be null."""
+    """Drop nulls of fields that are not nullable."""
     if node is None:
         return
     if isinstance(value, dict):

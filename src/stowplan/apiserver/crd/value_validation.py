@@ -1,6 +1,6 @@
-"""Values against the schema of a custom kind: types, bounds, patterns, alternatives.
+"""Validation of values against the schema of a custom kind.
 
-Rules in CEL (`x-kubernetes-validations`) are kept with the definition and not applied.
+CEL rules (`x-kubernetes-validations`) are stored and not evaluated.
 
 Source: kube-openapi, pkg/validation/validate; the texts of pkg/validation/errors.
 """
@@ -27,8 +27,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
 from stowplan.apiserver.crd.structural_schema import EMBEDDED
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"
@@ -38,23 +37,23 @@ _FLOAT_MAX = 3.4028234663852886e38
 
 
 class _MissingValue:
-    """Stands for an old value that is not there."""
+    """Stands for a missing old value."""
 
 
 MISSING_VALUE = _MissingValue()
 
 
 VALIDATION_STEPS_MAX = 300_000
-"""Values looked at in one check; each alternative of a schema looks at them again."""
+"""Values visited in one validation; each alternative of a schema visits them again."""
 _TOO_LONG = "Too many: the check against the schema takes too many steps"
 
 
 class _ValidationStepsExceeded(Exception):
-    """A check has used up its steps."""
+    """The validation has exceeded its steps."""
 
 
 class ValueValidator:
-    """One check of a value. prefix: the path of the value in its object, "" for the object."""
+    """One validation of a value. prefix: the path of the value in its object, "" for the object."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
@@ -62,7 +61,7 @@ class ValueValidator:
         self._words: dict[int, frozenset[str]] = {}
 
     def check(self, value: Any, schema: Tree, old: Any = MISSING_VALUE) -> list[Cause]:
-        """What is wrong. old: what stood there before; what did not change is not checked."""
+        """Causes. old: the stored value; unchanged values are not validated."""
         try:
             causes, _ = self._check(value, schema, "", old)
         except _ValidationStepsExceeded:
@@ -91,7 +90,7 @@ class ValueValidator:
         return invalid(self.prefix or NO_PATH, "", text)
 
     def _check(self, value: Any, schema: Tree, name: str, old: Any) -> tuple[list[Cause], int]:
-        """What is wrong, and how many checks applied (the best of failed alternatives is told)."""
+        """Causes, and how many checks applied (the best failed alternative is reported)."""
         self._spend(1)
         if not isinstance(old, _MissingValue) and value == old and type(value) is type(old):
             return [], 1
@@ -149,12 +148,12 @@ class ValueValidator:
             good = sum(not causes for causes, _ in tried)
             if not tried or good == 1 or (good and key == "anyOf"):
                 continue
-            told = f"{quoted} must validate {text} one schema ({key})"
+            message = f"{quoted} must validate {text} one schema ({key})"
             if key == "oneOf":
                 found = f"Found {good} valid alternatives" if good else "Found none valid"
-                told = f"{quoted} must validate one and only one schema ({key}). {found}"
+                message = f"{quoted} must validate one and only one schema ({key}). {found}"
             best = max(tried, key=lambda one: one[1]) if not good else ([], 0)
-            yield [self._plain(told), *best[0]], best[1]
+            yield [self._plain(message), *best[0]], best[1]
         tried = [self._check(value, one, name, old) for one in schema.get("allOf") or ()]
         bad = [causes for causes, _ in tried if causes]
         yield [cause for causes in bad for cause in causes], sum(one[1] for one in tried)
@@ -225,7 +224,7 @@ class ValueValidator:
             yield not_supported(self._path(name), value, texts)
 
     def _words_of(self, schema: Tree) -> frozenset[str]:
-        """The texts that a schema lists."""
+        """The strings of a list in a schema."""
         known = self._words.get(id(schema))
         if known is None:
             known = frozenset(one for one in schema["enum"] if isinstance(one, str))
@@ -258,7 +257,7 @@ class ValueValidator:
 
 
 def types_of(schema: Tree) -> tuple[str, ...]:
-    """The types that a schema allows; empty for any."""
+    """The types that a schema allows; empty: any."""
     if schema.get(INT_OR_STRING):
         return ("integer", "string")
     kind = schema.get("type")
@@ -279,7 +278,7 @@ def type_of(value: Any) -> str:
 
 
 def _pattern_matches(pattern: str, value: str) -> bool:
-    """True if a pattern is found in a text; one that cannot be read is found everywhere."""
+    """True if a pattern matches a text; an invalid pattern matches every text."""
     try:
         return schema_pattern(pattern).found_in(value)
     except PatternError:
@@ -287,7 +286,7 @@ def _pattern_matches(pattern: str, value: str) -> bool:
 
 
 def list_causes(value: Any, schema: Tree, path: str = "") -> Iterator[Cause]:
-    """What breaks the promise of lists that are sets or maps, and of objects within the object."""
+    """Causes of duplicate items in lists of type set or map, and of embedded objects."""
     if isinstance(value, dict):
         if schema.get(EMBEDDED):
             for name in ("apiVersion", "kind"):
@@ -335,7 +334,7 @@ def _key_of(one: Any, schema: Tree) -> str:
 
 
 def _items_by_key(old: Any, schema: Tree) -> dict[str, Any]:
-    """The items of an old list that is a map, so that new ones can be compared with them."""
+    """The items of the old list of type map, by key."""
     if schema.get(LIST_TYPE) != "map" or not isinstance(old, list):
         return {}
     return {_key_of(one, schema): one for one in old}

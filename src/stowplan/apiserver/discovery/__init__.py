@@ -1,1 +1,1 @@
-"""Paths that are no resources: discovery, OpenAPI, version, health, metrics."""
+"""Non-resource pages: discovery, OpenAPI, version, health, metrics."""

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources are served, one by one and in one document.
+"""Discovery of groups, versions and resources, aggregated and not.
 
 Source: apiserver v0.36, endpoints/discovery and endpoints/discovery/aggregated, as recorded.
 """
@@ -9,11 +9,10 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
 
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import Resource, ResourceRegistry
+from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.machinery.strconv import NumError, parse_uint
 from stowplan.apiserver.http.negotiation import (
     JSON,
@@ -25,11 +24,7 @@ from stowplan.apiserver.http.negotiation import (
     not_acceptable,
 )
 from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND, decoded_path, tree_response
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 _MEDIA = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -50,14 +45,16 @@ KUBELET_SUBRESOURCES: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]]
     "serviceaccounts": (("token", "TokenRequest", ("create",)),),
     "services": (("proxy", "ServiceProxyOptions", _PROXY),),
 }
-"""Subresources of core kinds that discovery names, as clients expect them. There is no kubelet to
-talk to, and no tokens are issued: they answer 404, but for those of `subresources/kubelet.py`."""
+"""Subresources of core kinds that discovery lists for clients.
+
+They return 404, except those of `http/pod_connect.py`: there is no kubelet, no tokens are issued.
+"""
 
 
 class DiscoveryPages:
-    """`/api`, `/apis` and what lies directly below (`options.NonResourcePages`).
+    """`/api`, `/apis` and their groups and versions (`options.NonResourcePages`).
 
-    address: host and port under which the server says it can be reached.
+    address: advertised host and port of the server.
     """
 
     def __init__(self, address: str) -> None:
@@ -65,7 +62,7 @@ class DiscoveryPages:
         self._kept: dict[tuple[int, bool], tuple[bytes, str]] = {}
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         parts = decoded_path(request)[1:].split("/")
@@ -84,14 +81,14 @@ class DiscoveryPages:
         return self._below(request, parts, registry)
 
     def _missing(self, parts: list[str], registry: ResourceRegistry) -> HttpResponse | None:
-        """None where the original's router knows the group and refuses in its own words."""
+        """404 of a missing version; None if the request pipeline returns it."""
         if parts[0] == "apis" and len(parts) > 1:
             known = (one for one in registry.all() if one.group == parts[1])
             if any(not one.custom for one in known):
                 return None
         return PAGE_NOT_FOUND
 
-    def _root(self, request: HttpRequest, server: ApiServer, core: bool) -> HttpResponse:
+    def _root(self, request: HttpRequest, server: ServerContext, core: bool) -> HttpResponse:
         if request.method != "GET":
             raise method_not_allowed()
         check_routed(request, False)
@@ -137,7 +134,7 @@ class DiscoveryPages:
 
 
 def document_etag(content: bytes) -> str:
-    """The tag of a document: the SHA-512 of its JSON."""
+    """The ETag of a document: the SHA-512 of its JSON."""
     return f'"{hashlib.sha512(content).hexdigest().upper()}"'
 
 
@@ -148,7 +145,7 @@ def _document(registry: ResourceRegistry, core: bool) -> tuple[bytes, str]:
 
 
 def _wants_aggregated(request: HttpRequest) -> bool:
-    """True for the one document, False for the plain form. Raises ApiError 406."""
+    """True for aggregated discovery. Raises ApiError 406."""
     header = request.headers.get("accept", "")
     if not header:
         return False
@@ -189,7 +186,7 @@ def _version(text: str) -> tuple[int, str, int]:
 
 
 def groups_of(registry: ResourceRegistry) -> list[str]:
-    """The named groups: the built-in ones as the original ranks them, then the custom ones."""
+    """The named groups: the built-in ones in the original's order, then the custom ones."""
     found: dict[str, bool] = {}
     for one in registry.all():
         if one.group:
@@ -209,21 +206,21 @@ def _group_list(registry: ResourceRegistry) -> Tree:
 
 
 def _group(name: str, versions: list[str]) -> Tree:
-    shown = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
-    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+    printed = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
+    return {"name": name, "versions": printed, "preferredVersion": printed[0]}
 
 
 def _resource_list(group: str, version: str, resources: list[Resource]) -> Tree:
-    shown = [row for one in resources for row in _resource_rows(one)]
+    printed = [row for one in resources for row in _resource_rows(one)]
     kind = {"kind": "APIResourceList", "groupVersion": version}
     if group:
         named = f"{group}/{version}"
         kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": named}
-    return {**kind, "resources": shown}
+    return {**kind, "resources": printed}
 
 
 def storage_hash(one: Resource) -> str:
-    """Says in which version objects are stored."""
+    """The hash of the storage version."""
     group = one.kind_group
     version = one.stored_as or one.version
     digest = hashlib.sha256(f"{group}/{version}/{one.kind}".encode()).digest()

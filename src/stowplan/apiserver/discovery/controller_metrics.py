@@ -1,26 +1,22 @@
-"""`/metrics`: what controllers failed at, for Prometheus."""
+"""`/metrics`: failures of controllers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
+from stowplan.apis.machinery.resource import ServerContext
 from stowplan.apiserver.http.plain_pages import UNCACHED, decoded_path
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 PATH = "/metrics"
 _FORM = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 
 
 class ControllerMetricsPage:
-    """`options.NonResourcePages`, to be asked before `HealthPages`, which answers 404 for all
-    others."""
+    """`options.NonResourcePages`; goes before `HealthPages`, which returns 404."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """The page; None for another path."""
         if decoded_path(request) != PATH:
@@ -30,13 +26,13 @@ class ControllerMetricsPage:
             *_metric_family(
                 "stowplan_controller_faults_total",
                 "counter",
-                "Exceptions of controllers and observers; each is one object's failure.",
+                "Unexpected exceptions of controllers and observers, by component.",
                 faults.counts,
             ),
             *_metric_family(
                 "stowplan_controller_failing_objects",
                 "gauge",
-                "Objects whose last look failed, a refusal of the API server included.",
+                "Objects whose last sync failed, by controller.",
                 faults.failing(),
             ),
         ]
@@ -44,7 +40,7 @@ class ControllerMetricsPage:
 
 
 def _metric_family(name: str, kind: str, about: str, values: Mapping[str, int]) -> list[str]:
-    """A family with one series a component."""
+    """A metric family with one series per component."""
     samples = [
         f'{name}{{component="{component}"}} {count}' for component, count in sorted(values.items())
     ]

@@ -1,4 +1,4 @@
-"""The pages of a server besides its resources, together."""
+"""The default non-resource pages of a server."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ DEFAULT_ADDRESS = "127.0.0.1:6443"
 
 
 def default_pages(address: str = DEFAULT_ADDRESS) -> tuple[NonResourcePages, ...]:
-    """Discovery, OpenAPI, version and health. address: where the server says it can be reached."""
+    """Discovery, OpenAPI, version and health. address: advertised host and port of the server."""
     return (DiscoveryPages(address), OpenApiV3Pages(), OpenApiV2Page(), HealthPages(address))

@@ -1,16 +1,15 @@
 """Version, health and the index of paths.
 
-The names of the health checks are the original's, since clients exclude them by name; here a
-server that answers at all is healthy.
+The names of the health checks are the original's, since clients exclude them by name; a server
+that responds is healthy.
 
 Source: apiserver v0.36, server/healthz/healthz.go; as recorded.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
+from stowplan.apis.machinery.resource import ServerContext
 from stowplan.apiserver.http.negotiation import PLAIN_JSON
 from stowplan.apiserver.http.plain_pages import (
     NO_SNIFF,
@@ -21,9 +20,6 @@ from stowplan.apiserver.http.plain_pages import (
     text_response,
     tree_response,
 )
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 VERSION: dict[str, object] = {
     "major": "1",
@@ -40,7 +36,7 @@ VERSION: dict[str, object] = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-"""`/version`: what this server is like, for clients that ask which API to expect."""
+"""`/version`: the version of Kubernetes whose API is served."""
 
 _POST_START_HOOKS = (
     "start-apiserver-admission-initializer",
@@ -102,17 +98,17 @@ _OWN_PATHS = (
 
 
 class HealthPages:
-    """`/`, `/version`, `/healthz`, `/livez`, `/readyz`; the last to be asked, so that what is not
-    below `/api` or `/apis` is missing (`options.NonResourcePages`).
+    """`/`, `/version`, `/healthz`, `/livez`, `/readyz`, and 404 for other paths outside `/api` and
+    `/apis`; the last of the pages (`options.NonResourcePages`).
 
-    address: host and port under which the server says it can be reached.
+    address: advertised host and port of the server.
     """
 
     def __init__(self, address: str) -> None:
         self._address = address
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         path = decoded_path(request)
@@ -155,7 +151,7 @@ def _check_report(page: str, checks: tuple[str, ...], request: HttpRequest) -> s
     return "\n".join([*lines, f"{page} check passed\n"])
 
 
-def _paths(server: ApiServer) -> list[str]:
+def _paths(server: ServerContext) -> list[str]:
     found = set(_OWN_PATHS)
     for one in server.registry.all():
         if one.group:

@@ -1,7 +1,7 @@
-"""`/openapi/v2`, the old form of the API's description, with nothing in it but what it is.
+"""`/openapi/v2`: an empty document with title and version.
 
-kubectl fetches it before it applies a list, or an object of a custom kind a second time, and goes
-on when a kind is not described there; what it does say stands under `/openapi/v3`.
+kubectl fetches it before it applies a list, or an object of a custom kind a second time, and
+continues if a kind is missing. The schemas are under `/openapi/v3`.
 
 Source: gnostic, openapiv2/OpenAPIv2.proto (field numbers); media types and headers as recorded.
 """
@@ -9,14 +9,11 @@ Source: gnostic, openapiv2/OpenAPIv2.proto (field numbers); media types and head
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
+from stowplan.apis.machinery.resource import ServerContext
 
 PATH = "/openapi/v2"
 TITLE, VERSION = "Kubernetes", "1.36"
@@ -39,10 +36,10 @@ _ETAG = hashlib.sha512(_BODIES[_JSON]).hexdigest().upper()
 
 
 class OpenApiV2Page:
-    """`options.NonResourcePages` of the old description."""
+    """`options.NonResourcePages` of `/openapi/v2`."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         if request.path.rstrip("/") != PATH or request.method not in ("GET", "HEAD"):

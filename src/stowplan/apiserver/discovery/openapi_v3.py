@@ -1,8 +1,7 @@
 """OpenAPI v3: one document for each group and version, and their index.
 
-As much as kubectl needs: the schemas of all kinds, with the keys of strategic merge, and for each
-path its verbs with the parameters that clients look for before they use them. Descriptions are our
-own and short.
+It has what kubectl needs: the schemas of all kinds, with the keys of strategic merge, and the verbs
+of each path with the parameters that clients check for. Descriptions are our own.
 
 Source: kube-openapi handler3, as recorded.
 """
@@ -11,22 +10,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from stowplan.apis.builtin_kinds import type_tables
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import Resource, ResourceRegistry
-from stowplan.apis.schema import KindSchema, StructType, openapi_name, type_tables
+from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
+from stowplan.apis.schema import KindSchema, StructType, openapi_name
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
+from stowplan.objects.encoding.tree import Tree
 
 if TYPE_CHECKING:
     from stowplan.apiserver.crd.custom_resources import CustomSchema
-    from stowplan.apiserver.server import ApiServer
 
-Tree = dict[str, Any]
 
 ROOT = "/openapi/v3"
 _VARY = ("Vary", "Accept")
@@ -88,7 +87,7 @@ class OpenApiV3Pages:
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         path = decoded_path(request)
@@ -118,18 +117,18 @@ class OpenApiV3Pages:
         if header and not any(media in (JSON, "*/*") for media, _ in accept_clauses(header)):
             return HttpResponse(406, (_VARY, UNCACHED))
         body, digest = self._document(registry, name)
-        asked = [value for key, value in request.query if key == "hash"]
+        hashes = [value for key, value in request.query if key == "hash"]
         tag = ("ETag", f'"{digest}"')
-        if asked and asked[0] != digest:
+        if hashes and hashes[0] != digest:
             where = ("Location", f"{ROOT}/{name}?hash={digest}")
             return HttpResponse(301, (("Content-Type", JSON), tag, where, _VARY, UNCACHED))
-        cached = _IMMUTABLE_CACHE if asked else UNCACHED
+        cached = _IMMUTABLE_CACHE if hashes else UNCACHED
         if request.headers.get("if-none-match", "") == tag[1]:
             return HttpResponse(304, (tag, _VARY, cached))
         return HttpResponse(200, (("Content-Type", JSON), tag, _VARY, cached), body)
 
     def _document(self, registry: ResourceRegistry, name: str) -> tuple[bytes, str]:
-        """A document and its hash; made again when what is served has changed."""
+        """A document and its hash; built again when the served kinds change."""
         changes: int = getattr(registry, "changes", 0)
         if changes != self._changes:
             self._changes = changes
@@ -143,7 +142,7 @@ class OpenApiV3Pages:
 
 
 def _document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
-    """What stands in each document: `api/v1`, `apis/apps/v1`."""
+    """The names of the documents: `api/v1`, `apis/apps/v1`."""
     found: dict[str, list[Resource]] = {}
     for one in registry.all():
         name = f"apis/{one.api_version}" if one.group else f"api/{one.version}"
@@ -183,7 +182,7 @@ def _name_of(one: Resource) -> str:
 
 
 def _describe(one: Resource, schemas: dict[str, Tree]) -> None:
-    """Put in the schema of a kind, its list and everything that they are made of."""
+    """Add the schemas of a kind, its list and their types."""
     name = _name_of(one)
     ids = {"group": one.group, "kind": one.kind, "version": one.version}
     if isinstance(one.schema, KindSchema):
@@ -233,18 +232,18 @@ def _describe_struct(one: StructType, schemas: dict[str, Tree]) -> None:
         made["required"] = wanted
     properties: Tree = {}
     for field in sorted(one.fields.values(), key=lambda each: each.name):
-        shown = dict(field.value.openapi)
-        if field.about and "$ref" in shown:
-            shown = {"allOf": [shown]}
+        printed = dict(field.value.openapi)
+        if field.about and "$ref" in printed:
+            printed = {"allOf": [printed]}
         if field.about:
-            shown["description"] = field.about
+            printed["description"] = field.about
         if field.default is not None:
-            shown["default"] = field.default
+            printed["default"] = field.default
         if field.strategies:
-            shown["x-kubernetes-patch-strategy"] = ",".join(field.strategies)
+            printed["x-kubernetes-patch-strategy"] = ",".join(field.strategies)
         if field.key:
-            shown["x-kubernetes-patch-merge-key"] = field.key
-        properties[field.name] = shown
+            printed["x-kubernetes-patch-merge-key"] = field.key
+        properties[field.name] = printed
         if field.value.shape is not None:
             _describe_struct(field.value.shape, schemas)
     if properties:
@@ -325,7 +324,7 @@ def _operation(one: Resource, verb: str, suffix: str) -> Tree:
 
 
 def openapi_kind(one: Resource, suffix: str) -> str:
-    """The schema of what a path takes and gives; suffix: that of a subresource, in its title."""
+    """The schema of the objects of a path. suffix: of a subresource, for its title."""
     for sub in one.subresources.values():
         if sub.name.lower() == suffix.lower() and isinstance(sub.schema, KindSchema):
             return openapi_name(sub.schema.full_name)

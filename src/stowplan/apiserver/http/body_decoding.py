@@ -1,4 +1,4 @@
-"""Bodies of requests: text to a checked, canonical tree of the kind that the path is for.
+"""Request bodies: decoded to a canonical tree of the kind of the path.
 
 Source: apiserver v0.36, endpoints/handlers (create, update, delete, rest); texts as recorded.
 """
@@ -10,13 +10,13 @@ from typing import Any
 from stowplan.apis.machinery.errors import (
     ApiError,
     BodyDecodeError,
-    Tree,
     bad_request,
     invalid,
     invalid_object,
     not_supported,
 )
 from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
+from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.resource import (
     DeleteOptions,
     Resource,
@@ -25,6 +25,7 @@ from stowplan.apis.machinery.resource import (
 )
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.validation.field_checks import dry_run_causes
 from stowplan.apiserver.http.negotiation import (
     JSON,
     PROTOBUF,
@@ -34,15 +35,16 @@ from stowplan.apiserver.http.negotiation import (
 )
 from stowplan.apiserver.http.protobuf_body import ProtobufDecodeError as UnreadableProtobuf
 from stowplan.apiserver.http.protobuf_body import decode_protobuf as read_protobuf
-from stowplan.apiserver.http.request_options import META_GROUP, QueryParameters, dry_run_causes
+from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
+from stowplan.objects.encoding.tree import Tree
 
 SUMMARY_MAX = 30
 SCHEME_SOURCE = "pkg/api/legacyscheme/scheme.go:30"
 META_SCHEME_SOURCE = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
 OLD_KIND_VERSIONS = {("Eviction", "policy/v1beta1")}
-"""Bodies of versions that are served no more and still taken."""
+"""Versions of bodies that are accepted though no longer served."""
 META_KINDS = frozenset(
     (
         "CreateOptions",
@@ -56,7 +58,7 @@ META_KINDS = frozenset(
         "WatchEvent",
     )
 )
-"""Kinds that every group of the original has besides its own."""
+"""Kinds that every group of the original has."""
 KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "v1": (
         "Binding",
@@ -87,7 +89,7 @@ KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
     "policy/v1": ("Eviction",),
 }
-"""Kinds of the original that are not stored here: a body of one is wrong, but not unknown."""
+"""Kinds of the original that are not served: a body of one is of the wrong kind, not unknown."""
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -98,7 +100,7 @@ def body_too_large(bytes_max: int) -> ApiError:
 
 
 def _body_summary(raw: bytes) -> str:
-    """The beginning of a body as its refusal shows it."""
+    """The beginning of a body as errors print it."""
     if not raw:
         return "<empty>"
     cut = raw[:SUMMARY_MAX]
@@ -107,9 +109,9 @@ def _body_summary(raw: bytes) -> str:
 
 
 def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
-    """The tree of a body and the texts of its repeated keys.
+    """The tree of a body and the texts of duplicate keys.
 
-    Raises Unreadable, ApiError 413, 415.
+    Raises YamlBodyError, ApiError 413, 415.
     """
     if media == PROTOBUF:
         if raw.startswith(PROTOBUF_MAGIC):
@@ -140,12 +142,12 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
 
 
 def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
-    """A body and its type; a binary one of a kind that is known (`protobuf`) as JSON."""
+    """A body and its media type; protobuf of known kinds is converted to JSON."""
     if media == PROTOBUF:
         try:
             return encode(read_protobuf(raw)), JSON
         except UnreadableProtobuf:
-            # What is wrong with it is said where every binary body is refused.
+            # The error is that of all protobuf bodies.
             return raw, media
     return raw, media
 
@@ -153,7 +155,7 @@ def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
 def decode_object(
     raw: bytes, media: str, resource: Resource, registry: ResourceRegistry, mode: str
 ) -> tuple[Tree, list[str]]:
-    """The object of a create or update and the texts to warn with. Raises ApiError 400, 415."""
+    """The object of a create or update, and warnings. Raises ApiError 400, 415."""
     return decode_kind(raw, media, resource, resource.schema, registry, mode)
 
 
@@ -167,8 +169,7 @@ def decode_kind(
     kind: str = "",
     api_version: str = "",
 ) -> tuple[Tree, list[str]]:
-    """As `decode_object`, for a body of another kind than the path's own (`kind`,
-    `api_version`)."""
+    """As `decode_object`, for a body of another kind than the path (`kind`, `api_version`)."""
     kind = kind or wanted.kind
     raw, media = body_as_json(raw, media)
     try:
@@ -196,7 +197,7 @@ def decode_kind(
 def _check_kind(
     tree: Tree, wanted: Resource, registry: ResourceRegistry, kind: str, api_version: str
 ) -> None:
-    """Raises ApiError 400 when the body says to be of another kind or version."""
+    """Raises ApiError 400 for a body of another kind or version."""
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
     if wanted.custom and kind == wanted.kind:
         _check_custom(tree, kind, api_version)
@@ -215,12 +216,12 @@ def _check_kind(
 def kind_mismatch(
     tree: Tree, wanted: Resource, registry: ResourceRegistry, kind: str = "", api_version: str = ""
 ) -> str:
-    """Why a tree is not of the kind of the path, by its kind and apiVersion; "" if it is."""
+    """The error text of a tree whose kind or apiVersion is not that of the path; "" if it is."""
     kind, api_version = kind or wanted.kind, api_version or wanted.api_version
     got_kind = tree.get("kind") or kind
     got_version = tree.get("apiVersion") or api_version
     if not isinstance(got_kind, str) or not isinstance(got_version, str):
-        # The decoder has the words for that.
+        # The decoder raises the error.
         return ""
     if (got_kind, got_version) == (kind, api_version) or (
         got_kind,
@@ -241,7 +242,7 @@ def kind_mismatch(
 
 
 def _is_known(kind: str, single: str, api_version: str, registry: ResourceRegistry) -> bool:
-    """True for a kind that the original has, though it is not served here."""
+    """True for a kind of the original that is not served here."""
     group, _, version = api_version.rpartition("/")
     if kind in META_KINDS:
         return registry.has_group(group, version) or api_version in KINDS_NOT_SERVED
@@ -256,8 +257,8 @@ def _other_version(got: str, wanted: str) -> ApiError:
 def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not got_kind:
-        shown = f"Object 'Kind' is missing in '{_json(tree)}'"
-        text = f"the object provided is unrecognized (must be of type {kind}): {shown}"
+        printed = f"Object 'Kind' is missing in '{_json(tree)}'"
+        text = f"the object provided is unrecognized (must be of type {kind}): {printed}"
         raise bad_request(text)
     if got_version != api_version:
         raise _other_version(got_version, api_version)
@@ -300,13 +301,13 @@ def decode_delete_options(
     if causes:
         raise invalid_object(META_GROUP, "DeleteOptions", "", causes)
     conditions = tree.get("preconditions") or {}
-    asked = DeleteOptions(
+    delete_options = DeleteOptions(
         tree.get("gracePeriodSeconds"),
         policy or {None: "", True: "Orphan", False: "Background"}[orphan],
         conditions.get("uid") or "",
         conditions.get("resourceVersion") or "",
     )
-    return asked, bool(dry_run), orphan
+    return delete_options, bool(dry_run), orphan
 
 
 _DELETION_TYPES: dict[str, tuple[type, str]] = {

@@ -1,8 +1,8 @@
-"""Work of requests that may run in another thread while the server answers others.
+"""Work of a request that may run in another thread.
 
-Reading a body and writing an answer as YAML take as long as the client makes them, and touch
-nothing but what the request brought. `RequestPipeline` hands such work out as a `DeferredWork`;
-whoever drives the server runs it where it likes, then resumes the request.
+Decoding a body and encoding a response as YAML may take long, and use only the request's data.
+`RequestPipeline` yields such work as a `DeferredWork`; the caller runs it in any thread, then
+resumes the request.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DeferredWork(Generic[T]):
-    """A piece of work and, once it was run, what came of it."""
+    """A function to call and, once it was called, its result."""
 
     __slots__ = ("_error", "_value", "_work")
 
@@ -27,7 +27,7 @@ class DeferredWork(Generic[T]):
         self._error: ApiError | None = None
 
     def run(self) -> None:
-        """Do the work; a refusal is kept for `result`, any other exception is the caller's."""
+        """Do the work; an ApiError is kept for `result`, other exceptions propagate."""
         if self._work is None:
             return
         work, self._work = self._work, None
@@ -37,7 +37,7 @@ class DeferredWork(Generic[T]):
             self._error = error
 
     def result(self) -> T:
-        """What came of it. Raises ApiError. To be asked for once: what it is may be changed."""
+        """The result. Raises ApiError. Call it once: the caller may change the result."""
         self.run()
         if self._error is not None:
             raise self._error
@@ -45,7 +45,7 @@ class DeferredWork(Generic[T]):
 
 
 RequestSteps = Generator[DeferredWork[Any], None, HttpResponse | WatchResponse]
-"""A request being answered: it stops at each `DeferredWork`, and goes on when that was run."""
+"""A request in progress: it yields each `DeferredWork`, and continues when that was run."""
 
 
 class PendingRequest:
@@ -62,5 +62,5 @@ class PendingRequest:
         self._resume = resume
 
     def resume(self, now: float) -> HttpResponse | WatchResponse | PendingRequest:
-        """Go on with the request, in the thread that owns the server."""
+        """Continue the request, in the thread that owns the server."""
         return self._resume(now)

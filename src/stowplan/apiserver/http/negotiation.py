@@ -1,9 +1,9 @@
-"""Which form an answer takes: JSON or YAML, pretty or not, table or metadata only.
+"""Content negotiation: JSON or YAML, pretty or not, table or metadata only.
 
-Differs: protobuf is not spoken. A client that takes nothing else is told 406, one that sends it
-415, both with a text that names the setting to change. Refusals of other types list it all the
-same, as the original's do.
-Source: apiserver v0.36, endpoints/handlers/negotiation; go-restful's refusals as recorded.
+Differs: protobuf is not supported. A client that accepts nothing else gets 406, one that sends it
+415, both with a text that names the setting to change. Errors of other types list it as supported,
+as the original does.
+Source: apiserver v0.36, endpoints/handlers/negotiation; go-restful's errors as recorded.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ STREAM_MEDIA_TEXT = (
 )
 PROTOBUF_MAGIC = b"k8s\x00"
 PROTOBUF_UNSUPPORTED_TEXT = (
-    "which this server does not speak; set the client's `contentType: application/json`"
+    "which this server does not support; set the client's `contentType: application/json`"
 )
 
 
 class ResponseForm(msgspec.Struct, frozen=True):
-    """How to answer. kind: "" for the object itself, else one of TRANSFORMED; version: of it."""
+    """The form of a response. kind: "" for the object itself or one of TRANSFORMED."""
 
     media: str = JSON
     pretty: bool = False
@@ -55,21 +55,21 @@ def not_acceptable(message: str) -> ApiError:
 
 
 def path_not_acceptable(watchable: bool) -> ApiError:
-    """406 of a path that offers none of the types asked for."""
+    """406 of a path that supports none of the accepted types."""
     offers = f"{SUPPORTED_MEDIA_TEXT}, {STREAM_MEDIA_TEXT}" if watchable else SUPPORTED_MEDIA_TEXT
     text = f"406: Not Acceptable\n\nAvailable representations: {offers}"
     return ApiError(406, "NotAcceptable", text, {})
 
 
 def accept_clauses(header: str) -> list[tuple[str, dict[str, str]]]:
-    """Media types with their parameters, the most wanted first."""
+    """The accepted media types with their parameters, by preference."""
     found: list[tuple[float, int, str, dict[str, str]]] = []
     for part in header.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         cut = (parameter.partition("=") for parameter in parameters if parameter)
         given = {name: value for name, _, value in cut}
         quality = _quality(given.pop("q", "1"))
-        # What is more exact goes first among the equally wanted.
+        # Of equal preference the more specific one goes first.
         exact = 0 if media == "*/*" else 1 if media.endswith("/*") else 2
         found.append((quality, exact, media, given))
     found.sort(key=lambda clause: (-clause[0], -clause[1]))
@@ -84,10 +84,10 @@ def _quality(text: str) -> float:
 
 
 def negotiate(request: HttpRequest, transforms: bool = True, watch: bool = False) -> ResponseForm:
-    """The form a client wants. Raises ApiError 406.
+    """The form of the response to a client. Raises ApiError 406.
 
-    transforms: tables and metadata may be asked for. watch: the answer is a stream; the path was
-    routed already, so only the second of the two refusals can happen.
+    transforms: tables and metadata are supported. watch: the response is a stream; the path was
+    routed already, so only the second of the two errors can occur.
     """
     header = request.headers.get("accept", "")
     pretty = _wants_pretty(request)
@@ -109,7 +109,7 @@ def negotiate(request: HttpRequest, transforms: bool = True, watch: bool = False
 
 
 def check_routed(request: HttpRequest, watchable: bool) -> None:
-    """Raises ApiError 406 when no media type asked for is one that the path speaks at all."""
+    """Raises ApiError 406 if the path supports none of the accepted media types."""
     header = request.headers.get("accept", "")
     if not header or header == JSON:
         return
@@ -145,7 +145,7 @@ def _wants_pretty(request: HttpRequest) -> bool:
 
 
 class _GoYamlDumper(yaml.SafeDumper):
-    """Quotes as Go's library does: double ones for a text that would be read as something else."""
+    """Quotes as Go's library does: double quotes for strings that parse as another type."""
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
@@ -164,7 +164,7 @@ def encode_in_form(tree: Any, form: ResponseForm) -> bytes:
 
 
 def in_form(value: bytes, form: ResponseForm) -> bytes:
-    """Canonical JSON bytes as the form has them."""
+    """Canonical JSON bytes converted to a form."""
     if form.media == YAML:
         dumped: str = yaml.dump(
             msgspec.json.decode(value),
@@ -174,14 +174,14 @@ def in_form(value: bytes, form: ResponseForm) -> bytes:
         )
         return dumped.encode()
     if form.pretty:
-        # msgspec's own indenting would be as good, but lists of none print otherwise.
+        # msgspec's indentation prints empty lists differently.
         text = json.dumps(msgspec.json.decode(value), indent=2, ensure_ascii=False)
         return text.encode() + b"\n"
     return value + b"\n"
 
 
 def body_media_type(request: HttpRequest) -> str:
-    """The media type of a body that is to be decoded. Raises ApiError 415."""
+    """The media type of a request body. Raises ApiError 415."""
     header = request.headers.get("content-type", "")
     media = header.split(";", 1)[0].strip().lower()
     if not media:
@@ -192,7 +192,7 @@ def body_media_type(request: HttpRequest) -> str:
 
 
 def unsupported_media_type(wanted: tuple[str, ...]) -> ApiError:
-    """415 that lists what is taken."""
+    """415 that lists the supported types."""
     text = "the body of the request was in an unknown format - accepted media types include: "
     return ApiError(415, "UnsupportedMediaType", text + ", ".join(wanted))
 

@@ -1,4 +1,4 @@
-"""What pages that are no resources have in common: plain answers and the missing page.
+"""Responses of non-resource pages.
 
 Source: apiserver v0.36, server/mux/pathrecorder.go, as recorded.
 """
@@ -23,16 +23,16 @@ TEXT: Header = ("Content-Type", "text/plain; charset=utf-8")
 NO_SNIFF: Header = ("X-Content-Type-Options", "nosniff")
 UNCACHED: Header = ("Cache-Control", "no-cache, private")
 PAGE_NOT_FOUND = HttpResponse(404, (TEXT, NO_SNIFF, UNCACHED), b"404 page not found\n")
-"""What a path has that nothing serves."""
+"""The response for a path that is not served."""
 
 
 def decoded_path(request: HttpRequest) -> str:
-    """The path, decoded, without slashes at its end; `/` for the root."""
+    """The decoded path without trailing slashes; `/` for the root."""
     return unquote(request.path).rstrip("/") or "/"
 
 
 def tree_response(request: HttpRequest, tree: Tree) -> HttpResponse:
-    """A tree in the form that the client takes. Raises ApiError 405, 406."""
+    """A response with a tree in the form that the client accepts. Raises ApiError 405, 406."""
     if request.method != "GET":
         raise method_not_allowed()
     check_routed(request, False)
@@ -41,12 +41,12 @@ def tree_response(request: HttpRequest, tree: Tree) -> HttpResponse:
 
 
 def response_in_form(tree: Tree, form: ResponseForm, *headers: Header) -> HttpResponse:
-    """A tree in a form."""
+    """A response with a tree in a form."""
     return HttpResponse(
         200, (("Content-Type", form.media), *headers), encode_in_form(tree, form) + b"\n"
     )
 
 
 def text_response(text: str, *headers: Header) -> HttpResponse:
-    """A text."""
+    """A text response."""
     return HttpResponse(200, (TEXT, *headers, UNCACHED), text.encode())

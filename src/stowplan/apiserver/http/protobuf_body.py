@@ -1,8 +1,8 @@
-"""Reads the few binary bodies that kubectl sends whatever it is told, as the JSON they stand for.
+"""Decoder of the few protobuf bodies that kubectl sends regardless of its settings.
 
-`kubectl create namespace`, `kubectl auth can-i` and their like have no switch for JSON. The kinds
-that they send are known here field by field; a body of any other kind, or with a field that is not
-in the table, stays as it is and is refused as every binary body is (415).
+`kubectl create namespace`, `kubectl auth can-i` and others have no option for JSON. The kinds that
+they send are in a table; a body of another kind, or with a field that is not in the table, is
+rejected with 415.
 
 Source: the message numbers of Kubernetes v1.36, generated.proto of k8s.io/api and apimachinery.
 """
@@ -14,13 +14,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.strconv import atoi
-
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 _MAGIC = b"k8s\x00"
 _DEPTH_MAX = 20
 FIELDS_MAX = 200_000
-"""Fields in one body, looked at one by one."""
+"""Fields in one body."""
 
 # A field is `number name type`. str, int and bool are left out when empty, since the original
 # writes them always; with a question mark they are optional there and kept. [T] is a list of T,
@@ -114,7 +113,7 @@ _KINDS = {
 
 
 class ProtobufDecodeError(ValueError):
-    """The bytes are no message of a kind that is known here."""
+    """The bytes are not a message of a kind in the table."""
 
 
 class MessageField(NamedTuple):
@@ -126,7 +125,7 @@ class MessageField(NamedTuple):
 
 
 def decode_protobuf(body: bytes) -> Tree:
-    """The object that a binary body stands for. Raises Unreadable."""
+    """The object of a protobuf body. Raises ProtobufDecodeError."""
     return _MessageReader().object(body)
 
 
@@ -144,13 +143,13 @@ def _messages() -> dict[str, dict[int, MessageField]]:
 
 
 class _MessageReader:
-    """Reads one body. left: how many fields more it may have."""
+    """Decoder of one body. left: how many more fields are allowed."""
 
     def __init__(self) -> None:
         self.left = FIELDS_MAX
 
     def object(self, body: bytes) -> Tree:
-        """The object. Raises Unreadable."""
+        """The object. Raises ProtobufDecodeError."""
         if not body.startswith(_MAGIC):
             raise ProtobufDecodeError("no magic number")
         envelope = dict(self._parts(body[len(_MAGIC) :]))
@@ -197,7 +196,7 @@ class _MessageReader:
         return tree
 
     def _is_empty(self, raw: int | bytes, depth: int) -> bool:
-        """True for a zero, empty text, and a message of nothing else: a field that says nothing."""
+        """True for zero, empty strings and messages of empty fields."""
         if isinstance(raw, int) or not raw:
             return not raw
         if depth > _DEPTH_MAX:
@@ -231,7 +230,7 @@ class _MessageReader:
 
 def _bytes(raw: int | bytes) -> bytes:
     if isinstance(raw, int):
-        raise ProtobufDecodeError("a number where bytes were wanted")
+        raise ProtobufDecodeError("got a number, expected bytes")
     return raw
 
 
@@ -244,7 +243,7 @@ def _text(raw: int | bytes) -> str:
 
 def _number(raw: int | bytes) -> int:
     if not isinstance(raw, int):
-        raise ProtobufDecodeError("bytes where a number was wanted")
+        raise ProtobufDecodeError("got bytes, expected a number")
     return raw - (1 << 64) if raw >> 63 else raw
 
 
@@ -252,7 +251,7 @@ _PLAIN: dict[str, Callable[[int | bytes], Any]] = {
     "str": _text,
     "int": _number,
     "bool": lambda raw: bool(_number(raw)),
-    # msgspec writes bytes as base64, which is what JSON has for them.
+    # msgspec encodes bytes as base64, as JSON has them.
     "bytes": _bytes,
 }
 

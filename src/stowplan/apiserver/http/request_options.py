@@ -1,4 +1,4 @@
-"""Query parameters of requests, as typed options, with the original's refusals.
+"""Query parameters of requests as typed options, with the original's errors.
 
 Source: apimachinery v0.36, apis/meta/internalversion (defaults, validation), conversion of URL
 values; apiserver v0.36, endpoints/handlers.
@@ -27,17 +27,18 @@ from stowplan.apis.machinery.label_selector import (
     SelectorParseError,
     parse_label_selector,
 )
+from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint
+from stowplan.apis.validation.field_checks import dry_run_causes
 
-META_GROUP = "meta.k8s.io"
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 FIELD_MANAGER_LENGTH_MAX = 128
 
 
 class ListOptions(msgspec.Struct, frozen=True):
-    """What a GET of a collection asks for. initial: sendInitialEvents; None when left out."""
+    """ListOptions of a GET. initial: sendInitialEvents; None if not set."""
 
     watch: bool = False
     bookmarks: bool = False
@@ -52,7 +53,7 @@ class ListOptions(msgspec.Struct, frozen=True):
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """What the query of a create, update or patch says."""
+    """CreateOptions, UpdateOptions or PatchOptions."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -63,7 +64,7 @@ _DEFAULT_WRITE_OPTIONS = WriteOptions()
 
 
 class QueryParameters:
-    """The parameters of a request; of one that came twice the first counts."""
+    """The parameters of a request; of a repeated one the first counts."""
 
     __slots__ = ("_first", "_pairs")
 
@@ -75,24 +76,24 @@ class QueryParameters:
 
     @property
     def is_empty(self) -> bool:
-        """True if nothing was given."""
+        """True if there are no parameters."""
         return not self._pairs
 
     def text(self, name: str) -> str:
-        """The value, "" if it was not given."""
+        """The value, "" if it is missing."""
         return self._first.get(name, "")
 
     def all(self, name: str) -> list[str]:
-        """Every value that was given."""
+        """All values."""
         return [value for key, value in self._pairs if key == name]
 
     def flag(self, name: str) -> bool | None:
-        """Any value but false and 0 is true; None if it was not given."""
+        """A bool: any value but false and 0 is true; None if it is missing."""
         value = self._first.get(name)
         return None if value is None else value.lower() not in ("false", "0")
 
     def number(self, name: str) -> int | None:
-        """An int64; raises ApiError 400 for what is none. None if it was not given."""
+        """An int64; None if it is missing. Raises ApiError 400."""
         value = self._first.get(name)
         if value is None:
             return None
@@ -103,7 +104,7 @@ class QueryParameters:
 
 
 def parse_resource_version(text: str) -> int:
-    """The version a query names, 0 for none; raises ApiError 500, as the original answers."""
+    """A resourceVersion, 0 if empty; raises ApiError 500, as the original does."""
     try:
         return parse_uint(text) if text else 0
     except ValueError as error:
@@ -112,7 +113,7 @@ def parse_resource_version(text: str) -> int:
 
 
 def list_options(query: QueryParameters) -> ListOptions:
-    """What a list or watch asks for. Raises ApiError 400 or 422."""
+    """The options of a list or watch. Raises ApiError 400 or 422."""
     try:
         labels = parse_label_selector(query.text("labelSelector"))
         fields = parse_field_selector(query.text("fieldSelector"))
@@ -187,7 +188,7 @@ def _watch_causes(requested: ListOptions) -> list[Cause]:
 
 
 def object_selector(resource: Resource, requested: ListOptions, name: str = "") -> ObjectSelector:
-    """What is selected; name: from the path of a watch of one object. Raises ApiError 400."""
+    """The selectors. name: from the path of a watch of one object. Raises ApiError 400."""
     terms = requested.fields
     for term in terms:
         _check_field(resource, term.field)
@@ -201,7 +202,7 @@ def object_selector(resource: Resource, requested: ListOptions, name: str = "") 
 
 
 def _check_field(resource: Resource, field: str) -> None:
-    """Raises ApiError 400 for a field that lists of the resource are not selected by."""
+    """Raises ApiError 400 for a field that is not selectable."""
     if field == "metadata.name" or field in resource.fields:
         return
     registered = bool(resource.fields) or resource.custom
@@ -213,8 +214,8 @@ def _check_field(resource: Resource, field: str) -> None:
     raise bad_request(f'"{field}" is not a known field selector: {known}')
 
 
-def refuse_export(query: QueryParameters) -> None:
-    """Raises ApiError 400 for a parameter that no longer means anything."""
+def reject_export(query: QueryParameters) -> None:
+    """Raises ApiError 400 for the removed parameter `export`."""
     if query.flag("export"):
         text = "the export parameter, deprecated since v1.14, is no longer supported"
         raise bad_request(text)
@@ -243,14 +244,9 @@ def write_options(query: QueryParameters, kind: str) -> WriteOptions:
 
 
 def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
-    """What cannot be printed, by its place in bytes."""
+    """Causes of unprintable characters, with their byte offset."""
     for place, letter in enumerate(text):
         if not letter.isprintable():
             at = len(text[:place].encode())
-            told = f"invalid character U+{ord(letter):04X} (at position {at})"
-            yield invalid(field, text, told)
-
-
-def dry_run_causes(values: list[str]) -> list[Cause]:
-    """A cause if anything but All is asked for."""
-    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]
+            message = f"invalid character U+{ord(letter):04X} (at position {at})"
+            yield invalid(field, text, message)

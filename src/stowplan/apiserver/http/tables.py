@@ -1,4 +1,4 @@
-"""Tables and bare metadata: what lists, single objects and watches show when asked for them.
+"""Table and PartialObjectMetadata: transformed lists, objects and watch events.
 
 Source: apiserver v0.36, endpoints/handlers/response.go.
 """
@@ -10,8 +10,9 @@ from typing import Any
 
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import bad_request
-from stowplan.apis.machinery.resource import Resource, Table, TableColumn, Tree
+from stowplan.apis.machinery.resource import Resource, Table, TableColumn
 from stowplan.apiserver.http.negotiation import ResponseForm, not_acceptable
+from stowplan.objects.encoding.tree import Tree
 
 NAME_TEXT = (
     "Name must be unique within a namespace. Is required when creating resources, although some"
@@ -33,7 +34,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class PlainTable:
-    """The table of a kind that has none of its own: name and time of creation."""
+    """The default table: name and creationTimestamp."""
 
     columns: tuple[TableColumn, ...] = (
         TableColumn("Name", "string", NAME_TEXT, "name"),
@@ -51,7 +52,7 @@ class PlainTable:
 
 
 class ScaleTable:
-    """The table of what `scale` shows of an object."""
+    """The table of the scale subresource."""
 
     columns: tuple[TableColumn, ...] = (
         TableColumn("Name", "string", NAME_TEXT, "name"),
@@ -61,7 +62,7 @@ class ScaleTable:
     )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """Name, replicas as wanted and as they are, age."""
+        """Name, desired and current replicas, age."""
         meta = obj["metadata"]
         wanted, found = obj["spec"].get("replicas", 0), obj["status"].get("replicas", 0)
         return [
@@ -78,11 +79,11 @@ class ScaleTable:
 
 PLAIN_TABLE: Table = PlainTable()
 _VIEWS: Mapping[str, Table] = {"Scale": ScaleTable()}
-"""Tables of kinds that are shown below the path of another kind."""
+"""Tables of subresources of another kind."""
 
 
 def include_object_policy(query_value: str) -> str:
-    """What rows carry, checked. Raises ApiError 400."""
+    """The parameter includeObject. Raises ApiError 400."""
     if query_value not in INCLUDE_OBJECT_POLICIES:
         why = "must be 'Metadata', 'Object', 'None', or empty"
         text = f'includeObject: Invalid value: "{query_value}": {why}'
@@ -114,7 +115,7 @@ def metadata_only(obj: Tree, form_version: str) -> Tree:
 
 
 def _metadata_in_table(meta: Tree) -> Tree:
-    """Metadata without what the original keeps in a field of its own (daemon sets)."""
+    """Metadata without the annotation that the original keeps in a field (daemon sets)."""
     annotations = meta.get("annotations")
     if not annotations or TEMPLATE_GENERATION_ANNOTATION not in annotations:
         return meta
@@ -142,7 +143,7 @@ def table_row(table: Table, obj: Tree, form: ResponseForm, include: str, now: fl
 
 
 def table_for(resource: Resource, kind: str = "") -> Table:
-    """How objects at a resource's path are shown. kind: theirs, where it is not the resource's."""
+    """The table of objects at a resource's path. kind: theirs, if it is not the resource's."""
     if kind and kind != resource.kind:
         return _VIEWS.get(kind, PLAIN_TABLE)
     return resource.table or PLAIN_TABLE
@@ -157,27 +158,27 @@ def make_table(
     now: float,
     headers: bool = True,
 ) -> Tree:
-    """A Table. meta: its metadata. headers: False in the later events of a watch."""
+    """A Table. meta: its metadata. headers: False after the first event of a watch."""
     rows = [table_row(table, obj, form, include, now) for obj in objects]
     return {
         "kind": "Table",
         "apiVersion": form.api_version,
         "metadata": meta,
         "columnDefinitions": column_definitions(table) if headers else None,
-        # In the original the rows of plain tables are made with the first one.
+        # In the original the rows of default tables are made with the first one.
         "rows": rows or (None if _is_plain(table) else []),
     }
 
 
 def _is_plain(table: Table) -> bool:
-    """True for a table of nothing but name and time of creation."""
+    """True for the default table."""
     return [column.name for column in table.columns] == [one.name for one in PLAIN_TABLE.columns]
 
 
 def transformed(
     resource: Resource, obj: Tree, form: ResponseForm, include: str, now: float
 ) -> Tree:
-    """One object in a form that is not its own. Raises ApiError 406 for a list form."""
+    """One object as Table or PartialObjectMetadata. Raises ApiError 406 for a list form."""
     if form.kind == "PartialObjectMetadata":
         return metadata_only(obj, form.version)
     if form.kind == "Table":
@@ -198,7 +199,7 @@ def transformed_list(
     include: str,
     now: float,
 ) -> Tree:
-    """A list in a form that is not its own. Raises ApiError 406 for the form of one object."""
+    """A list as Table or PartialObjectMetadataList. Raises ApiError 406 for another form."""
     if form.kind == "PartialObjectMetadataList":
         items = [metadata_only(obj, form.version) for obj in objects]
         return {
@@ -216,12 +217,12 @@ def transformed_list(
 
 
 def go_object_type(resource: Resource) -> str:
-    """The type of the original's objects, as its texts name it: `core.Pod`."""
+    """The Go type of objects in the original's texts: `core.Pod`."""
     if resource.custom:
         return "unstructured.Unstructured"
     return f"{internal_group(resource.group)}.{resource.kind}"
 
 
 def internal_group(group: str) -> str:
-    """The package of a group's internal types: `core`, `apps`, `storage`."""
+    """The Go package of a group's internal types: `core`, `apps`, `storage`."""
     return group.split(".", 1)[0] if group else "core"

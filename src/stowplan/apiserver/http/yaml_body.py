@@ -1,11 +1,11 @@
-"""YAML bodies as JSON has them, with bounds on what a few lines may grow to.
+"""YAML bodies as JSON trees, with bounds on aliases.
 
-The parser's events are read one by one: it does not recurse, so depth, aliases and merge keys are
-counted before anything is built of them.
+The parser's events are read one by one, without recursion: depth, aliases and merge keys are
+counted before values are built.
 
-Differs: the original takes 10000 levels and bounds aliases by a ratio; here `YAML_NODES_MAX` and
-`DEPTH_MAX` count what the body comes to.
-Source: sigs.k8s.io/yaml and its go-yaml, whose words for broken text are used where they are known.
+Differs: the original accepts 10000 levels and bounds aliases by a ratio; here `YAML_NODES_MAX` and
+`DEPTH_MAX` bound the expanded body.
+Source: sigs.k8s.io/yaml and its go-yaml, whose syntax errors are used where they are known.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from stowplan.apis.machinery.errors import ApiError, go_quoted
 from stowplan.apis.schema.json_parser import DEPTH_MAX, VALUES_MAX, check_extent
 
 YAML_BODY_BYTES_MAX = 256 << 10
-"""Reading YAML takes about a second of processor time per MB."""
+"""Parsing YAML takes about a second of processor time per MB."""
 YAML_NODES_MAX = VALUES_MAX
 """Values in one body, aliases and merged keys counted as often as they are used."""
 _WHOLE_MAX = 10**308
@@ -33,17 +33,17 @@ _TEXTS = frozenset({f"{_TAG}str", f"{_TAG}value"})
 
 
 class YamlBodyError(ValueError):
-    """A body that is not even a tree with kind and apiVersion; its text says why."""
+    """A body that is not a tree with kind and apiVersion; the text says why."""
 
 
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser in C, where the library was built with it: ten times as fast."""
+"""The C parser, if PyYAML has it: ten times as fast."""
 
 
 def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
-    """The tree of a YAML body, and a text about keys that came twice.
+    """The tree of a YAML body, and a text about duplicate keys.
 
-    Raises Unreadable, and ApiError 413 for one that would take long to read.
+    Raises YamlBodyError, and ApiError 413 for one that is too long.
     """
     if len(raw) > YAML_BODY_BYTES_MAX:
         text = f"Request entity too large: limit is {YAML_BODY_BYTES_MAX} for YAML, send JSON"
@@ -60,15 +60,14 @@ def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise YamlBodyError(f"yaml: {str(error).splitlines()[0]}") from None
     check_extent(tree)
-    repeated = reader.repeated
-    told = (
-        [UNMARSHAL_ERRORS_PREFIX + "\n".join(f"  {line}" for line in repeated)] if repeated else []
-    )
-    return tree, told
+    if not reader.repeated:
+        return tree, []
+    lines = "\n".join(f"  {line}" for line in reader.repeated)
+    return tree, [UNMARSHAL_ERRORS_PREFIX + lines]
 
 
 class _YamlAnchorValue(NamedTuple):
-    """What an anchor names. size: values in it, itself included. height: 0 for a plain value."""
+    """The value of an anchor. size: values in it, itself included. height: 0 for a scalar."""
 
     tree: Any
     size: int
@@ -84,7 +83,7 @@ class _YamlMapKey(NamedTuple):
 
 
 class _OpenCollection:
-    """A map or list that has begun. left: the budget when it began."""
+    """An open map or list. left: the budget when it was opened."""
 
     __slots__ = ("anchor", "height", "key", "left", "merged", "seen", "tree")
 
@@ -99,7 +98,7 @@ class _OpenCollection:
 
 
 class _YamlReader:
-    """Builds the tree of one document. repeated: a line for each key that came twice."""
+    """Builds the tree of one document. repeated: a line for each duplicate key."""
 
     def __init__(self, raw: bytes) -> None:
         self._loader = LOADER(raw)
@@ -110,7 +109,7 @@ class _YamlReader:
         self.repeated: list[str] = []
 
     def document(self) -> Any:
-        """The tree; None of an empty body. Raises Unreadable, yaml.YAMLError, ValueError."""
+        """The tree; None for an empty body. Raises YamlBodyError, yaml.YAMLError, ValueError."""
         started = False
         while True:
             event: Any = self._loader.get_event()
@@ -148,7 +147,7 @@ class _YamlReader:
     def _end(self, event: Any) -> None:
         ended = self._open.pop()
         for one in ended.merged:
-            # What the map says itself stands; of several merged maps the first.
+            # The map's own keys win; of several merged maps the first.
             for key, value in one.items():
                 ended.tree.setdefault(key, value)
         done = _YamlAnchorValue(ended.tree, ended.left - self._left, ended.height)
@@ -185,7 +184,7 @@ class _YamlReader:
 
     def _value(self, event: Any, tag: str) -> Any:
         text = event.value
-        # Like the original, and unlike YAML 1.1, no number is read to the base of 60.
+        # Like the original, and unlike YAML 1.1, no sexagesimal numbers.
         if tag in _TEXTS or tag == _MERGE or (tag in _NUMBERS and ":" in text):
             return text
         value = self._constructed(yaml.ScalarNode(tag, text, event.start_mark, event.end_mark))
@@ -200,18 +199,18 @@ class _YamlReader:
         return str(value)
 
     def _constructed(self, node: Any) -> Any:
-        """The value that the library makes of a scalar."""
+        """The value that PyYAML constructs from a scalar."""
         try:
             return self._loader.construct_object(node)
         except (AttributeError, KeyError, ValueError):
-            # It fails so where a tag is not true of its text.
+            # It fails so for a tag that does not fit its text.
             if node.tag == _TIME:
                 return node.value
             text = f"cannot decode {go_quoted(node.value)} as a {node.tag.removeprefix(_TAG)}"
             raise YamlBodyError(f"yaml: line {node.start_mark.line + 1}: {text}") from None
 
     def _add(self, done: _YamlAnchorValue, event: Any) -> None:
-        """Put a finished value where it belongs."""
+        """Add a finished value to the open map or list."""
         if not self._open:
             self._tree = done.tree
             return
@@ -222,7 +221,7 @@ class _YamlReader:
             return
         key, within.key = within.key, None
         if key is None:
-            # An alias stands where a key is due.
+            # An alias as a key.
             if isinstance(done.tree, dict | list):
                 raise YamlBodyError(f"yaml: line {event.start_mark.line + 1}: invalid map key")
             within.key = _YamlMapKey(_key(done.tree), _key(done.tree), merges=False)
@@ -258,7 +257,7 @@ def _key(key: Any) -> str:
 
 
 def warning_lines(text: str) -> list[str]:
-    """A strict text as warnings tell it: of YAML each line by itself."""
+    """A strict text as warnings: one per line for YAML."""
     if not text.startswith(UNMARSHAL_ERRORS_PREFIX):
         return [text]
     return [line.strip() for line in text.removeprefix(UNMARSHAL_ERRORS_PREFIX).splitlines()]

@@ -1,7 +1,7 @@
-"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as the original's library applies them.
+"""JSON patch (RFC 6902) and JSON merge patch (RFC 7386), as applied by the original's library.
 
-Differs from the RFC where the library does: replacing a member that is not there adds it, and
-array indices may count from the end.
+Differs from the RFC where the library does: replacing a missing member adds it, and array indices
+may count from the end.
 Source: evanphx/json-patch v4; apiserver v0.36, endpoints/handlers/patch.go.
 """
 
@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request
+from stowplan.apis.machinery.errors import ApiError, bad_request
 from stowplan.apis.machinery.go_format import json_type_name
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.machinery.strconv import NumError, atoi
+from stowplan.objects.encoding.tree import Tree
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 << 20
@@ -23,17 +24,17 @@ OPERATION_MEMBERS = {"op", "path", "from", "value"}
 
 
 class PatchNotApplicable(ValueError):
-    """An operation does not fit the document."""
+    """An operation that does not apply to the document."""
 
 
 def patch_rejected() -> ApiError:
-    """422 of a JSON patch that does not apply; the original tells no more."""
+    """422 of a JSON patch that does not apply; the original gives no details."""
     text = "the server rejected our request due to an error in our request"
     return ApiError(422, "Invalid", text, {})
 
 
 def check_operations(patch: Any, strict: bool) -> list[str]:
-    """Texts of unknown members of operations; raises ApiError 400 or 413 for what is no patch."""
+    """Texts of unknown members of operations; raises ApiError 400 or 413 for an invalid patch."""
     prefix = "error decoding patch: " if strict else ""
     kind = "[]handlers.jsonPatchOp" if strict else "jsonpatch.Patch"
     if not isinstance(patch, list):
@@ -68,7 +69,7 @@ def check_operations(patch: Any, strict: bool) -> list[str]:
 def json_patched(document: Any, patch: list[Tree] | None) -> Any:
     """The document with all operations applied; raises ApiError 422. `document` may be changed.
 
-    The outcome need not be an object: an operation may replace the whole document.
+    The result need not be an object: an operation may replace the whole document.
     """
     copied = 0
     try:
@@ -78,12 +79,12 @@ def json_patched(document: Any, patch: list[Tree] | None) -> Any:
                 continue
             copied += _apply(document, operation)
             if copied > COPIED_BYTES_MAX:
-                # A handful of copies of copies would fill any memory.
+                # Copies of copies grow exponentially.
                 raise PatchNotApplicable
     except PatchNotApplicable:
         raise patch_rejected() from None
     except RecursionError:
-        # Each operation may put its value deeper than the one before.
+        # Each operation may nest its value deeper than the one before.
         raise bad_request("exceeded max depth") from None
     return document
 
@@ -100,7 +101,7 @@ def _apply_to_all(document: Any, operation: Tree) -> Any:
 
 
 def _apply(document: Any, operation: Tree) -> int:
-    """Apply one operation; how many bytes of the document it has copied."""
+    """Apply one operation; returns how many bytes of the document it has copied."""
     kind = operation.get("op")
     path = _pointer(operation.get("path"))
     if kind == "add":
@@ -113,7 +114,7 @@ def _apply(document: Any, operation: Tree) -> int:
         if not _same(_find(document, path, missing_is_null=True), operation.get("value")):
             raise PatchNotApplicable
     elif kind == "copy":
-        # What is not there is copied as null, as the library has it.
+        # The library copies a missing value as null.
         raw = encode(_find(document, _pointer(operation.get("from")), missing_is_null=True))
         _add(document, path, msgspec.json.decode(raw))
         return len(raw)
@@ -172,7 +173,7 @@ def _add(document: Any, path: list[str], value: Any) -> None:
     elif last == "-":
         parent.append(value)
     else:
-        # One past the end is allowed; from the end, -1 stands before nothing but the end.
+        # One past the end is allowed; counted from the end, -1 is the end.
         if last.startswith("-"):
             last = str(len(parent) + 1 + _number(last))
         parent.insert(_index(parent, last, len(parent)), value)
@@ -204,7 +205,7 @@ def _replace(document: Any, path: list[str], value: Any) -> None:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Equality of JSON values; True is not 1."""
+    """Equality of JSON values; True differs from 1."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     if isinstance(left, dict) and isinstance(right, dict):
@@ -215,7 +216,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def check_merge(patch: Any, strict: bool) -> None:
-    """Raises ApiError 400 for a merge patch that is no object."""
+    """Raises ApiError 400 for a merge patch that is not an object."""
     if patch is None:
         raise bad_request("Invalid JSON Patch")
     if isinstance(patch, dict):
@@ -228,7 +229,7 @@ def check_merge(patch: Any, strict: bool) -> None:
 
 
 def merge_patched(document: Tree, patch: Tree) -> Tree:
-    """The document with a merge patch applied; what is touched has its keys in order."""
+    """The document with a merge patch applied; the keys of changed objects are sorted."""
     merged = dict(document)
     for key, value in patch.items():
         if value is None:

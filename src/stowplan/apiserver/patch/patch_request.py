@@ -1,6 +1,6 @@
-"""PATCH requests: which patch it is, its application to what is stored, and its refusals.
+"""PATCH requests: patch types, application to stored objects, errors.
 
-Differs: server-side apply is not offered; it gets the 415 of a server without it.
+Differs: server-side apply is not supported; it gets the 415 of a server without it.
 Source: apiserver v0.36, endpoints/handlers/patch.go.
 """
 
@@ -13,7 +13,6 @@ from typing import Any
 from stowplan.apis.machinery.errors import (
     ApiError,
     BodyDecodeError,
-    Tree,
     bad_request,
     invalid,
     invalid_object,
@@ -35,6 +34,7 @@ from stowplan.apiserver.patch.json_patch import (
     merge_patched,
 )
 from stowplan.apiserver.patch.strategic_merge import strategic_merge_patched
+from stowplan.objects.encoding.tree import Tree
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -47,7 +47,7 @@ _KINDS = {"number": "int64", "object": "map", "array": "slice"}
 
 
 def patch_type(request: HttpRequest, resource: Resource) -> str:
-    """The type of a patch; raises ApiError 415 for one that the kind does not take."""
+    """The type of a patch; raises ApiError 415 for one that the kind does not support."""
     media = request.headers.get("content-type", "").split(";", 1)[0]
     if media == PROTOBUF:
         raise protobuf_unsupported()
@@ -67,10 +67,10 @@ def apply_patch(
     mode: str,
     mismatch: Callable[[Tree], str] = lambda tree: "",
 ) -> tuple[Tree, list[str]]:
-    """A canonical, defaulted tree: `old`, which may be changed, patched; and texts to warn with.
+    """The patched object, decoded and defaulted, and warnings. `old` may be changed.
 
-    given: by `read`; it may be changed. kind: one of the media types. mismatch: why a tree is of
-    another kind, "" if it is not. Raises ApiError 400, 413, 422.
+    given: of `decode_patch`; it may be changed. kind: one of the media types. mismatch: the error
+    text of a tree of another kind, or "". Raises ApiError 400, 413, 422.
     """
     if kind == STRATEGIC_MERGE_PATCH:
         return _strategic(old, given, schema, mode)
@@ -97,8 +97,8 @@ def apply_patch(
         raise _invalid_result(encode(patched).decode(), str(error)) from None
     strict = [*repeated, *strict] if mode != "Ignore" else []
     if strict and mode == "Strict":
-        told = f"strict decoding error: {', '.join(strict)}"
-        raise _invalid_result(encode(patched).decode(), told)
+        message = f"strict decoding error: {', '.join(strict)}"
+        raise _invalid_result(encode(patched).decode(), message)
     schema.default(decoded)
     return decoded, strict
 
@@ -113,7 +113,7 @@ def _decoded(patched: Tree, schema: ResourceSchema, mode: str) -> tuple[Tree, li
 
 
 def decode_patch(raw: bytes, kind: str, mode: str) -> tuple[Any, list[str]]:
-    """A patch, and the texts of its repeated keys. Raises ApiError 400, 413."""
+    """A patch, and the texts of duplicate keys. Raises ApiError 400, 413."""
     try:
         return parse_json(raw)
     except InvalidJson as error:
@@ -125,9 +125,9 @@ def decode_patch(raw: bytes, kind: str, mode: str) -> tuple[Any, list[str]]:
         raise bad_request(f"{prefix}{error}") from None
 
 
-def _invalid_result(shown: str, why: str) -> ApiError:
-    """422 of a patch whose outcome is no object of the kind."""
-    return invalid_object("", "", "", [invalid("patch", shown, why)])
+def _invalid_result(printed: str, why: str) -> ApiError:
+    """422 of a patch whose result is not an object of the kind."""
+    return invalid_object("", "", "", [invalid("patch", printed, why)])
 
 
 def _strategic(
@@ -140,7 +140,7 @@ def _strategic(
         kind = "map[string]interface {}"
         text = f"json: cannot unmarshal {json_type_name(patch)} into Go value of type {kind}"
         raise bad_request(text)
-    # The merge takes directives out of the patch, and the refusal shows what it has become.
+    # The merge removes directives from the patch; the error prints the rest.
     outcome = strategic_merge_patched(old, patch, schema.shape)
     try:
         decoded, strict = _decoded(outcome, schema, mode)
@@ -154,7 +154,7 @@ def _strategic(
 
 
 def converter_error_text(text: str) -> str:
-    """What the original's converter of trees says where its JSON decoder says `text`."""
+    """The error of the original's converter for an error `text` of its JSON decoder."""
     found = _FIELD.fullmatch(text)
     if found is None:
         return text
@@ -168,6 +168,6 @@ def converter_error_text(text: str) -> str:
     if not wanted.startswith(("string", "bool", "int", "uint", "float")):
         return f"cannot restore struct from: {got}"
     if (wanted, got) == ("string", "int64") or (got == "float64" and wanted != "string"):
-        # Go could turn a number into a letter or cut it, and refuses that in other words.
+        # Go could convert a number to a character or truncate it, and has another error for that.
         return f"cannot convert {got} to {wanted}"
     return f"unrecognized type: {wanted}"

@@ -1,12 +1,11 @@
-"""Strategic merge patch: lists of objects merge by a key, and directives steer it.
+"""Strategic merge patch: lists of objects merge by a key; directives control it.
 
 A list in a patch either replaces the old one or, where the type says so, merges into it: objects by
-the value of their merge key, plain values as a set. The order of the outcome is that of the patch
-(or of `$setElementOrder`) for what it names; what only the server has keeps its place before the
-first named element that stood behind it.
+the value of their merge key, scalars as a set. The order of the result is that of the patch (or of
+`$setElementOrder`) for its elements; other elements keep their place before the first patched
+element that followed them.
 
-Differs: the original answers 500 to a patch that contradicts itself, as it has no word for the
-error; here it is the 400 that a client's mistake is.
+Differs: the original returns 500 for a contradictory patch; here it is 400.
 Source: apimachinery v0.36, util/strategicpatch; the walk is our own.
 """
 
@@ -15,10 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request
+from stowplan.apis.machinery.errors import ApiError, bad_request
 from stowplan.apis.machinery.go_format import go_type, go_value
 from stowplan.apis.machinery.resource import MergeShape, MergeStrategy
 from stowplan.apiserver.patch.json_patch import patch_rejected
+from stowplan.objects.encoding.tree import Tree
 
 PATCH_DIRECTIVE = "$patch"
 RETAIN_KEYS_DIRECTIVE = "$retainKeys"
@@ -29,7 +29,7 @@ DEFAULT_MERGE = MergeStrategy()
 
 
 def bad_patch(text: str) -> ApiError:
-    """400 with the original's text for a patch that cannot be applied."""
+    """400 with the original's text for a patch that does not apply."""
     return bad_request(text)
 
 
@@ -69,7 +69,7 @@ def _merging(shape: MergeShape | None, key: str) -> MergeStrategy:
 
 
 def _same_json_type(old: Any, new: Any) -> bool:
-    """True when both are maps, both lists, or both plain."""
+    """True if both are maps, both lists, or both scalars."""
     if old is None:
         return False
     return isinstance(old, dict) == isinstance(new, dict) and isinstance(old, list) == isinstance(
@@ -78,7 +78,7 @@ def _same_json_type(old: Any, new: Any) -> bool:
 
 
 def _set(original: Tree, key: str, value: Any) -> None:
-    """Take a value that the original has no counterpart for, without nulls and directives."""
+    """Set a value that is new, without nulls and directives."""
     _discard_nulls(value)
     kept, keep = _without_directives(value)
     if keep:
@@ -98,7 +98,7 @@ def _discard_nulls(value: Any) -> None:
 
 
 def _without_directives(value: Any) -> tuple[Any, bool]:
-    """The value without maps that carry `$patch`; False when it is one itself."""
+    """The value without maps that have `$patch`; False if it is one itself."""
     if isinstance(value, dict):
         if PATCH_DIRECTIVE in value:
             return None, False
@@ -156,8 +156,8 @@ def _delete_from(original: Tree, key: str, values: Any) -> None:
         return
     if not isinstance(values, list):
         return
-    gone = {_hashable(each) for each in values}
-    original[key] = [each for each in original[key] if _hashable(each) not in gone]
+    deleted = {_hashable(each) for each in values}
+    original[key] = [each for each in original[key] if _hashable(each) not in deleted]
 
 
 def _merge_in_order(original: Tree, patch: Tree, directive: str, shape: MergeShape | None) -> None:
@@ -196,7 +196,7 @@ def _wrong_type(wanted: Any, got: Any) -> str:
 
 
 def _check_order(new: Items, order: Items, key: str) -> None:
-    """Raises ApiError 400 when the patch has its elements in another order than it asks for."""
+    """Raises ApiError 400 if the patch is not in the order of its `$setElementOrder`."""
     if not order:
         return
     named = [each for each in new if not (key and _has_directive(each))]
@@ -215,7 +215,7 @@ def _has_directive(element: Any) -> bool:
 
 
 def _merge_identity(element: Any, key: str) -> Any:
-    """What makes two elements the same: the value of the merge key, or the plain value."""
+    """The identity of an element: the value of the merge key, or the scalar."""
     if not key:
         return _hashable(element)
     if not isinstance(element, dict):
@@ -226,7 +226,7 @@ def _merge_identity(element: Any, key: str) -> Any:
 
 
 def _hashable(value: Any) -> Any:
-    # 1, 1.0 and True are the same key in Python, and different ones in Go.
+    # 1, 1.0 and True are equal keys in Python, and different ones in Go.
     return (type(value).__name__, value if isinstance(value, str | int | float) else str(value))
 
 
@@ -266,7 +266,7 @@ def _element_kind(element: Any) -> str:
 
 
 def _merged_objects(old: Items, new: Items, how: MergeStrategy) -> Items:
-    """Old elements with the new ones of the same key merged in, then the new ones."""
+    """Old elements, merged with patched ones of the same key, then the new ones."""
     old = _without(old, new, how.key)
     places = {_merge_identity(each, how.key): at for at, each in reversed(list(enumerate(old)))}
     for element in new:
@@ -284,15 +284,15 @@ def _merged_objects(old: Items, new: Items, how: MergeStrategy) -> Items:
 
 
 def _without(old: Items, new: Items, key: str) -> Items:
-    """The old elements that are left by the directives among the new ones."""
-    gone: set[Any] = set()
+    """The old elements that the directives do not delete."""
+    deleted: set[Any] = set()
     identities: list[Any] | None = None
     for element in new:
         if PATCH_DIRECTIVE not in element:
             continue
         directive = element[PATCH_DIRECTIVE]
         if directive == "delete":
-            gone.add(_merge_identity(element, key))
+            deleted.add(_merge_identity(element, key))
             if identities is None:
                 identities = [_merge_identity(each, key) for each in old]
         elif directive == "replace":
@@ -303,11 +303,11 @@ def _without(old: Items, new: Items, key: str) -> Items:
             raise _unknown_directive(directive, element)
     if identities is None:
         return old
-    return [each for each, identity in zip(old, identities, strict=True) if identity not in gone]
+    return [each for each, identity in zip(old, identities, strict=True) if identity not in deleted]
 
 
 def _ordered(together: Items, order: Items, server_order: Items, key: str) -> Items:
-    """What `order` names in its order; what it does not, before the named that stood behind it."""
+    """Elements in `order`; others before the first one of `order` that followed them."""
     wanted = {_merge_identity(each, key): at for at, each in reversed(list(enumerate(order)))}
     stood = {_merge_identity(each, key): at for at, each in reversed(list(enumerate(server_order)))}
     named = [each for each in together if _merge_identity(each, key) in wanted]

@@ -1,4 +1,4 @@
-"""A sorted set of keys, in runs of bounded length, so that neither paging nor adding is slow."""
+"""A sorted set of keys, in runs of bounded length."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RUN_KEYS_MAX = 1024
 
 
 class KeyIndex:
-    """Keys in order. Adding and discarding move at most a run; walking starts anywhere."""
+    """Keys in order. Insertion and removal move at most one run."""
 
     __slots__ = ("_firsts", "_runs")
 
@@ -23,7 +23,7 @@ class KeyIndex:
         return max(bisect_right(self._firsts, key) - 1, 0)
 
     def add(self, key: str) -> None:
-        """Add a key that is not there yet."""
+        """Add a new key."""
         if not self._runs:
             self._runs.append([key])
             self._firsts.append(key)
@@ -39,7 +39,7 @@ class KeyIndex:
             self._firsts[at] = run[0]
 
     def discard(self, key: str) -> None:
-        """Take a key out, if it is there."""
+        """Remove a key if it is present."""
         if not self._runs:
             return
         at = self._run_of(key)
@@ -54,7 +54,7 @@ class KeyIndex:
             del self._runs[at], self._firsts[at]
 
     def since(self, key: str) -> Iterator[str]:
-        """The keys from `key` on (it included), in order; not to be changed meanwhile."""
+        """The keys >= `key`, in order. The index must not change meanwhile."""
         if not self._runs:
             return
         at = self._run_of(key)
@@ -63,7 +63,7 @@ class KeyIndex:
             yield from run
 
     def count(self, start: str, stop: str) -> int:
-        """How many keys there are from `start` up to and without `stop`."""
+        """The number of keys in [start, stop)."""
         if not self._runs:
             return 0
         first, last = self._run_of(start), self._run_of(stop)
@@ -72,7 +72,7 @@ class KeyIndex:
         return total - before + bisect_left(self._runs[last], stop)
 
     def under(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with `prefix`, in order."""
+        """The keys with a prefix, in order."""
         for key in self.since(prefix):
             if not key.startswith(prefix):
                 return

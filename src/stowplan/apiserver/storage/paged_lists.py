@@ -1,4 +1,4 @@
-"""Lists: pages of the present or of a past version, and the tokens that continue them.
+"""Paged lists of the current or an older version, and continue tokens.
 
 Source: apiserver v0.36, storage/continue.go, storage/cacher/delegator, storage/etcd3/store.go.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request, expired, invalid
+from stowplan.apis.machinery.errors import ApiError, bad_request, expired, invalid
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.stored_form import encode
@@ -19,6 +19,7 @@ from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.schema.json_parser import syntax_error_message
 from stowplan.apiserver.http.request_options import EXACT, ListOptions
 from stowplan.apiserver.storage.store import Store
+from stowplan.objects.encoding.tree import Tree
 
 TOO_OLD_TOKEN = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -31,7 +32,7 @@ TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """A list: stored bytes in order, the version of the state, how to go on."""
+    """A page: stored bytes in order, resourceVersion, continue token."""
 
     version: int
     values: list[bytes]
@@ -55,13 +56,13 @@ class _ContinueToken(msgspec.Struct):
 
 
 def encode_continue_token(version: int, start: str) -> str:
-    """A continue token. start: the key after the last one shown, relative to the list's place."""
+    """A continue token. start: the key after the last one, relative to the list's prefix."""
     raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": start})
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 
 def decode_continue_token(text: str) -> tuple[int, str]:
-    """Version (negative: any) and relative start of a token. Raises ApiError 400."""
+    """Version (negative: any) and relative start key of a token. Raises ApiError 400."""
     try:
         raw = base64.urlsafe_b64decode(_padded_base64(text))
     except (binascii.Error, ValueError):
@@ -93,7 +94,7 @@ def _is_base64_url(letter: str) -> bool:
 
 
 def _padded_base64(text: str) -> str:
-    # Unlike Go's decoder Python's skips what is no letter of the alphabet.
+    # Python's decoder skips characters outside the alphabet, Go's does not.
     if not all(_is_base64_url(letter) for letter in text) or len(text) % 4 == 1:
         raise ValueError("not base64")
     return text + "=" * (-len(text) % 4)
@@ -104,7 +105,7 @@ def _bad_continue_token(why: str, known: str = "continue key is not valid: ") ->
 
 
 def resource_version_too_large(version: int, current: int, after: float) -> ApiError:
-    """504 of a version that has not come yet, held back `after` seconds."""
+    """504 of a future resourceVersion, delayed by `after` seconds."""
     text = f"Timeout: Too large resource version: {version}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     details = {"causes": [cause], "retryAfterSeconds": 1}
@@ -112,15 +113,17 @@ def resource_version_too_large(version: int, current: int, after: float) -> ApiE
 
 
 def list_key_prefix(resource: Resource, namespace: str) -> str:
-    """What the keys of a list begin with."""
+    """The prefix of the keys of a list."""
     if not resource.namespaced:
         return f"{resource.path}//"
     return f"{resource.path}/{namespace}/" if namespace else f"{resource.path}/"
 
 
 class PagedLister:
-    """Answers lists from a store. horizon: exact lists of older versions are refused, which may be
-    nearer than the end of the log, where only watches still reach."""
+    """Pages of lists of a store.
+
+    horizon: lists at exactly an older version are rejected; watches may reach further back.
+    """
 
     def __init__(self, store: Store, future_s: float) -> None:
         self.store = store
@@ -130,7 +133,7 @@ class PagedLister:
     def page(
         self, resource: Resource, namespace: str, requested: ListOptions, selection: ObjectSelector
     ) -> ListResult:
-        """What a list request gets. Raises ApiError 400, 410, 504."""
+        """The page of a list request. Raises ApiError 400, 410, 504."""
         start, version = "", 0
         limit = max(requested.limit, 0)
         if requested.token:
@@ -145,7 +148,7 @@ class PagedLister:
                 self._check_known_version(wanted)
                 version = wanted
         if requested.version == "0":
-            # Served from memory in the original, which then pays no heed to limits.
+            # Served from the watch cache in the original, which then ignores limits.
             limit = 0
         return self._page_at(resource, namespace, version, start, limit, selection)
 
@@ -154,14 +157,14 @@ class PagedLister:
             wanted = parse_uint(text) if text else 0
         except ValueError as error:
             cause = invalid("resourceVersion", text, str(error))
-            told = f"invalid resource version: {cause.field}: {cause.message}"
-            raise bad_request(told) from None
+            text = f"invalid resource version: {cause.field}: {cause.message}"
+            raise bad_request(text) from None
         if wanted > self.store.version:
             raise resource_version_too_large(wanted, self.store.version, self.future_s)
         return wanted
 
     def _check_known_version(self, version: int, start: str = "") -> None:
-        """Raises ApiError 410 for a version that is no longer known, 504 for a future one."""
+        """Raises ApiError 410 for a compacted version, 504 for a future one."""
         if version > self.store.version:
             raise resource_version_too_large(version, self.store.version, self.future_s)
         if 0 < version < max(self.horizon, self.store.compacted):
@@ -189,7 +192,7 @@ class PagedLister:
         else:
             count = self.store.count_under(resource.path, prefix, first) if limit else 0
             walk = self._walk(resource, namespace, prefix, first, selection)
-        shown = version if past else now
+        printed = version if past else now
         values: list[bytes] = []
         for key, value in walk:
             if selection.matches(value):
@@ -197,14 +200,14 @@ class PagedLister:
             if limit and len(values) >= limit:
                 if next(walk, None) is None:
                     break
-                token = encode_continue_token(shown, f"/{key[len(prefix) :]}\x00")
-                return ListResult(shown, values, token, None if selection else count - limit)
-        return ListResult(shown, values)
+                token = encode_continue_token(printed, f"/{key[len(prefix) :]}\x00")
+                return ListResult(printed, values, token, None if selection else count - limit)
+        return ListResult(printed, values)
 
     def _walk(
         self, resource: Resource, namespace: str, prefix: str, first: str, selection: ObjectSelector
     ) -> Iterator[tuple[str, bytes]]:
-        """What may be in the list now; one object only, where the selection names it."""
+        """The candidates of the list; only one object if the selection has its name."""
         if selection.name and (namespace or not resource.namespaced):
             key = prefix + selection.name
             value = self.store.get(key)

@@ -1,7 +1,7 @@
-"""Saved records looked at before a cluster begins with them.
+"""Validation of saved records before a server starts from them.
 
-A checksum says that a record is what was written; whether what was written is an object at all is
-asked here, so that one that makes no sense is set aside by name and not met later.
+A checksum shows that a record is what was written; this checks that it is an object, so that an
+invalid one is reported by key and skipped.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _TEXT_FIELDS = ("name", "uid", "creationTimestamp")
 _TIME_FIELDS = ("creationTimestamp", "deletionTimestamp")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _MAP_FIELDS = ("labels", "annotations")
-_BEGINNING = b'{"kind":"%b","apiVersion":"'
+_START = b'{"kind":"%b","apiVersion":"'
 
 
 def valid_records(
     records: Iterable[Record], set_aside: Callable[[str, str], None]
 ) -> Iterator[Record]:
-    """The records that are objects. set_aside: told the key of each other one, and what is wrong.
+    """The valid records. set_aside: called with the key of each invalid one, and the problem.
 
-    Those stay where they are saved, until an object of their key is written.
+    Invalid ones stay on disk until an object of their key is written.
     """
     for key, version, value in records:
         wrong = "" if value is None else _record_problem(key, version, value)
@@ -39,43 +39,44 @@ def valid_records(
 
 
 def _record_problem(key: str, version: int, value: bytes) -> str:
-    """What is wrong with a record; "" if nothing is."""
+    """The problem of a record; "" if it is valid."""
     try:
         tree = decode(value)
     except msgspec.DecodeError as error:
         return str(error)
     meta = tree.get("metadata")
     if not isinstance(meta, dict):
-        return "it has no metadata"
+        return "metadata: Required value"
     for where, name in (
         (tree, "kind"),
         (tree, "apiVersion"),
         *((meta, name) for name in _TEXT_FIELDS),
     ):
         if not isinstance(where.get(name), str) or not where[name]:
-            return f"{name}: got {where.get(name)!r}, wanted a text"
+            return f"{name}: Invalid value: {where.get(name)!r}: must be a non-empty string"
     for name in _TIME_FIELDS:
         if name in meta and not (isinstance(meta[name], str) and _TIME.fullmatch(meta[name])):
-            return f"{name}: got {meta[name]!r}, wanted a time as 2001-01-01T00:00:00Z"
+            return f"{name}: Invalid value: {meta[name]!r}: must be a time as 2001-01-01T00:00:00Z"
     if meta.get("resourceVersion") != str(version):
-        return f"resourceVersion: got {meta.get('resourceVersion')!r}, wanted '{version}'"
+        found = meta.get("resourceVersion")
+        return f"resourceVersion: Invalid value: {found!r}: must be '{version}'"
     if not _is_as_stored(tree, value, version):
-        return "it is not written as objects are stored"
+        return "the keys are not in the order of stored objects"
     wanted = f"{meta.get('namespace', '')}/{meta['name']}"
     if not key.endswith(f"/{wanted}"):
-        return f"it is {wanted.strip('/')!r}"
+        return f"the object is {wanted.strip('/')!r}"
     return next(
-        (f"{name} is no map of texts" for name in _MAP_FIELDS if not _is_map(meta, name)), ""
+        (f"{name}: must be a map of strings" for name in _MAP_FIELDS if not _is_map(meta, name)), ""
     )
 
 
 def _is_as_stored(tree: dict[str, Any], value: bytes, version: int) -> bool:
-    """True if the bytes have the order that `canonical` relies on."""
+    """True if the keys are in the order that `stored_form` relies on."""
     try:
         found = version_of_stored(value)
     except ValueError:
         return False
-    return found == version and value.startswith(_BEGINNING % tree["kind"].encode())
+    return found == version and value.startswith(_START % tree["kind"].encode())
 
 
 def _is_map(meta: dict[str, Any], name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Creates, updates and deletions: the pipeline that every write goes through.
+"""Registry store: create, update and delete, as every write does them.
 
 Source: apiserver v0.36, registry/generic/registry/store.go and registry/rest.
 """
@@ -10,11 +10,11 @@ from dataclasses import replace
 from itertools import chain
 
 from stowplan.apis.machinery import object_meta as metadata
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import (
     OBJECT_MODIFIED,
     ApiError,
     Cause,
-    Tree,
     already_exists,
     bad_request,
     bounded_causes,
@@ -44,20 +44,20 @@ from stowplan.apis.machinery.stored_form import (
 from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.store import Store, resource_path_of
+from stowplan.objects.encoding.tree import Tree
 
 DEFINITIONS_GROUP = "apiextensions.k8s.io"
-"""The group whose finalizers need not name a domain and a path."""
+"""The group whose finalizers need no domain."""
 OBJECT_BYTES_MAX = 4 << 20
-"""Length of an object as it is stored. Differs: the store of the original takes 1.5 MB."""
+"""Maximum length of a stored object. Differs: etcd's limit is 1.5 MB."""
 UpdateFunction = Callable[[Tree], Tree]
-"""From what is stored (a fresh tree) to what shall be stored."""
+"""From the stored object (a fresh tree) to the one to store."""
 
 
 class DeletionResult:
-    """How a deletion ended. at_once: the object is gone; otherwise it is marked and stays."""
+    """The result of a deletion. at_once: the object is removed; otherwise it is only marked."""
 
     __slots__ = ("at_once", "body")
 
@@ -67,22 +67,24 @@ class DeletionResult:
 
 
 class RegistryStore:
-    """Writes to a store. written: told of every change, as it is made."""
+    """Writes to a store. on_change: called with every change."""
 
     def __init__(
         self,
         store: Store,
         admission: Sequence[AdmissionPlugin],
+        uids: metadata.UidGenerator,
         on_change: Callable[[StoreChange], None],
     ) -> None:
         self.store = store
         self.admission = admission
+        self.uids = uids
         self.on_change = on_change
         self.packed = b""
-        """The bytes of what the last write has stored, or found stored; empty for a dry run."""
+        """The bytes that the last write stored or found stored; empty for a dry run."""
 
     def create(self, call: ApiCall, obj: Tree) -> Tree:
-        """Store a decoded and defaulted object; the tree as stored. Raises ApiError."""
+        """Store a decoded and defaulted object; returns it as stored. Raises ApiError."""
         self.packed = b""
         resource, meta = call.resource, obj.setdefault("metadata", {})
         metadata.wipe_system_fields(meta)
@@ -94,7 +96,7 @@ class RegistryStore:
 
     def _create(self, call: ApiCall, obj: Tree) -> Tree:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
-        metadata.fill_system_fields(meta, call.now, call.server.uids, call.rng)
+        metadata.fill_system_fields(meta, call.now, self.uids, call.rng)
         strategy.prepare_create(obj, call)
         causes = bounded_causes(
             chain(
@@ -131,7 +133,7 @@ class RegistryStore:
     def _put(self, resource: Resource, key: str, obj: Tree) -> Tree:
         self.packed = encode_stored(resource, obj, self.store.version + 1)
         if len(self.packed) > LONG_BYTES:
-            # Patches add to what is there, each within the bounds of a body.
+            # Patches, each within the bounds of a body, add up.
             if len(self.packed) > OBJECT_BYTES_MAX:
                 text = f"Request entity too large: limit is {OBJECT_BYTES_MAX}"
                 raise ApiError(413, "RequestEntityTooLarge", text)
@@ -146,10 +148,10 @@ class RegistryStore:
         uid: str = "",
         strategy: ResourceStrategy | None = None,
     ) -> tuple[Tree, bool]:
-        """Replace what is stored by what `make` makes of it; True when that created it.
+        """Replace an object by the result of `make`; True if that created it.
 
-        uid: the write is refused unless this is what stands there. strategy: the rules of a
-        subresource in place of the kind's own. Raises ApiError.
+        uid: precondition, "" if none. strategy: of a subresource, instead of the kind's. Raises
+        ApiError.
         """
         self.packed = b""
         resource = call.resource
@@ -181,7 +183,7 @@ class RegistryStore:
         return self._store_update(call, key, new, old, existing), False
 
     def _create_by_update(self, call: ApiCall, obj: Tree) -> Tree:
-        """A PUT of what is not there yet: it needs the right to create as well."""
+        """A PUT that creates the object: it needs the permission to create as well."""
         call = replace(call, verb="create")
         for plugin in self.admission:
             plugin.admit(call, obj, None)
@@ -194,15 +196,15 @@ class RegistryStore:
             namespace=call.namespace,
             name=call.name,
         )
-        call.server.options.access.authorize(call.user, wanted)
+        call.access.authorize(call.user, wanted)
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
             meta.pop(key, None)
-        # A version means nothing for what does not exist.
+        # A new object has no version.
         meta.pop("resourceVersion", None)
         return self._create(call, obj)
 
     def _check_version(self, call: ApiCall, new: Tree, old: Tree, rules: ResourceStrategy) -> None:
-        """Raises ApiError 409 for an old version, 422 where one must be given."""
+        """Raises ApiError 409 for an old version, 422 if it is missing and required."""
         resource = call.resource
         version = _parsed_version(new)
         if version == 0 and rules.unconditional_update:
@@ -250,7 +252,7 @@ class RegistryStore:
                 self._remove(resource, key, existing)
             return new
         new["kind"], new["apiVersion"] = old["kind"], old["apiVersion"]
-        # What is stored in an old form is written anew even if nothing else changes.
+        # An object stored under an older schema is written even if nothing else changes.
         if new == old and under_current_schema(resource, existing) is existing:
             self.packed = existing
             return new
@@ -259,16 +261,16 @@ class RegistryStore:
         return self._put(resource, key, new)
 
     def _remove(self, resource: Resource, key: str, existing: bytes) -> Tree:
-        """Take an object out of the store; its last state."""
+        """Remove an object from the store; its last state."""
         last = with_version(under_current_schema(resource, existing), self.store.version + 1)
         self.on_change(self.store.remove(resource, key, last))
         return decode(last)
 
     def rewrite(self, resource: Resource, key: str, change: Callable[[Tree], None]) -> Tree:
-        """Store what `change` makes of an object, by no rules; the object must be there."""
+        """Edit an existing object without strategy and admission."""
         existing = self.store.get(key)
         if existing is None:
-            raise internal_error(f"{key} is not there to be changed")
+            raise internal_error(f"{key} not found")
         new = decode(existing)
         change(new)
         version = self.store.version + 1
@@ -281,14 +283,14 @@ class RegistryStore:
         return new
 
     def expire(self, registry: ResourceRegistry, key: str, version: int) -> None:
-        """Take out an object whose time is over, unless it was written again meanwhile."""
+        """Remove an expired object, unless it was written since."""
         resource = registry.by_path(resource_path_of(key))
         existing = self.store.get(key)
         if resource is not None and existing is not None and version_of_stored(existing) == version:
             self._remove(resource, key, existing)
 
     def delete(self, call: ApiCall, delete_options: DeleteOptions) -> DeletionResult:
-        """Delete an object, by its grace and finalizers. Raises ApiError."""
+        """Delete an object, with grace period and finalizers. Raises ApiError."""
         resource, strategy = call.resource, call.resource.strategy
         key = resource.key(call.namespace if resource.namespaced else "", call.name)
         existing = self.store.get(key)
@@ -319,14 +321,14 @@ class RegistryStore:
         if not call.dry_run:
             existing = self.store.get(key)
             if existing is None:
-                raise internal_error(f"{key} vanished while it was deleted")
+                raise internal_error(f"{key} disappeared while it was being deleted")
             obj = self._remove(resource, key, existing)
         return DeletionResult(self._answer(resource, obj), True)
 
     def _mark(
         self, call: ApiCall, key: str, obj: Tree, delete_options: DeleteOptions
     ) -> DeletionResult:
-        """The first deletion of a kind that lingers."""
+        """The first deletion of a kind with `lingers`."""
         self._admit_deletion(call, obj)
         meta = obj["metadata"]
         meta["deletionTimestamp"] = format_time(call.now)
@@ -347,7 +349,7 @@ class RegistryStore:
             plugin.validate(call, None, obj)
 
     def _answer(self, resource: Resource, obj: Tree) -> Tree:
-        """What a deletion is answered with: the object, or a Status that names it."""
+        """The body of the response to a deletion: the object, or a Status with its name."""
         if resource.strategy.returns_deleted:
             return obj
         meta = obj["metadata"]
@@ -388,21 +390,21 @@ def _uid_conflict(resource: Resource, call: ApiCall, wanted: str, got: str) -> A
 
 
 def _check_preconditions(resource: Resource, meta: Tree, delete_options: DeleteOptions) -> None:
-    """Raises ApiError 409 when the object is not the one that was meant."""
-    for wanted, key, shown, why in (
+    """Raises ApiError 409 if the preconditions fail."""
+    for wanted, key, name, why in (
         (delete_options.uid, "uid", "UID", "deleted and then recreated"),
         (delete_options.version, "resourceVersion", "ResourceVersion", "modified"),
     ):
         if wanted and wanted != meta[key]:
             text = (
-                f"the {shown} in the precondition ({wanted}) does not match the {shown} in record"
+                f"the {name} in the precondition ({wanted}) does not match the {name} in record"
                 f" ({meta[key]}). The object might have been {why}"
             )
             raise conflict(resource.group, resource.kind, meta["name"], text)
 
 
 def _removes_last_finalizer(new: Tree, old: Tree) -> bool:
-    """True when an update takes the last finalizer from an object that is being deleted."""
+    """True if an update removes the last finalizer of an object that is being deleted."""
     before = old["metadata"]
     if new["metadata"].get("finalizers") or not before.get("deletionTimestamp"):
         return False
@@ -412,9 +414,9 @@ def _removes_last_finalizer(new: Tree, old: Tree) -> bool:
 def _begin_graceful_deletion(
     strategy: ResourceStrategy, obj: Tree, delete_options: DeleteOptions, call: ApiCall
 ) -> tuple[bool, bool]:
-    """Mark an object of a kind that is deleted by grace: (marked now, is marked already).
+    """Begin the graceful deletion of a pod: (marked now, was marked already).
 
-    asked: its grace is set to what applies.
+    Sets delete_options.grace_s to the period that applies.
     """
     meta = obj["metadata"]
     if delete_options.grace_s is not None and delete_options.grace_s < 0:
@@ -447,7 +449,7 @@ def _begin_graceful_deletion(
 
 
 def _mark_deleted(meta: Tree, now: float) -> None:
-    """Deleted from now on, without grace, but kept by finalizers."""
+    """Mark an object as deleted, without grace period; finalizers keep it."""
     deleted = meta.get("deletionTimestamp")
     if not deleted and meta.get("generation", 0) > 0:
         meta["generation"] += 1
@@ -457,7 +459,7 @@ def _mark_deleted(meta: Tree, now: float) -> None:
 
 
 def _set_finalizers(strategy: ResourceStrategy, meta: Tree, delete_options: DeleteOptions) -> None:
-    """Put in the finalizer that the propagation policy stands for, and take out the other."""
+    """Add the finalizer of the propagation policy and remove the other one."""
     if not strategy.collects_garbage:
         return
     finalizers = meta.get("finalizers") or []
@@ -482,7 +484,7 @@ def _set_finalizers(strategy: ResourceStrategy, meta: Tree, delete_options: Dele
 
 
 def check_name(obj: Tree, name: str, namespace: str) -> None:
-    """Raises ApiError 400 when a body names another object than its path."""
+    """Raises ApiError 400 if name or namespace of a body are not those of the path."""
     got = obj["metadata"].get("name", "")
     if not got:
         text = f"the name of the object ({name} based on URL) was undeterminable"

@@ -1,7 +1,7 @@
-"""How often the original asks about the metadata of an update: each time adds its causes anew.
+"""How often the original validates the metadata of an update: each time repeats the causes.
 
-Once or twice for all kinds, and again in each kind's own rules. No rule says which: this is what a
-server answers.
+Once or twice for all kinds, and again in the kind's own validation. There is no rule: the counts
+are those of recorded answers.
 
 Source: apiserver v0.36, pkg/registry/rest/update.go; kubernetes v1.36, pkg/registry (strategies).
 """
@@ -42,5 +42,5 @@ _BY_PATH = {**dict.fromkeys(_VALIDATED_TWICE.split(), CauseRepeats(2, 2, 2)), **
 
 
 def cause_repeats(resource: Resource, whole: bool) -> CauseRepeats:
-    """For a kind. whole: the object itself is written, not a subresource."""
+    """The counts of a kind. whole: the object itself is written, not a subresource."""
     return _BY_PATH.get(resource.path, _USUAL_REPEATS) if whole else _USUAL_REPEATS

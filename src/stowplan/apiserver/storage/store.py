@@ -1,8 +1,8 @@
-"""Objects as canonical bytes under keys, a version that counts all writes, and recent changes.
+"""Store: canonical bytes by key, one version for all writes, and a log of recent changes.
 
-Every write raises the version by one, so the log is an array: the change to version v stands at
-v - first. The state at an older version is the present one with the changes since taken back; it
-is therefore known exactly as far back as the log goes, and not a version further.
+Every write increments the version, so the log is an array: the change to version v is at index
+v - first. The state at an older version is the current one with the later changes undone, so it is
+known as far back as the log.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class ResourceObjects:
 
 
 class Store:
-    """Present state and recent history.
+    """Current state and recent history.
 
-    records: of a state or of its writes in order. history_max, history_bytes_max: what the log may
-    hold.
+    records: of a state, or of its writes in order. history_max, history_bytes_max: bounds of the
+    log.
     """
 
     def __init__(
@@ -50,59 +50,59 @@ class Store:
                 values.pop(key, None)
             else:
                 values[key] = value
-        for shelf in self._objects.values():
-            shelf.keys = KeyIndex(shelf.values)
+        for objects in self._objects.values():
+            objects.keys = KeyIndex(objects.values)
         self.compacted = self.version
-        """Versions up to this one have no change in the log: what came after it is known."""
+        """The changes up to this version are not in the log."""
         self.published_version = self.version
-        """Watchers have been shown changes up to this one; the later ones are not forgotten."""
+        """Watchers have seen the changes up to this version; later ones are not compacted."""
         self._log: list[StoreChange] = []
         self._log_bytes = 0
 
     def _objects_of(self, path: str) -> ResourceObjects:
-        shelf = self._objects.get(path)
-        if shelf is None:
-            shelf = self._objects[path] = ResourceObjects()
-        return shelf
+        objects = self._objects.get(path)
+        if objects is None:
+            objects = self._objects[path] = ResourceObjects()
+        return objects
 
     def get(self, key: str) -> bytes | None:
-        """What stands under `key` now."""
-        shelf = self._objects.get(resource_path_of(key))
-        return shelf.values.get(key) if shelf else None
+        """The value of a key, or None."""
+        objects = self._objects.get(resource_path_of(key))
+        return objects.values.get(key) if objects else None
 
     def paths(self) -> list[str]:
-        """The resource paths that have, or had, objects."""
+        """The resource paths that have or had objects."""
         return sorted(self._objects)
 
     def keys(self, path: str) -> list[str]:
-        """The keys of a resource path now, in order."""
-        shelf = self._objects.get(path)
-        return list(shelf.keys.since("")) if shelf else []
+        """The keys of a resource path, in order."""
+        objects = self._objects.get(path)
+        return list(objects.keys.since("")) if objects else []
 
     def writes(self, path: str) -> int:
-        """A number that is another after every write below a resource path."""
-        shelf = self._objects.get(path)
-        return shelf.writes if shelf else 0
+        """A counter of writes to a resource path."""
+        objects = self._objects.get(path)
+        return objects.writes if objects else 0
 
     def count(self, path: str) -> int:
-        """How many objects a resource path has now."""
-        shelf = self._objects.get(path)
-        return len(shelf.values) if shelf else 0
+        """The number of objects of a resource path."""
+        objects = self._objects.get(path)
+        return len(objects.values) if objects else 0
 
     def count_under(self, path: str, prefix: str, start: str = "") -> int:
-        """How many keys begin with `prefix`, which ends in a slash, from key `start` on."""
-        shelf = self._objects.get(path)
-        # The character after the slash ends the range.
-        return shelf.keys.count(max(prefix, start), prefix[:-1] + "0") if shelf else 0
+        """The number of keys with `prefix`, which ends in a slash, from key `start` on."""
+        objects = self._objects.get(path)
+        # "0" follows the slash.
+        return objects.keys.count(max(prefix, start), prefix[:-1] + "0") if objects else 0
 
     def put(self, resource: Resource, key: str, value: bytes) -> StoreChange:
         """Write; `value` already carries `version + 1`."""
-        shelf = self._objects_of(resource.path)
-        previous = shelf.values.get(key)
-        shelf.values[key] = value
-        shelf.writes += 1
+        objects = self._objects_of(resource.path)
+        previous = objects.values.get(key)
+        objects.values[key] = value
+        objects.writes += 1
         if previous is None:
-            shelf.keys.add(key)
+            objects.keys.add(key)
         kind = "ADDED" if previous is None else "MODIFIED"
         return self._append_to_log(
             StoreChange(self.version + 1, kind, resource, key, value, previous)
@@ -110,10 +110,10 @@ class Store:
 
     def remove(self, resource: Resource, key: str, last: bytes) -> StoreChange:
         """Delete; `last` is the final state carrying `version + 1`."""
-        shelf = self._objects_of(resource.path)
-        previous = shelf.values.pop(key)
-        shelf.writes += 1
-        shelf.keys.discard(key)
+        objects = self._objects_of(resource.path)
+        previous = objects.values.pop(key)
+        objects.writes += 1
+        objects.keys.discard(key)
         return self._append_to_log(
             StoreChange(self.version + 1, "DELETED", resource, key, last, previous)
         )
@@ -123,12 +123,12 @@ class Store:
         self._log.append(change)
         self._log_bytes += len(change.value)
         if len(self._log) > self.history_max or self._log_bytes > self.history_bytes_max:
-            # A tenth at once, so that the array is not moved at every write.
+            # A tenth at a time, so that the array is not moved with every write.
             self.compact(self.compacted + max(len(self._log) // 10, 1))
         return change
 
     def compact(self, version: int) -> None:
-        """Forget the changes up to and including `version`, as far as they have been shown."""
+        """Drop the changes up to and including `version`, as far as they are published."""
         count = min(max(min(version, self.published_version) - self.compacted, 0), len(self._log))
         self._log_bytes -= sum(len(change.value) for change in self._log[:count])
         del self._log[:count]
@@ -139,19 +139,19 @@ class Store:
         return self._log[version - self.compacted - 1]
 
     def changes(self, since: int, until: int | None = None) -> list[StoreChange]:
-        """The changes after version `since` up to `until` (now, unless told), oldest first."""
+        """The changes after version `since` up to `until` (default: all), oldest first."""
         stop = (self.version if until is None else until) - self.compacted
         return self._log[since - self.compacted : stop]
 
     def under(self, path: str, prefix: str, start: str = "") -> Iterator[tuple[str, bytes]]:
-        """Key and value of what begins with `prefix` now, in order, from key `start` on."""
-        shelf = self._objects.get(path)
-        if shelf is None:
+        """Keys and values with `prefix`, in order, from key `start` on."""
+        objects = self._objects.get(path)
+        if objects is None:
             return
-        for key in shelf.keys.since(max(prefix, start)):
+        for key in objects.keys.since(max(prefix, start)):
             if not key.startswith(prefix):
                 return
-            yield key, shelf.values[key]
+            yield key, objects.values[key]
 
     def under_at(
         self, path: str, prefix: str, version: int, start: str = ""
@@ -170,12 +170,12 @@ class Store:
         yield from sorted(then.items())
 
     def records(self) -> Iterator[Record]:
-        """The present state, as a new store would be given it."""
-        for shelf in self._objects.values():
-            for key, value in shelf.values.items():
+        """The current state, as `records` of a new store."""
+        for objects in self._objects.values():
+            for key, value in objects.values.items():
                 yield key, self.version, value
 
 
 def resource_path_of(key: str) -> str:
-    """The resource path that a key begins with: all but its last two parts."""
+    """The resource path of a key: all but its last two parts."""
     return key.rsplit("/", 2)[0]

@@ -1,10 +1,9 @@
-"""Watches: each reads the one log of its resource from where it is, at its own pace.
+"""Watch cache: watchers read one log per resource, each from its own position.
 
-Nothing is queued for a watcher. A change that was saved is appended once to the channel of its
-resource path; a watcher holds the place up to which it has read, and the encoding of an event is
-made when the first watcher reads it and kept for all others. So a slow watcher costs nothing, and
-when the log is cut behind the place where it stands, it is cut off: its stream ends, and when the
-client returns with its old version it is told 410.
+Nothing is queued per watcher. A saved change is appended once to the log of its resource path; a
+watcher has a position in it, and an event is encoded when the first watcher reads it. So a slow
+watcher costs nothing; when the log is compacted beyond its position, its stream ends, and the
+client gets 410 when it returns with its old version.
 
 Source: apiserver v0.36, storage/cacher, as recorded; the design is our own.
 """
@@ -15,21 +14,21 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.http_messages import StreamChunk
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource, StoreChange
 from stowplan.apis.machinery.stored_form import as_served, decode, encode, with_version
 from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.tables import INITIAL_EVENTS_END, make_table, metadata_only, table_for
+from stowplan.objects.encoding.tree import Tree
 
 BOOKMARK_BEFORE_END_S = 2.0
-"""A watch with bookmarks gets its last one so long before its time is over."""
+"""A watch with bookmarks gets the last one so long before its timeout."""
 TIMERS_MIN = 64
 
 
 class CachedEvent:
-    """A change with its encodings, made on demand."""
+    """A change with its encodings, which are made on demand."""
 
     __slots__ = ("change", "lines", "version")
 
@@ -39,7 +38,7 @@ class CachedEvent:
         self.lines: dict[object, bytes] | None = None
 
     def line(self, resource: Resource) -> bytes:
-        """The event as watchers of the resource without a selector see it."""
+        """The event for watchers without a selector."""
         if self.lines is None:
             self.lines = {}
         got = self.lines.get(resource)
@@ -55,7 +54,7 @@ def encode_watch_event(kind: str, value: bytes) -> bytes:
 
 
 class ResourceWatchCache:
-    """The saved changes of a resource path; the first stands at the absolute place `base`."""
+    """The saved changes of a resource path; `base` is the absolute index of the first."""
 
     __slots__ = ("base", "events", "watchers")
 
@@ -66,11 +65,11 @@ class ResourceWatchCache:
 
     @property
     def end(self) -> int:
-        """The place after the last event."""
+        """The index after the last event."""
         return self.base + len(self.events)
 
     def index_after(self, version: int) -> int:
-        """The place of the first event newer than `version`."""
+        """The index of the first event after `version`."""
         return self.base + bisect_right(self.events, version, key=lambda event: event.version)
 
     def forget(self, version: int) -> None:
@@ -81,8 +80,11 @@ class ResourceWatchCache:
 
 
 class CacheWatcher:
-    """One stream. after: events up to this version are not for it, because it named a version that
-    was yet to come. initial: stored bytes still to be shown as ADDED, before all events.
+    """One stream.
+
+    after: events up to this version are skipped, since the watch named a future version. initial:
+    stored bytes still to be sent as ADDED, before all events.
+
     """
 
     __slots__ = (
@@ -92,12 +94,12 @@ class CacheWatcher:
         "bookmarks",
         "channel",
         "deadline",
-        "dying",
+        "final_error",
         "form",
         "headers",
         "include",
         "initial",
-        "marked",
+        "marks_initial_end",
         "number",
         "place",
         "prefix",
@@ -124,16 +126,16 @@ class CacheWatcher:
         self.place = 0
         self.after = 0
         self.initial: Iterator[bytes] | None = None
-        self.marked = False
+        self.marks_initial_end = False
         self.bookmarks = False
         self.bookmark_at: float | None = None
         self.bookmark_due = False
         self.deadline = 0.0
-        self.dying: Tree | None = None
-        """A Status that is shown as the last event, when the time is over."""
+        self.final_error: Tree | None = None
+        """A Status that is sent as the last event at the deadline."""
 
     def shows(self, event: CachedEvent) -> tuple[str, bytes] | None:
-        """Type and object of what this watcher sees of a change; None: nothing."""
+        """Type and object of the event for this watcher; None: not selected."""
         change = event.change
         if not self.selection:
             return change.type, change.value
@@ -144,13 +146,13 @@ class CacheWatcher:
         if selected(change.value):
             return ("MODIFIED" if before else "ADDED"), change.value
         if before and change.previous is not None:
-            # It left the selection: shown as it last was in there.
+            # It left the selection: sent as it was before.
             return "DELETED", with_version(change.previous, change.version)
         return None
 
 
 class WatchCache:
-    """All channels and watchers. saved: the version up to which watchers may see."""
+    """All logs and watchers. saved: the last version that watchers may see."""
 
     def __init__(self, version: int, chunk_bytes_max: int, bookmark_s: float) -> None:
         self.saved = version
@@ -171,7 +173,7 @@ class WatchCache:
         return found
 
     def publish(self, changes: Iterable[StoreChange], compacted: int) -> None:
-        """Show saved changes, in order; what the store has forgotten is forgotten here too."""
+        """Append saved changes, in order, and drop what the store has compacted."""
         woken = self._woken
         for change in changes:
             channel = self.channel(change.resource.path)
@@ -205,30 +207,30 @@ class WatchCache:
             heappush(self._timers, (watcher.bookmark_at, watcher.number))
 
     def close(self, number: int) -> None:
-        """Forget a watcher."""
+        """Remove a watcher."""
         watcher = self.watchers.pop(number, None)
         if watcher is not None:
             watcher.channel.watchers.pop(number, None)
         self._woken.pop(number, None)
         if len(self._timers) > 4 * len(self.watchers) + TIMERS_MIN:
-            # Of those that have gone; clients that come and go often would leave very many.
+            # Entries of removed watchers would accumulate.
             self._timers = [timer for timer in self._timers if timer[1] in self.watchers]
             heapify(self._timers)
 
     def end(self, path: str, now: float) -> None:
-        """End the watches of a resource path, when they have shown what has happened."""
+        """End the watches of a resource path, after the pending events."""
         for number, watcher in self.channel(path).watchers.items():
             watcher.deadline = min(watcher.deadline, now)
             self._woken[number] = None
 
     def woken(self) -> list[int]:
-        """Watchers that may have something to read since this was last asked."""
+        """Watchers that may have new data since the last call."""
         numbers = list(self._woken)
         self._woken.clear()
         return numbers
 
     def tick(self, now: float) -> float | None:
-        """Wake those whose time is over or whose bookmark is due; when the next one is."""
+        """Wake watchers at their deadline or bookmark time; returns the next such time."""
         while self._timers and self._timers[0][0] <= now:
             _, number = heappop(self._timers)
             watcher = self.watchers.get(number)
@@ -241,7 +243,7 @@ class WatchCache:
         return self._timers[0][0] if self._timers else None
 
     def read(self, number: int, now: float) -> StreamChunk:
-        """The next bytes of a stream; an unknown one has ended."""
+        """The next bytes of a stream; an unknown stream has ended."""
         watcher = self.watchers.get(number)
         if watcher is None or watcher.place < watcher.channel.base:
             self.close(number)
@@ -256,13 +258,13 @@ class WatchCache:
             lines.append(self._bookmark(watcher, False, now))
         end = watcher.deadline <= now
         if end:
-            if watcher.dying is not None:
-                lines.append(encode_watch_event("ERROR", encode(watcher.dying)))
+            if watcher.final_error is not None:
+                lines.append(encode_watch_event("ERROR", encode(watcher.final_error)))
             self.close(number)
         return StreamChunk(b"".join(lines), end)
 
     def _read_initial(self, watcher: CacheWatcher, lines: list[bytes], now: float) -> bool:
-        """Show what was there when the watch began; True when the chunk is full before its end."""
+        """Send the initial events; True if the chunk is full before their end."""
         if watcher.initial is None:
             return False
         room = self.chunk_bytes_max
@@ -273,12 +275,12 @@ class WatchCache:
             if room <= 0:
                 return True
         watcher.initial = None
-        if watcher.marked:
+        if watcher.marks_initial_end:
             lines.append(self._bookmark(watcher, True, now))
         return False
 
     def _read_events(self, watcher: CacheWatcher, lines: list[bytes], now: float) -> bool:
-        """Show what has happened since the last read; True when the chunk is full before that."""
+        """Send new events; True if the chunk is full before their end."""
         channel = watcher.channel
         room = self.chunk_bytes_max
         plain = not watcher.selection and not watcher.form.kind
@@ -291,10 +293,10 @@ class WatchCache:
             if plain:
                 line = event.line(watcher.resource)
             else:
-                shown = watcher.shows(event)
-                if shown is None:
+                printed = watcher.shows(event)
+                if printed is None:
                     continue
-                line = self._line(watcher, *shown, now)
+                line = self._line(watcher, *printed, now)
             lines.append(line)
             room -= len(line)
         return False
@@ -316,7 +318,7 @@ class WatchCache:
         )
 
     def _bookmark(self, watcher: CacheWatcher, closing: bool, now: float) -> bytes:
-        """An object with nothing but a version; closing: the initial events are all sent."""
+        """A bookmark. closing: it ends the initial events."""
         meta: Tree = {"resourceVersion": str(max(self.saved, watcher.after))}
         if closing:
             meta["resourceVersion"] = str(watcher.after)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from stowplan.apis.kind.conditions import find_condition as find_condition
+from stowplan.apis.kind.conditions import set_condition as set_condition
 from stowplan.apis.machinery.strconv import uint_or_none
-from stowplan.controllers.runtime.object_times import format_time
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
@@ -35,28 +36,6 @@ def controller_reference(obj: Tree, kind: str, api_version: str) -> Tree:
 def is_deleting(obj: Tree) -> bool:
     """True after a deletion was accepted."""
     return bool(obj["metadata"].get("deletionTimestamp"))
-
-
-def find_condition(conditions: Iterable[Tree], type_: str) -> Tree | None:
-    """The condition of this type; None for none."""
-    return next((each for each in conditions if each.get("type") == type_), None)
-
-
-def set_condition(conditions: list[Tree], wanted: Tree, now: float) -> bool:
-    """Replace the condition of the same type; True if that changed anything.
-
-    `lastTransitionTime` changes only when the status does; that of `wanted` is ignored.
-    """
-    old = find_condition(conditions, wanted["type"])
-    moved = old is None or old.get("status") != wanted["status"]
-    since = format_time(now) if moved or old is None else old.get("lastTransitionTime")
-    new = {**wanted, "lastTransitionTime": since}
-    if old is None:
-        conditions.append(new)
-        return True
-    changed = any(old.get(name) != value for name, value in new.items())
-    old.update(new)
-    return changed
 
 
 def parse_label_selector(tree: Mapping[str, Any] | None) -> LabelSelector | None:

@@ -24,9 +24,9 @@ import msgspec
 from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
-from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.errors import ApiError, too_many_requests
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
-from stowplan.apiserver.auth.flow_control import throttled
+from stowplan.apiserver.auth.flow_control import TOO_MANY_REQUESTS
 from stowplan.apiserver.auth.impersonation import SEPARATOR
 from stowplan.apiserver.http.deferred_work import PendingRequest
 from stowplan.driver.http.fast_path import FastPathConnection, SimpleRequest
@@ -350,7 +350,7 @@ class HttpServer:
             if len(body) > self.bounds.body_bytes_max:
                 raise self._too_large()
             if self._bodies_bytes + len(body) > self.bounds.bodies_bytes_max:
-                raise throttled(1)
+                raise too_many_requests(TOO_MANY_REQUESTS, 1)
             return body
         parts = []
         length = 0
@@ -362,7 +362,7 @@ class HttpServer:
                     if length > self.bounds.body_bytes_max:
                         raise self._too_large()
                     if self._bodies_bytes > self.bounds.bodies_bytes_max:
-                        raise throttled(1)
+                        raise too_many_requests(TOO_MANY_REQUESTS, 1)
                     parts.append(part)
         finally:
             self._bodies_bytes -= length

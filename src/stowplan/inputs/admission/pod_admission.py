@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.apis.schema.defaults import limit_range_item
+from stowplan.apis.core.limit_range import set_limit_range_item_defaults
 from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.admission.resource_amounts import (
     Amounts,
@@ -105,7 +105,7 @@ def _complete(found: LimitRange) -> LimitRange:
     """The LimitRange with API defaults, as stored."""
     trees = [{"type": item.type, **msgspec.to_builtins(item)} for item in found.spec.limits]
     for tree in trees:
-        limit_range_item(tree)
+        set_limit_range_item_defaults(tree)
     items = tuple(convert(tree, LimitRangeItem) for tree in trees)
     return replace(found, spec=replace(found.spec, limits=items))
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from stowplan.apis.machinery import object_meta as metadata
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import ApiError, Cause
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apis.machinery.resource import ApiCall, Resource
+from stowplan.apis.machinery.resource import ApiCall, ObjectClient, Resource
 from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.validation.imported_kinds import structs
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 FieldMistake = tuple[str, str]
@@ -36,7 +33,8 @@ class ApiServerRules:
     def __init__(self) -> None:
         self._resources = built_in_registry()
         self._imported = structs()
-        self._empty = _EmptyServer()
+        # For addresses and ports that are given out.
+        self._rng = np.random.default_rng(0)
 
     def mistakes(self, tree: Tree) -> Iterator[FieldMistake]:
         """Mistakes of an object; none for unknown kinds and versions."""
@@ -68,7 +66,13 @@ class ApiServerRules:
         if meta.get("generateName") and not meta.get("name"):
             meta["name"] = f"{meta['generateName']}x"
         call = ApiCall(
-            cast("ApiServer", self._empty), _NO_USER, "create", resource, meta.get("namespace", "")
+            cast(ObjectClient, _EmptyClient()),
+            _NO_USER,
+            "create",
+            resource,
+            meta.get("namespace", ""),
+            rng=self._rng,
+            access=AlwaysAllow(),
         )
         strategy = resource.strategy
         found = list(metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems))
@@ -83,12 +87,8 @@ class ApiServerRules:
 _NO_USER = User("")
 
 
-@dataclass
-class _EmptyServer:
-    """The part of a server that the rules need: it stores nothing."""
-
-    # For allocated addresses and ports.
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+class _EmptyClient:
+    """As much of `ObjectClient` as validation uses: no objects are stored."""
 
     def list(self, resource: Resource) -> list[Tree]:
         """No objects."""

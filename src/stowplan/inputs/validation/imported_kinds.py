@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stowplan.apis.schema import type_tables
+from stowplan.apis.builtin_kinds import type_tables
 from stowplan.apis.schema.struct_types import StructType
 
 VOLCANO = """

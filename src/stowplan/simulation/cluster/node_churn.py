@@ -38,9 +38,9 @@ class NodeChurnController:
         return len(self._away)
 
     def _stays(self, name: str) -> None:
-        self._cluster.event_queue.after(self._drawn(self._churn.up_s), self._leave, name)
+        self._cluster.event_queue.after(self._random_ns(self._churn.up_s), self._leave, name)
 
-    def _drawn(self, mean_s: float) -> int:
+    def _random_ns(self, mean_s: float) -> int:
         return round(self._rng.exponential(mean_s) * SECOND)
 
     def _leave(self, name: str) -> None:
@@ -51,7 +51,7 @@ class NodeChurnController:
         self.count += 1
         cluster.drop_node(name)
         cluster.clear_node(name, "node left")
-        cluster.event_queue.after(self._drawn(self._churn.down_s), self._return, name)
+        cluster.event_queue.after(self._random_ns(self._churn.down_s), self._return, name)
 
     def _return(self, name: str) -> None:
         self._cluster.put_node(self._away.pop(name))

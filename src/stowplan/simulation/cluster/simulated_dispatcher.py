@@ -95,7 +95,7 @@ class SimulatedDispatcher:
             to_do.Bind: self._bind,
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
-            to_do.PatchGroup: self._patch_group,
+            to_do.PatchGroup: self._patch,
             to_do.Evict: self._evict,
             to_do.Prepare: self._prepare,
             to_do.Write: self._write,
@@ -167,13 +167,12 @@ class SimulatedDispatcher:
             pod = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
-    def _patch(self, effect: to_do.PatchStatus) -> None:
-        code = self._send_request(effect, lambda: self.cluster.patch_status(effect))
-        if code is not None and code != OK:
-            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
-
-    def _patch_group(self, effect: to_do.PatchGroup) -> None:
-        code = self._send_request(effect, lambda: self.cluster.patch_group(effect))
+    def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup) -> None:
+        is_pod = isinstance(effect, to_do.PatchStatus)
+        patch: Callable[[Any], int] = (
+            self.cluster.patch_status if is_pod else self.cluster.patch_group
+        )
+        code = self._send_request(effect, lambda: patch(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 

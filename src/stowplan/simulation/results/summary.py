@@ -17,7 +17,7 @@ from stowplan.insight.pod_placement import Placement
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.replay import Replay, ReplayOptions
-from stowplan.simulation.results.time_series import TimeSeries
+from stowplan.simulation.results.time_series import TimeSeries, resource_use
 
 ORDER_NOTE = "pods are tried once, in arrival order, without priority and preemption"
 TIMES_NOTE = "pods have arrival and run times, which only --replay uses"
@@ -122,10 +122,7 @@ def sha256(data: bytes) -> str:
 def _utilisation(table: NodeTable) -> dict[str, dict[str, float]]:
     """Requested and allocatable amounts and their ratio, by resource."""
     found = {}
-    for name in table.resources.values:
-        offered = int(table.allocatable(name).sum())
-        taken = table.pod_count if name == "pods" else table.requested(name)
-        requested = int(taken.sum())
-        share = round(requested / offered, 6) if offered else 0.0
-        found[name] = {"requested": requested, "allocatable": offered, "share": share}
-    return dict(sorted(found.items()))
+    for name, (requested, allocatable) in resource_use(table).items():
+        share = round(requested / allocatable, 6) if allocatable else 0.0
+        found[name] = {"requested": requested, "allocatable": allocatable, "share": share}
+    return found

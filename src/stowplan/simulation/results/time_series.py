@@ -166,10 +166,17 @@ def pending(queue: SchedulingQueue) -> dict[str, int]:
 
 def utilisation(nodes: NodeTable) -> dict[str, float]:
     """Resource -> requested share of the allocatable amount."""
+    return {
+        name: requested / allocatable
+        for name, (requested, allocatable) in resource_use(nodes).items()
+        if allocatable
+    }
+
+
+def resource_use(nodes: NodeTable) -> dict[str, tuple[int, int]]:
+    """Resource -> (requested, allocatable) amount of all nodes, sorted by name."""
     found = {}
-    for name in nodes.resources.values:
-        offered = int(nodes.allocatable(name).sum())
+    for name in sorted(nodes.resources.values):
         taken = nodes.pod_count if name == "pods" else nodes.requested(name)
-        if offered:
-            found[name] = int(taken.sum()) / offered
-    return dict(sorted(found.items()))
+        found[name] = int(taken.sum()), int(nodes.allocatable(name).sum())
+    return found

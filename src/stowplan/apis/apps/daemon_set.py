@@ -1,0 +1,211 @@
+"""DaemonSet.
+
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core.workload_validation import (
+    TEMPLATE_PATH,
+    PodTemplateStrategy,
+    internal_update_strategy,
+    is_zero_int_or_percent,
+    validate_int_or_percent,
+    validate_percent_at_most_100,
+    validate_pod_template,
+)
+from stowplan.apis.kind.printing import (
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    age_of,
+    containers_of,
+    joined_labels,
+    name_of,
+    selector_text,
+)
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.strconv import NumError, parse_int
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+DaemonSetUpdateStrategyType DaemonSetConditionType = string
+
+DaemonSet -- runs one pod on every eligible node.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec DaemonSetSpec
+  status DaemonSetStatus
+
+DaemonSetSpec
+  selector LabelSelector?!
+  template core.PodTemplateSpec!
+  updateStrategy DaemonSetUpdateStrategy
+  minReadySeconds int32
+  revisionHistoryLimit int32? =10
+
+DaemonSetUpdateStrategy
+  type DaemonSetUpdateStrategyType =RollingUpdate
+  rollingUpdate RollingUpdateDaemonSet?
+
+RollingUpdateDaemonSet
+  maxUnavailable IntOrString?
+  maxSurge IntOrString?
+
+DaemonSetStatus
+  currentNumberScheduled int32!
+  numberMisscheduled int32!
+  desiredNumberScheduled int32!
+  numberReady int32!
+  observedGeneration int64
+  updatedNumberScheduled int32
+  numberAvailable int32
+  numberUnavailable int32
+  collisionCount int32?
+  conditions [DaemonSetCondition] ~merge:type
+
+DaemonSetCondition
+  type DaemonSetConditionType!
+  status core.ConditionStatus!
+  lastTransitionTime Time
+  reason string
+  message string
+"""
+_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+
+
+def _set_strategy_defaults(one: Tree) -> None:
+    """A rolling update replaces the pod of one node at a time."""
+    if one["type"] == "RollingUpdate":
+        rolling = one.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+
+
+class DaemonSetStrategy(PodTemplateStrategy):
+    """DaemonSet: an annotation has the generation of the template."""
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        super().prepare_create(obj, call)
+        obj["metadata"].setdefault("annotations", {})[_GENERATION_ANNOTATION] = "1"
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        super().prepare_update(new, old, call)
+        annotations = old["metadata"].get("annotations", {})
+        try:
+            number = parse_int(annotations.get(_GENERATION_ANNOTATION, "0"))
+        except NumError:
+            number = 0
+        if new["spec"]["template"] != old["spec"]["template"]:
+            number += 1
+        if number:
+            new["metadata"].setdefault("annotations", {})[_GENERATION_ANNOTATION] = str(number)
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    yield from field_checks.selector(spec["selector"], "spec.selector")
+    found = spec["template"]["metadata"].get("labels", {})
+    readable = not any(field_checks.selector(spec["selector"], "spec.selector"))
+    if readable and not field_checks.matches(spec["selector"], found):
+        text = "`selector` does not match template `labels`"
+        yield invalid("spec.template.metadata.labels", found or None, text)
+    if spec["selector"] is not None and field_checks.is_empty_selector(spec["selector"]):
+        yield invalid("spec.selector", spec["selector"], "empty selector is invalid for daemonset")
+    yield from validate_pod_template(spec["template"], TEMPLATE_PATH)
+    policy = spec["template"]["spec"]["restartPolicy"]
+    if policy != "Always":
+        yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
+    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    strategy = spec["updateStrategy"]
+    if strategy["type"] == "RollingUpdate":
+        yield from _validate_rolling_update(strategy.get("rollingUpdate"))
+    elif strategy["type"] != "OnDelete":
+        wanted = ["RollingUpdate", "OnDelete"]
+        yield not_supported("spec.updateStrategy", internal_update_strategy(strategy), wanted)
+    if "revisionHistoryLimit" in spec:
+        yield from field_checks.not_negative(
+            spec["revisionHistoryLimit"], "spec.revisionHistoryLimit"
+        )
+
+
+def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
+    path = "spec.updateStrategy.rollingUpdate"
+    if rolling is None:
+        yield required(path)
+        return
+    missing, more = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    for name, value in (("maxUnavailable", missing), ("maxSurge", more)):
+        yield from validate_int_or_percent(value, f"{path}.{name}")
+        yield from validate_percent_at_most_100(value, f"{path}.{name}")
+    if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+    elif not is_zero_int_or_percent(missing) and not is_zero_int_or_percent(more):
+        text = "may not be set when maxUnavailable is non-zero"
+        yield invalid(f"{path}.maxSurge", more, text)
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new)
+    yield from field_checks.immutable(
+        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
+    )
+
+
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    for name, value in new["status"].items():
+        if isinstance(value, int):
+            yield from field_checks.not_negative(value, f"status.{name}")
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj["status"]
+    return [
+        name_of(obj),
+        status["desiredNumberScheduled"],
+        status["currentNumberScheduled"],
+        status["numberReady"],
+        status.get("updatedNumberScheduled", 0),
+        status.get("numberAvailable", 0),
+        joined_labels(spec["template"]["spec"].get("nodeSelector")),
+        age_of(obj, now),
+        *containers_of(spec["template"]),
+        selector_text(spec["selector"]),
+    ]
+
+
+KIND = KindRegistration(
+    group="apps",
+    plural="daemonsets",
+    kind="DaemonSet",
+    type="apps/v1.DaemonSet",
+    types=TYPES,
+    defaults={"apps/v1.DaemonSetUpdateStrategy": _set_strategy_defaults},
+    strategy=DaemonSetStrategy(
+        _validate,
+        _validate_update,
+        status={
+            "currentNumberScheduled": 0,
+            "numberMisscheduled": 0,
+            "desiredNumberScheduled": 0,
+            "numberReady": 0,
+        },
+        counted=("spec",),
+    ),
+    status=StatusStrategy(_validate_status_update),
+    short_names=("ds",),
+    categories=("all",),
+    table=PrintedTable(
+        "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
+        f"Available:integer, Node Selector, Age, {TEMPLATE_COLUMNS}, Selector+",
+        _cells,
+    ),
+)

@@ -1,0 +1,198 @@
+"""Deployment.
+
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core.workload_validation import (
+    PodTemplateStrategy,
+    internal_update_strategy,
+    is_zero_int_or_percent,
+    validate_int_or_percent,
+    validate_percent_at_most_100,
+    validate_selected_template,
+    validate_workload_selector,
+)
+from stowplan.apis.kind.printing import (
+    NONE,
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    age_of,
+    containers_of,
+    name_of,
+    selector_text,
+)
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.subresources.scale import scale_subresource
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+DeploymentStrategyType DeploymentConditionType = string
+
+Deployment -- manages ReplicaSets: replicas and rolling updates.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec DeploymentSpec
+  status DeploymentStatus
+
+DeploymentSpec
+  replicas int32? =1
+  selector LabelSelector?!
+  template core.PodTemplateSpec!
+  strategy DeploymentStrategy ~retainKeys
+  minReadySeconds int32
+  revisionHistoryLimit int32? =10
+  paused bool
+  progressDeadlineSeconds int32? =600
+
+DeploymentStrategy
+  type DeploymentStrategyType =RollingUpdate
+  rollingUpdate RollingUpdateDeployment?
+
+RollingUpdateDeployment
+  maxUnavailable IntOrString?
+  maxSurge IntOrString?
+
+DeploymentStatus
+  observedGeneration int64
+  replicas int32
+  updatedReplicas int32
+  readyReplicas int32
+  availableReplicas int32
+  unavailableReplicas int32
+  terminatingReplicas int32?
+  conditions [DeploymentCondition] ~merge:type
+  collisionCount int32?
+
+DeploymentCondition
+  type DeploymentConditionType!
+  status core.ConditionStatus!
+  lastUpdateTime Time
+  lastTransitionTime Time
+  reason string
+  message string
+"""
+
+
+def _set_strategy_defaults(one: Tree) -> None:
+    """A rolling update has maxUnavailable and maxSurge of 25%."""
+    if one["type"] == "RollingUpdate":
+        rolling = one.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
+    yield from validate_workload_selector(spec["selector"], "deployment")
+    yield from validate_selected_template(spec, "invalid label selector")
+    yield from _validate_strategy(spec["strategy"])
+    ready = spec.get("minReadySeconds", 0)
+    yield from field_checks.not_negative(ready, "spec.minReadySeconds")
+    if "revisionHistoryLimit" in spec:
+        yield from field_checks.not_negative(
+            spec["revisionHistoryLimit"], "spec.revisionHistoryLimit"
+        )
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None:
+        yield from field_checks.not_negative(deadline, "spec.progressDeadlineSeconds")
+        if deadline <= ready:
+            text = "must be greater than minReadySeconds"
+            yield invalid("spec.progressDeadlineSeconds", deadline, text)
+
+
+def _validate_strategy(strategy: Tree) -> Iterator[Cause]:
+    path = "spec.strategy"
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "Recreate":
+        if rolling is not None:
+            text = "may not be specified when strategy `type` is 'Recreate'"
+            yield forbidden_field(f"{path}.rollingUpdate", text)
+    elif strategy["type"] == "RollingUpdate":
+        yield from _validate_rolling_update(rolling or {}, f"{path}.rollingUpdate", "maxSurge")
+    else:
+        yield not_supported(path, internal_update_strategy(strategy), ["Recreate", "RollingUpdate"])
+
+
+def _validate_rolling_update(rolling: Tree, path: str, other: str) -> Iterator[Cause]:
+    missing, more = rolling.get("maxUnavailable", 0), rolling.get(other, 0)
+    yield from validate_int_or_percent(missing, f"{path}.maxUnavailable")
+    yield from validate_int_or_percent(more, f"{path}.{other}")
+    if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
+        text = f"may not be 0 when `{other}` is 0"
+        yield invalid(f"{path}.maxUnavailable", missing, text)
+    yield from validate_percent_at_most_100(missing, f"{path}.maxUnavailable")
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new)
+    yield from field_checks.immutable(
+        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
+    )
+
+
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    status, before = new["status"], old["status"]
+    names = (
+        "observedGeneration",
+        "replicas",
+        "updatedReplicas",
+        "readyReplicas",
+        "availableReplicas",
+        "unavailableReplicas",
+    )
+    for name in names:
+        yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")
+    text = "cannot be greater than status.replicas"
+    for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
+        if status.get(name, 0) > status.get("replicas", 0):
+            yield invalid(f"status.{name}", status.get(name, 0), text)
+    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+        text = "cannot be greater than readyReplicas"
+        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
+    count, was = status.get("collisionCount"), before.get("collisionCount")
+    if was is not None and count is None:
+        yield invalid("status.collisionCount", None, "cannot be unset")
+    elif was is not None and count is not None and count < was:
+        yield invalid("status.collisionCount", count, "cannot be decremented")
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj["status"]
+    return [
+        name_of(obj),
+        f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
+        status.get("updatedReplicas", 0),
+        status.get("availableReplicas", 0),
+        age_of(obj, now),
+        *containers_of(spec["template"]),
+        selector_text(spec["selector"]).replace(NONE, ""),
+    ]
+
+
+KIND = KindRegistration(
+    group="apps",
+    plural="deployments",
+    kind="Deployment",
+    type="apps/v1.Deployment",
+    types=TYPES,
+    defaults={"apps/v1.DeploymentStrategy": _set_strategy_defaults},
+    strategy=PodTemplateStrategy(_validate, _validate_update, status={}, counted=("spec",)),
+    status=StatusStrategy(_validate_status_update, meta=("labels",)),
+    short_names=("deploy",),
+    categories=("all",),
+    table=PrintedTable(
+        f"Name, Ready, Up-to-date, Available, Age, {TEMPLATE_COLUMNS}, Selector+", _cells
+    ),
+    subresources=(scale_subresource(),),
+)

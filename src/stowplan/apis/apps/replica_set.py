@@ -1,0 +1,113 @@
+"""ReplicaSet.
+
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core.workload_validation import (
+    PodTemplateStrategy,
+    validate_replica_status_update,
+    validate_selected_template,
+    validate_workload_selector,
+)
+from stowplan.apis.kind.printing import (
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    age_of,
+    containers_of,
+    name_of,
+    selector_text,
+)
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.subresources.scale import scale_subresource
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+ReplicaSetConditionType = string
+
+ReplicaSet -- maintains a number of replica pods.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ReplicaSetSpec
+  status ReplicaSetStatus
+
+ReplicaSetSpec
+  replicas int32? =1
+  minReadySeconds int32
+  selector LabelSelector?!
+  template core.PodTemplateSpec
+
+ReplicaSetStatus
+  replicas int32!
+  fullyLabeledReplicas int32
+  readyReplicas int32
+  availableReplicas int32
+  terminatingReplicas int32?
+  observedGeneration int64
+  conditions [ReplicaSetCondition] ~merge:type
+
+ReplicaSetCondition
+  type ReplicaSetConditionType!
+  status core.ConditionStatus!
+  lastTransitionTime Time
+  reason string
+  message string
+"""
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
+    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    yield from validate_workload_selector(spec["selector"], "deployment")
+    yield from validate_selected_template(spec, "invalid label selector")
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new)
+    yield from field_checks.immutable(
+        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
+    )
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec, status = obj["spec"], obj["status"]
+    return [
+        name_of(obj),
+        spec.get("replicas", 0),
+        status["replicas"],
+        status.get("readyReplicas", 0),
+        age_of(obj, now),
+        *containers_of(spec["template"]),
+        selector_text(spec["selector"]),
+    ]
+
+
+KIND = KindRegistration(
+    group="apps",
+    plural="replicasets",
+    kind="ReplicaSet",
+    type="apps/v1.ReplicaSet",
+    types=TYPES,
+    strategy=PodTemplateStrategy(
+        _validate, _validate_update, status={"replicas": 0}, counted=("spec",)
+    ),
+    status=StatusStrategy(validate_replica_status_update),
+    short_names=("rs",),
+    categories=("all",),
+    table=PrintedTable(
+        "Name, Desired:integer, Current:integer, Ready:integer, Age, "
+        f"{TEMPLATE_COLUMNS}, Selector+",
+        _cells,
+    ),
+    subresources=(scale_subresource(),),
+)

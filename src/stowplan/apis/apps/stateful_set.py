@@ -1,0 +1,221 @@
+"""StatefulSet.
+
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core.volume_claim_spec import volume_claim_spec
+from stowplan.apis.core.workload_validation import (
+    PodTemplateStrategy,
+    internal_update_strategy,
+    is_zero_int_or_percent,
+    validate_int_or_percent,
+    validate_percent_at_most_100,
+    validate_selected_template,
+    validate_workload_selector,
+)
+from stowplan.apis.kind.printing import (
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    age_of,
+    containers_of,
+    name_of,
+)
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.subresources.scale import scale_subresource
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+PodManagementPolicyType StatefulSetUpdateStrategyType StatefulSetConditionType = string
+PersistentVolumeClaimRetentionPolicyType = string
+
+StatefulSet -- runs pods with stable identities and storage.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec StatefulSetSpec
+  status StatefulSetStatus
+
+StatefulSetSpec
+  replicas int32? =1
+  selector LabelSelector?!
+  template core.PodTemplateSpec!
+  volumeClaimTemplates [core.PersistentVolumeClaim]
+  serviceName string!
+  podManagementPolicy PodManagementPolicyType =OrderedReady
+  updateStrategy StatefulSetUpdateStrategy
+  revisionHistoryLimit int32? =10
+  minReadySeconds int32
+  persistentVolumeClaimRetentionPolicy StatefulSetPersistentVolumeClaimRetentionPolicy?
+  ordinals StatefulSetOrdinals?
+
+StatefulSetUpdateStrategy
+  type StatefulSetUpdateStrategyType
+  rollingUpdate RollingUpdateStatefulSetStrategy?
+
+RollingUpdateStatefulSetStrategy
+  partition int32?
+  maxUnavailable IntOrString?
+
+StatefulSetPersistentVolumeClaimRetentionPolicy
+  whenDeleted PersistentVolumeClaimRetentionPolicyType =Retain
+  whenScaled PersistentVolumeClaimRetentionPolicyType =Retain
+
+StatefulSetOrdinals
+  start int32!
+
+StatefulSetStatus
+  observedGeneration int64
+  replicas int32!
+  readyReplicas int32
+  currentReplicas int32
+  updatedReplicas int32
+  currentRevision string
+  updateRevision string
+  collisionCount int32?
+  conditions [StatefulSetCondition] ~merge:type
+  availableReplicas int32!
+
+StatefulSetCondition
+  type StatefulSetConditionType!
+  status core.ConditionStatus!
+  lastTransitionTime Time
+  reason string
+  message string
+"""
+_MUTABLE_FIELDS = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+    "revisionHistoryLimit",
+)
+
+
+def _set_defaults(one: Tree) -> None:
+    """Rolling updates replace all pods, and claims are retained."""
+    spec = one["spec"]
+    strategy = spec["updateStrategy"]
+    if "type" not in strategy:
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    policy = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    policy.setdefault("whenDeleted", "Retain")
+    policy.setdefault("whenScaled", "Retain")
+    # Templates are claims: Go writes their kind.
+    for template in spec.get("volumeClaimTemplates", ()):
+        template["kind"], template["apiVersion"] = "PersistentVolumeClaim", "v1"
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    policy = spec["podManagementPolicy"]
+    if policy not in ("OrderedReady", "Parallel"):
+        text = "must be 'OrderedReady' or 'Parallel'"
+        yield invalid("spec.podManagementPolicy", policy, text)
+    yield from _validate_strategy(spec["updateStrategy"])
+    for name in ("whenDeleted", "whenScaled"):
+        kept = spec["persistentVolumeClaimRetentionPolicy"][name]
+        if kept not in ("Delete", "Retain"):
+            here = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+            yield not_supported(here, kept, ["Delete", "Retain"])
+    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
+    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    start = spec.get("ordinals", {}).get("start", 0)
+    yield from field_checks.not_negative(start, "spec.ordinals.start")
+    for at, one in enumerate(spec.get("volumeClaimTemplates", ())):
+        yield from volume_claim_spec(one["spec"], f"spec.volumeClaimTemplates[{at}].spec")
+    if spec["serviceName"]:
+        yield from field_checks.dns_label(spec["serviceName"], "spec.serviceName")
+    yield from validate_workload_selector(spec["selector"], "statefulset")
+    yield from validate_selected_template(spec, "")
+
+
+def _validate_strategy(strategy: Tree) -> Iterator[Cause]:
+    path = "spec.updateStrategy"
+    rolling = strategy.get("rollingUpdate")
+    if strategy["type"] == "OnDelete":
+        if rolling is not None:
+            text = "only allowed for updateStrategy 'RollingUpdate'"
+            yield invalid(f"{path}.rollingUpdate", rolling, text)
+    elif strategy["type"] == "RollingUpdate":
+        if rolling is not None:
+            partition = rolling.get("partition", 0)
+            yield from field_checks.not_negative(partition, f"{path}.rollingUpdate.partition")
+            missing = rolling.get("maxUnavailable")
+            if missing is not None:
+                here = f"{path}.rollingUpdate.maxUnavailable"
+                yield from validate_int_or_percent(missing, here)
+                if is_zero_int_or_percent(missing):
+                    yield invalid(here, missing, "cannot be 0")
+                yield from validate_percent_at_most_100(missing, here)
+    else:
+        text = "must be 'RollingUpdate' or 'OnDelete'"
+        yield invalid(path, internal_update_strategy(strategy), text)
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new)
+    rest, before = (
+        {name: value for name, value in one["spec"].items() if name not in _MUTABLE_FIELDS}
+        for one in (new, old)
+    )
+    if rest != before:
+        text = (
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+            "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+            "'minReadySeconds' are forbidden"
+        )
+        yield forbidden_field("spec", text)
+
+
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    status = new["status"]
+    names = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
+    for name in (*names, "availableReplicas"):
+        yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")
+    text = "cannot be greater than status.replicas"
+    for name in (*names[1:], "availableReplicas"):
+        if status.get(name, 0) > status.get("replicas", 0):
+            yield invalid(f"status.{name}", status.get(name, 0), text)
+    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
+        text = "cannot be greater than status.readyReplicas"
+        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    ready = f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
+    return [name_of(obj), ready, age_of(obj, now), *containers_of(obj["spec"]["template"])]
+
+
+KIND = KindRegistration(
+    group="apps",
+    plural="statefulsets",
+    kind="StatefulSet",
+    type="apps/v1.StatefulSet",
+    types=TYPES,
+    defaults={"apps/v1.StatefulSet": _set_defaults},
+    strategy=PodTemplateStrategy(
+        _validate,
+        _validate_update,
+        status={"replicas": 0, "availableReplicas": 0},
+        counted=("spec",),
+    ),
+    status=StatusStrategy(_validate_status_update),
+    short_names=("sts",),
+    categories=("all",),
+    table=PrintedTable(f"Name, Ready, Age, {TEMPLATE_COLUMNS}", _cells),
+    subresources=(scale_subresource(),),
+)

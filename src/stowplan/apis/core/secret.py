@@ -1,0 +1,106 @@
+"""Secret.
+
+Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core.config_map import DATA_BYTES_MAX, validate_still_immutable
+from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
+from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid, required
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+SecretType = string
+
+Secret -- confidential data.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  immutable bool?
+  data {bytes}
+  stringData {string}
+  type SecretType =Opaque
+"""
+_REQUIRED_KEYS = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+
+
+def _set_defaults(one: Tree) -> None:
+    """stringData is merged into data, in base64."""
+    texts = one.pop("stringData", None)
+    if texts:
+        data = one.setdefault("data", {})
+        for name, text in texts.items():
+            data[name] = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    """Keys, size, and the keys that a type requires."""
+    data = obj.get("data", {})
+    size = 0
+    for key, value in sorted(data.items()):
+        yield from field_checks.config_key(key, f"data[{key}]")
+        size += len(base64.b64decode(value or ""))
+    if size > DATA_BYTES_MAX:
+        yield Cause("data", TOO_LONG, f"Too long: may not be more than {DATA_BYTES_MAX} bytes")
+    kind = obj.get("type", "")
+    for key in _REQUIRED_KEYS.get(kind, ()):
+        if key not in data:
+            yield required(f"data[{key}]")
+        elif key.startswith(".docker") and not _is_json(data[key]):
+            yield invalid(f"data[{key}]", "<secret contents redacted>", "invalid character")
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & set(data):
+        yield required("data[username]")
+        yield required("data[password]")
+    if kind == "kubernetes.io/service-account-token":
+        annotation = "kubernetes.io/service-account.name"
+        if not obj["metadata"].get("annotations", {}).get(annotation):
+            yield required(f"metadata.annotations[{annotation}]")
+
+
+def _is_json(value: str) -> bool:
+    try:
+        json.loads(base64.b64decode(value))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The type is immutable; an immutable secret keeps its data."""
+    yield from field_checks.immutable(new.get("type", ""), old.get("type", ""), "type")
+    if old.get("immutable"):
+        yield from validate_still_immutable(new)
+        if new.get("data") != old.get("data"):
+            yield forbidden_field("data", "field is immutable when `immutable` is set")
+    yield from _validate(new)
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    return [name_of(obj), obj.get("type", ""), len(obj.get("data", ())), age_of(obj, now)]
+
+
+KIND = KindRegistration(
+    plural="secrets",
+    kind="Secret",
+    type="core/v1.Secret",
+    types=TYPES,
+    defaults={"core/v1.Secret": _set_defaults},
+    strategy=BuiltinStrategy(_validate, _validate_update),
+    table=PrintedTable("Name, Type, Data, Age", _cells),
+    fields={"type": selectable_field("type")},
+)

@@ -1,0 +1,31 @@
+"""ServiceAccount.
+
+Source: kubernetes v1.36, pkg/registry/core/serviceaccount.
+"""
+
+from __future__ import annotations
+
+from stowplan.apis.kind.printing import NAME_AND_AGE
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy
+
+TYPES = """
+ServiceAccount -- an identity for processes in pods.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  secrets [ObjectReference] ~merge:name
+  imagePullSecrets [LocalObjectReference]
+  automountServiceAccountToken bool?
+"""
+
+
+KIND = KindRegistration(
+    plural="serviceaccounts",
+    kind="ServiceAccount",
+    type="core/v1.ServiceAccount",
+    types=TYPES,
+    strategy=BuiltinStrategy(returns_deleted=True),
+    short_names=("sa",),
+    table=NAME_AND_AGE,
+)

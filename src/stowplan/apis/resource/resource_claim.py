@@ -1,0 +1,342 @@
+"""ResourceClaim.
+
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.core import pod_scheduling
+from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
+from stowplan.apis.machinery.errors import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
+from stowplan.apis.resource.device_validation import (
+    validate_device_config,
+    validate_device_selectors,
+    validate_driver_name,
+)
+from stowplan.apis.schema.internal_form import internal_form
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+FullyQualifiedName DeviceTaintEffect DeviceAllocationMode DeviceTolerationOperator = string
+AllocationConfigSource = string
+
+ResourceClaim -- a request for devices.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ResourceClaimSpec!
+  status ResourceClaimStatus
+
+ResourceClaimSpec
+  devices DeviceClaim!
+
+DeviceClaim
+  requests [DeviceRequest]?!
+  constraints [DeviceConstraint]
+  config [DeviceClaimConfiguration]
+
+DeviceRequest
+  name string!
+  exactly ExactDeviceRequest?
+  firstAvailable [DeviceSubRequest]
+
+ExactDeviceRequest
+  deviceClassName string!
+  selectors [DeviceSelector]
+  allocationMode DeviceAllocationMode =ExactCount
+  count int64
+  adminAccess bool?
+  tolerations [DeviceToleration]
+  capacity CapacityRequirements?
+
+DeviceSubRequest
+  name string!
+  deviceClassName string!
+  selectors [DeviceSelector]
+  allocationMode DeviceAllocationMode =ExactCount
+  count int64
+  tolerations [DeviceToleration]
+  capacity CapacityRequirements?
+
+CapacityRequirements
+  requests {Quantity}
+
+DeviceConstraint
+  requests [string]
+  matchAttribute FullyQualifiedName?
+  distinctAttribute FullyQualifiedName?
+
+DeviceClaimConfiguration
+  requests [string]
+  opaque OpaqueDeviceConfiguration?
+
+DeviceToleration
+  key string
+  operator DeviceTolerationOperator =Equal
+  value string
+  effect DeviceTaintEffect
+  tolerationSeconds int64?
+
+ResourceClaimStatus
+  allocation AllocationResult?
+  reservedFor [ResourceClaimConsumerReference] ~merge:uid
+  devices [AllocatedDeviceStatus]
+
+ResourceClaimConsumerReference
+  apiGroup string
+  resource string!
+  name string!
+  uid UID!
+
+AllocationResult
+  devices DeviceAllocationResult
+  nodeSelector core.NodeSelector?
+  allocationTimestamp Time?
+
+DeviceAllocationResult
+  results [DeviceRequestAllocationResult]
+  config [DeviceAllocationConfiguration]
+
+DeviceRequestAllocationResult
+  request string!
+  driver string!
+  pool string!
+  device string!
+  adminAccess bool?
+  tolerations [DeviceToleration]
+  bindingConditions [string]
+  bindingFailureConditions [string]
+  shareID UID?
+  consumedCapacity {Quantity}
+
+DeviceAllocationConfiguration
+  source AllocationConfigSource!
+  requests [string]
+  opaque OpaqueDeviceConfiguration?
+
+AllocatedDeviceStatus
+  driver string!
+  pool string!
+  device string!
+  shareID string?
+  conditions [Condition]!
+  data JSON?
+  networkData NetworkDeviceData?
+
+NetworkDeviceData
+  interfaceName string
+  ips [string]
+  hardwareAddress string
+"""
+_REQUESTS_MAX = 32
+_ALLOCATION_MODES = ("All", "ExactCount")
+_EFFECTS = ("NoExecute", "NoSchedule", "None")
+
+
+def _set_request_defaults(one: Tree) -> None:
+    """count is 1 for allocationMode ExactCount."""
+    if one["allocationMode"] == "ExactCount":
+        one.setdefault("count", 1)
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    """The spec."""
+    return validate_claim_spec(obj["spec"], "spec")
+
+
+def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
+    """Requests, constraints and configuration of a claim."""
+    wanted, here = spec["devices"], f"{path}.devices"
+    requests = wanted["requests"] or []
+    names: set[str] = set()
+    if len(requests) > _REQUESTS_MAX:
+        yield too_many(f"{here}.requests", len(requests), _REQUESTS_MAX)
+    for at, one in enumerate(requests):
+        there = f"{here}.requests[{at}]"
+        if not one["name"]:
+            yield required(f"{there}.name")
+        else:
+            yield from field_checks.dns_label(one["name"], f"{there}.name")
+        if one["name"] in names:
+            yield duplicate(there, one["name"])
+        names.add(one["name"])
+        yield from _validate_request(one, there, names)
+    for at, constraint in enumerate(wanted.get("constraints", ())):
+        yield from _validate_constraint(constraint, names, f"{here}.constraints[{at}]")
+    for at, config in enumerate(wanted.get("config", ())):
+        yield from _validate_request_names(
+            config.get("requests", []), names, f"{here}.config[{at}].requests"
+        )
+        yield from validate_device_config(config, f"{here}.config[{at}]")
+
+
+def _validate_request(one: Tree, path: str, names: set[str]) -> Iterator[Cause]:
+    exact, first = one.get("exactly"), one.get("firstAvailable", [])
+    text = "exactly one of `exactly` or `firstAvailable` is required"
+    if exact is None and not first:
+        yield required(path, text)
+    elif exact is not None and first:
+        yield invalid(path, None, text)
+    elif exact is not None:
+        yield from _validate_exact_request(exact, f"{path}.exactly")
+    for at, sub in enumerate(first):
+        here = f"{path}.firstAvailable[{at}]"
+        yield from field_checks.dns_label(sub["name"], f"{here}.name")
+        names.add(f"{one['name']}/{sub['name']}")
+        yield from _validate_exact_request(sub, here)
+
+
+def _validate_exact_request(one: Tree, path: str) -> Iterator[Cause]:
+    if not one["deviceClassName"]:
+        yield required(f"{path}.deviceClassName")
+    else:
+        yield from field_checks.dns_subdomain(one["deviceClassName"], f"{path}.deviceClassName")
+    yield from validate_device_selectors(one.get("selectors", []), f"{path}.selectors")
+    mode, count = one["allocationMode"], one.get("count", 0)
+    if mode == "All":
+        if count:
+            text = "must not be specified when allocationMode is 'All'"
+            yield invalid(f"{path}.count", count, text)
+    elif mode == "ExactCount":
+        if count <= 0:
+            yield invalid(f"{path}.count", count, field_checks.POSITIVE)
+    else:
+        yield not_supported(f"{path}.allocationMode", mode, _ALLOCATION_MODES)
+    yield from _validate_tolerations(one.get("tolerations", []), f"{path}.tolerations")
+
+
+def _validate_tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
+    for at, one in enumerate(given):
+        here = f"{path}[{at}]"
+        if one.get("key"):
+            yield from field_checks.label_name(one["key"], f"{here}.key")
+        operator = one["operator"]
+        if operator == "Exists":
+            if one.get("value"):
+                text = "must be empty for operator `Exists`"
+                yield invalid(f"{here}.value", one["value"], text)
+        elif operator != "Equal":
+            yield not_supported(f"{here}.operator", operator, ["Equal", "Exists"])
+        effect = one.get("effect")
+        if effect and effect not in _EFFECTS:
+            yield not_supported(f"{here}.effect", effect, _EFFECTS)
+
+
+def _validate_constraint(one: Tree, names: set[str], path: str) -> Iterator[Cause]:
+    yield from _validate_request_names(one.get("requests", []), names, f"{path}.requests")
+    if "matchAttribute" not in one and "distinctAttribute" not in one:
+        text = "at least one of matchAttribute or distinctAttribute is required"
+        yield required(f"{path}.matchAttribute", text)
+
+
+def _validate_request_names(given: list[str], names: set[str], path: str) -> Iterator[Cause]:
+    for at, name in enumerate(given):
+        yield from _validate_request_name(name, names, f"{path}[{at}]")
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The spec is immutable."""
+    if new["spec"] != old["spec"]:
+        printed = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
+        yield invalid("spec", printed, field_checks.IMMUTABLE)
+
+
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The allocation is immutable; a claim is reserved only while it is allocated."""
+    status, before = new["status"], old["status"]
+    reserved, allocation = status.get("reservedFor", []), status.get("allocation")
+    was = before.get("allocation")
+    if len(reserved) > 256:
+        yield too_many("status.reservedFor", len(reserved), 256)
+    seen: set[str] = set()
+    for at, one in enumerate(reserved):
+        here = f"status.reservedFor[{at}]"
+        for name in ("resource", "name", "uid"):
+            if not one[name]:
+                yield required(f"{here}.{name}")
+        if one["uid"] in seen:
+            yield duplicate(f"{here}.uid", one["uid"])
+        seen.add(one["uid"])
+    if reserved and allocation is None:
+        text = "may not be specified when `allocated` is not set"
+        yield forbidden_field("status.reservedFor", text)
+    if was is not None and allocation is not None and allocation != was:
+        printed = internal_form("resource/v1.AllocationResult", allocation)
+        yield invalid("status.allocation", printed, field_checks.IMMUTABLE)
+    if allocation is not None:
+        yield from _validate_allocation(allocation, new["spec"])
+
+
+def _validate_allocation(allocation: Tree, spec: Tree) -> Iterator[Cause]:
+    names: set[str] = set()
+    for request in spec["devices"]["requests"] or ():
+        names.add(request["name"])
+        names |= {f"{request['name']}/{sub['name']}" for sub in request.get("firstAvailable", ())}
+    path = "status.allocation.devices.results"
+    for at, one in enumerate(allocation["devices"].get("results", ())):
+        yield from _validate_request_name(one["request"], names, f"{path}[{at}].request")
+        yield from validate_driver_name(one["driver"], f"{path}[{at}].driver")
+        yield from field_checks.dns_label(one["device"], f"{path}[{at}].device")
+    selector = allocation.get("nodeSelector")
+    if selector is not None:
+        yield from pod_scheduling.node_selector(selector, "status.allocation.nodeSelector")
+
+
+def _validate_request_name(name: str, names: set[str], path: str) -> Iterator[Cause]:
+    if name not in names:
+        text = (
+            "must be the name of a request in the claim or the name of a request and a subrequest"
+        )
+        yield invalid(path, name, f"{text} separated by '/'")
+
+
+class ResourceClaimStrategy(BuiltinStrategy):
+    """Claims and templates: an empty list of requests is stored as null."""
+
+    def canonicalize(self, obj: Tree) -> None:
+        spec = obj["spec"]
+        devices = spec["devices"] if "devices" in spec else spec["spec"]["devices"]
+        devices["requests"] = devices["requests"] or None
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    deleting = bool(obj["metadata"].get("deletionTimestamp"))
+    states = ["deleted"] if deleting else []
+    if "allocation" not in obj["status"]:
+        states += [] if deleting else ["pending"]
+    else:
+        states.append("allocated")
+        if obj["status"].get("reservedFor"):
+            states.append("reserved")
+    return [name_of(obj), ",".join(states), age_of(obj, now)]
+
+
+KIND = KindRegistration(
+    group="resource.k8s.io",
+    plural="resourceclaims",
+    kind="ResourceClaim",
+    type="resource/v1.ResourceClaim",
+    types=TYPES,
+    defaults={
+        "resource/v1.ExactDeviceRequest": _set_request_defaults,
+        "resource/v1.DeviceSubRequest": _set_request_defaults,
+    },
+    strategy=ResourceClaimStrategy(_validate, _validate_update, status={}, returns_deleted=True),
+    status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
+    table=PrintedTable("Name, State, Age", _cells),
+)

@@ -1,0 +1,82 @@
+"""Types of meta/v1: metadata, references, selectors, options."""
+
+META_TYPES = """
+UID DeletionPropagation LabelSelectorOperator ManagedFieldsOperationType ConditionStatus = string
+FieldSelectorOperator = string
+
+ObjectMeta -- metadata of every stored object.
+  name string -- unique in the namespace for its kind; cannot be changed.
+  generateName string -- prefix of a generated name.
+  namespace string -- the namespace; names are unique in it.
+  selfLink string -- no longer used.
+  uid UID -- set by the server; unique over time and space.
+  resourceVersion string -- of the last write; for optimistic concurrency and watches.
+  generation int64 -- incremented when the desired state changes.
+  creationTimestamp Timez -- set by the server.
+  deletionTimestamp Time? -- time of the deletion request, plus the grace period.
+  deletionGracePeriodSeconds int64? -- grace period of the deletion.
+  labels {string} -- keys and values for selectors.
+  annotations {string} -- arbitrary metadata, not for selectors.
+  ownerReferences [OwnerReference] ~merge:uid -- the objects that this object depends on.
+  finalizers [string] ~merge -- must be empty before the object is removed.
+  managedFields [ManagedFieldsEntry] -- managers of fields; not stored by this server.
+
+OwnerReference -- reference to an owner in the same namespace or cluster-scoped.
+  apiVersion string!
+  kind string!
+  name string!
+  uid UID!
+  controller bool? -- the owner is the managing controller.
+  blockOwnerDeletion bool? -- foreground deletion of the owner waits for this object.
+
+ManagedFieldsEntry -- the fields that one manager has set.
+  manager string
+  operation ManagedFieldsOperationType
+  apiVersion string
+  time Time?
+  fieldsType string
+  fieldsV1 Object?
+  subresource string
+
+LabelSelector -- selects objects by label; all requirements must match.
+  matchLabels {string} -- labels with exactly these values.
+  matchExpressions [LabelSelectorRequirement]
+
+LabelSelectorRequirement -- a requirement on a label.
+  key string!
+  operator LabelSelectorOperator! -- In, NotIn, Exists or DoesNotExist.
+  values [string] -- for In and NotIn.
+
+FieldSelectorRequirement -- a requirement on a field.
+  key string!
+  operator FieldSelectorOperator!
+  values [string]
+
+Condition -- one aspect of an object's state.
+  type string!
+  status ConditionStatus! -- True, False or Unknown.
+  observedGeneration int64
+  lastTransitionTime Time!
+  reason string!
+  message string!
+
+Preconditions -- preconditions of a deletion.
+  uid UID?
+  resourceVersion string?
+
+DeleteOptions -- options of a deletion.
+  kind string
+  apiVersion string
+  gracePeriodSeconds int64?
+  preconditions Preconditions?
+  orphanDependents bool?
+  propagationPolicy DeletionPropagation? -- Orphan, Background or Foreground.
+  dryRun [string]
+  ignoreStoreReadErrorWithClusterBreakingPotential bool?
+
+ListMeta -- metadata of a list.
+  selfLink string
+  resourceVersion string
+  continue string
+  remainingItemCount int64?
+"""

@@ -1,0 +1,54 @@
+"""CSIStorageCapacity.
+
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stowplan.apis.kind.printing import CREATED_AT
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.machinery.errors import Cause, invalid
+from stowplan.apis.schema import canonical_quantity
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+CSIStorageCapacity
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  nodeTopology LabelSelector?
+  storageClassName string!
+  capacity Quantity?
+  maximumVolumeSize Quantity?
+"""
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    yield from field_checks.selector(obj.get("nodeTopology"), "nodeTopology")
+    yield from field_checks.dns_subdomain(obj["storageClassName"], "storageClassName")
+    for name in ("capacity", "maximumVolumeSize"):
+        value = obj.get(name)
+        if value is not None and canonical_quantity.is_negative(value):
+            yield invalid(name, value, field_checks.NOT_NEGATIVE)
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    yield from _validate(new)
+    for name in ("nodeTopology", "storageClassName"):
+        yield from field_checks.immutable(new.get(name), old.get(name), name)
+
+
+KIND = KindRegistration(
+    group="storage.k8s.io",
+    plural="csistoragecapacities",
+    kind="CSIStorageCapacity",
+    type="storage/v1.CSIStorageCapacity",
+    types=TYPES,
+    strategy=BuiltinStrategy(_validate, _validate_update, unconditional=False),
+    table=CREATED_AT,
+)

@@ -1,0 +1,57 @@
+"""VolumeAttributesClass.
+
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+VolumeAttributesClass
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  driverName string!
+  parameters {string}
+"""
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    if not obj["driverName"]:
+        yield required("driverName")
+    else:
+        yield from field_checks.qualified_name(obj["driverName"].lower(), "driverName")
+    if not obj.get("parameters"):
+        yield required("parameters", "must contain at least one key/value pair")
+
+
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    for name in ("driverName", "parameters"):
+        yield from field_checks.immutable(new.get(name), old.get(name), name)
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    return [name_of(obj), obj["driverName"], age_of(obj, now)]
+
+
+KIND = KindRegistration(
+    group="storage.k8s.io",
+    plural="volumeattributesclasses",
+    kind="VolumeAttributesClass",
+    type="storage/v1.VolumeAttributesClass",
+    types=TYPES,
+    namespaced=False,
+    strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
+    short_names=("vac",),
+    table=PrintedTable("Name, DriverName, Age", _cells),
+)

@@ -1,1 +1,0 @@
-"""Subresources that act: binding, eviction, scale, finalize."""
