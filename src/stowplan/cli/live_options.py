@@ -17,7 +17,7 @@ up_kubeconfig = flag(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Kubeconfig of a `stowplan up` cluster; its scheduler is shown.",
+    help="Kubeconfig of a `stowplan up` cluster; its scheduler is used.",
 )
 context = flag(
     "--context",
