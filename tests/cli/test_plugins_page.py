@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, CREW, TESTS = PYTHON
+TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, GANG, TESTS = PYTHON
 
 EXAMPLES = {
     "rules.py": TEAM,
@@ -34,7 +34,7 @@ EXAMPLES = {
     "near_gpu.py": NEAR_GPU,
     "local_disk.py": LOCAL_DISK,
     "quota.py": QUOTA,
-    "crew.py": CREW,
+    "gang.py": GANG,
 }
 """The complete examples by a file name of their own."""
 
@@ -154,10 +154,10 @@ def test_the_one_with_arguments_holds_its_quota(here: Path) -> None:
     check_one_line(ran, "pluginConfig[0].args.podsPerTeams", "did you mean 'podsPerTeam'?")
 
 
-def test_the_crew_starts_together(here: Path) -> None:
-    (crew,) = plugins_of_file("crew.py")
-    scheduler = scheduler_for(*configuration_of(None, "test", [crew]))
-    labels = {"crew": "red", "crew-size": "2"}
+def test_a_gang_starts_together(here: Path) -> None:
+    (gang,) = plugins_of_file("gang.py")
+    scheduler = scheduler_for(*configuration_of(None, "test", [gang]))
+    labels = {"gang": "red", "gang-size": "2"}
     first, second = (pod(name, labels=labels) for name in ("a", "b"))
     alone = scheduler.handle([NodeAdded(node("n1")), PodAdded(first)], 0)
     assert not [effect for effect in alone if isinstance(effect, Bind)]

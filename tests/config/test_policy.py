@@ -255,7 +255,7 @@ def test_private_keys_are_not_printed() -> None:
     ("text", "said"),
     [
         ("predicates: [{name: Generalpredicates}]", "did you mean 'GeneralPredicates'?"),
-        ("predicates: [{name: CheckNodeMemoryPressure}]", "taints say what conditions said"),
+        ("predicates: [{name: CheckNodeMemoryPressure}]", "taints replace node conditions"),
         ("predicates: [{name: CheckServiceAffinity}]", "needs an argument with serviceAffinity"),
         ("predicates: [{}]", "predicates[0].name: expected NoVolumeZoneConflict"),
         (

@@ -16,6 +16,7 @@ from stowplan.columns import NodeTable
 from stowplan.driver.blocking_queue import BlockingQueue, task
 from stowplan.framework import ObjectStore, Snapshot
 from stowplan.framework.handle_state import HandleState
+from stowplan.inputs.cluster_reader import Cluster
 
 # Modules with a table of old names; importing them fills `_deprecated.NAMES` and `MODULES`.
 TABLES = [
@@ -119,6 +120,12 @@ def test_unknown_names_and_paths_stay_errors() -> None:
 def test_world_of_handle_and_snapshot(holder: HandleState | Snapshot) -> None:
     with pytest.warns(DeprecationWarning, match=r"world is deprecated .*; use object_store$"):
         assert holder.world is holder.object_store
+
+
+def test_world_of_a_cluster() -> None:
+    cluster = Cluster([], [])
+    with pytest.warns(DeprecationWarning, match=r"Cluster\.world is deprecated .*; use object_store$"):
+        assert isinstance(cluster.world(), ObjectStore)
 
 
 def test_working_of_a_session() -> None:

@@ -227,7 +227,7 @@ def test_nothing_is_sent_after_the_lead_is_lost() -> None:
     watched = Watched()
     watched.auditor.sent("s", bind(A))
     watched.auditor.leads("", 1)
-    with pytest.raises(Violation, match="s writes though nobody leads in term 1"):
+    with pytest.raises(Violation, match="s writes though no scheduler leads in term 1"):
         watched.auditor.sent("s", bind(A))
     watched.auditor.leads("s", 2)
     with pytest.raises(Violation, match="s writes though s leads in term 2"):

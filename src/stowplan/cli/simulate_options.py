@@ -94,8 +94,8 @@ seeds = flag(
     type=click.IntRange(min=0),
     multiple=True,
     default=(0,),
-    show_default="0",
-    help="Seed of the random generators. Repeatable: one run per seed.",
+    show_default=False,
+    help="Seed of the random generators. Repeatable: one run per seed.  [default: 0]",
 )
 n_seeds = flag(
     "--seeds",

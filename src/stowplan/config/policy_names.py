@@ -138,9 +138,9 @@ def known_priorities(gates: PolicyGates) -> tuple[str, ...]:
 def gate_behind(name: str, gates: PolicyGates) -> str:
     """Why a name of 1.13 is not available, "" for a name that 1.13 does not have."""
     if name in _CONDITIONS and gates.taint_nodes_by_condition:
-        return "with the gate TaintNodesByCondition, taints say what conditions said"
+        return "with the gate TaintNodesByCondition, taints replace node conditions"
     if name == _CORDONED and not gates.taint_nodes_by_condition:
-        return "without the gate TaintNodesByCondition, CheckNodeCondition says it"
+        return "without the gate TaintNodesByCondition, CheckNodeCondition checks it"
     if name == _LIMITS:
         return "it needs the gate ResourceLimitsPriorityFunction"
     if name in _NEEDS:

@@ -94,7 +94,7 @@ def child_path(path: str, key: str) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value as error messages show it: short, and spelt as in the file."""
+    """A value as error messages show it: short, and written as in the file."""
     if isinstance(value, str):
         text = repr(value)
         return text if len(text) <= _FORMATTED_MAX else f"{text[: _FORMATTED_MAX - 3]}..."

@@ -25,6 +25,6 @@ class TokenBucket:
         return self._left
 
     def take(self, now: int) -> float:
-        """Take a token, which may be lent; returns the seconds until it is there."""
+        """Take a token, also from an empty bucket; returns the seconds until it is available."""
         self._left = self.refill(now) - 1
         return max(0.0, -self._left / self.rate)

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan._deprecated import deprecated_method
 from stowplan.columns.nodetable import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.inputs.admission.admission_result import AdmissionResult
@@ -73,6 +74,8 @@ class Cluster(msgspec.Struct):
     def object_store(self) -> ObjectStore:
         """A new object store."""
         return ObjectStore(self.objects)
+
+    world = deprecated_method("world", "object_store")
 
     def bound(self) -> list[Pod]:
         """Pods that have a node and are not finished."""

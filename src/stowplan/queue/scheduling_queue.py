@@ -452,7 +452,7 @@ class SchedulingQueue:
         return "the backoff queue" if key in self.backoff else ""
 
     def _count_failure(self, entry: QueueEntry, now: int) -> None:
-        # Without hints, errors and rejections are not told apart.
+        # Without hints, errors and rejections are not distinguished.
         if entry.refusers or not self._uses_hints:
             entry.refusals += 1
             entry.errors = 0

@@ -110,8 +110,8 @@ class Evictions:
         if preemption.failed or not (
             preemption.last_is_evicted or self._is_victim_on_node(preemption)
         ):
-            # Differs: in the original the deletion of a last victim that ended by itself may wake
-            # nobody.
+            # Differs: in the original the deletion of a last victim that ended by itself may
+            # activate no pod.
             self._ungate(preemption)
             self._activate(preemption.preemptor)
         elif preemption.last_is_evicted:

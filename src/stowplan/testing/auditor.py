@@ -275,7 +275,7 @@ class Auditor:
     def sent(self, name: str, effect: Effect) -> None:
         """A scheduler sends what it has requested. Raises Violation."""
         if self.holder != name or effect.term != self.term:
-            lead = f"{self.holder or 'nobody'} leads in term {self.term}"
+            lead = f"{self.holder or 'no scheduler'} leads in term {self.term}"
             raise Violation(f"{name} writes though {lead}: {effect}", uid_of(effect))
 
     def taken(self, name: str, effect: Effect, code: int) -> None:
@@ -289,7 +289,7 @@ class Auditor:
             raise Violation(f"the API took {self._n_bound[uid]} bindings of {asks.name}", uid)
         asked = self.views[name].open.get(uid)
         if asked is None or asked.effect != asks.effect:
-            # It had given this one up: nobody counts on it until the watch shows it.
+            # Given up by this scheduler: counts as pending until the watch shows it.
             return
         self._own.add((name, uid))
         self._check_truth(name, asked)
@@ -301,7 +301,7 @@ class Auditor:
             view.extender_bind_failed(effect.prepare)
         if not is_write(effect):
             return
-        # What it asked for before it heard of the loss, in the same call, its desk will not send.
+        # The dispatcher does not send effects of the call in which leadership was lost.
         leads = view.leads and effect.term == view.term
         if not leads and effect.term != view.term_at_start:
             lead = f"in term {view.term}" if view.leads else "not"

@@ -12,7 +12,7 @@
     cluster.table, cluster.pods["web"], cluster.pending
 
 A table starts with a line that names its columns, `node` or `pod` first, and ends with a blank
-line. Cells hold no blanks; `-` means not said; a comma separates the entries of a list. A column
+line. Cells hold no blanks; `-` means unset; a comma separates the entries of a list. A column
 that the builders in `make` do not know but that names a resource says how much of it there is.
 """
 

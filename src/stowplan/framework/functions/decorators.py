@@ -6,7 +6,7 @@
     @score("free-memory")
     def free_memory(pod, nodes): ...       # all nodes at once: int64 (n_nodes,)
 
-What a function is asked about is told by the names of its parameters, as everywhere: `node` is one
+The names of a function's parameters select what it is called with, as everywhere: `node` is one
 node, `nodes` the table of all of them. It may leave out `pod`. A function over `nodes` may ask for
 `rows` as well and then answers for these rows, in their order.
 
