@@ -124,7 +124,9 @@ def test_world_of_handle_and_snapshot(holder: HandleState | Snapshot) -> None:
 
 def test_world_of_a_cluster() -> None:
     cluster = Cluster([], [])
-    with pytest.warns(DeprecationWarning, match=r"Cluster\.world is deprecated .*; use object_store$"):
+    with pytest.warns(
+        DeprecationWarning, match=r"Cluster\.world is deprecated .*; use object_store$"
+    ):
         assert isinstance(cluster.world(), ObjectStore)
 
 
