@@ -65,9 +65,6 @@ CALLED_BY_LIBRARIES = {
     "resolve_command": "click.Group",
     "get_command": "click.Group",
     "list_commands": "click.Group",
-    "resolve_command": "click.Group",
-    "format_epilog": "click.Command",
-    "process_value": "click.Parameter",
 }
 WORD = re.compile(r"[A-Za-z_]\w*")
 
