@@ -98,7 +98,6 @@ EXCEPTIONS = {
     "*:make_hollow_nodes": "as hollow_nodes",
     "src/stowplan/framework/handle_state.py:world": "old name that plugins use, for a release",
     "src/stowplan/framework/snapshot.py:world": "old name that plugins use, for a release",
-    "src/stowplan/apis/machinery/timestamps.py:month": "of the calendar",
     "src/stowplan/driver/blocking_queue.py:put_back": "old name, for a release",
 }
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
