@@ -186,7 +186,7 @@ def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
     assert ran.code == 1
     assert ran.out.startswith(
         "podgroup default/big (kube-batch, by sessions): pending; "
-        "it can never run here: needs 6 cpu, the cluster has 4\n"
+        "it cannot run in this cluster: needs 6 cpu, the cluster has 4\n"
     )
     answer = json.loads(run("explain", name, *WORLD, "--config", "batch.yaml", "-o", "json").out)
     assert (answer["podGroup"], answer["never"]) == (
@@ -206,7 +206,7 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
     assert run("explain", "fits", *WORLD, "--config", "batch.yaml").out.startswith("default/fits (")
     ran = run("explain", "pg/fits", *WORLD, "--config", "batch.yaml")
     assert ran.code == 0
-    assert "(kube-batch, by sessions): ready; 2 pods have a node, 2 are needed\n" in ran.out
+    assert "(kube-batch, by sessions): ready; 2 pods have a node, minMember is 2\n" in ran.out
     ran = run("explain", "pg/other", *WORLD, "--config", "batch.yaml", "-n", "x")
     assert ran.code == 2
     assert 'podgroups "other" not found in namespace "x"' in ran.err
@@ -215,7 +215,7 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
 def test_missing_sessions_are_noted(files: Path) -> None:
     hint = "no sessions are configured (add --config FILE with actions and tiers)"
     ran = run("explain", "pg/big", *WORLD)
-    assert "it can never run here" in ran.out
+    assert "it cannot run in this cluster" in ran.out
     assert f"Note: {hint}" in ran.out
     assert hint in run("explain", "big-0", *WORLD).err
     text = (files / "cluster.yaml").read_text().replace("kube-batch", "default-scheduler")

@@ -114,4 +114,4 @@ def test_arguments_that_are_wrong(here: Path) -> None:
 def test_a_report_that_cannot_be_read(here: Path) -> None:
     (here / "cluster.yaml").write_text(REPORT.replace("power: 250", "power: much") + NODES)
     ran = run("simulate", "--cluster", "cluster.yaml")
-    check_one_line(ran, "Scv n1: status.cardList[0].power", "wanted a whole number")
+    check_one_line(ran, "Scv n1: status.cardList[0].power", "expected a whole number")

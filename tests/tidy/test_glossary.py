@@ -87,13 +87,10 @@ REPLACEMENTS = {
 }
 # "path:identifier", "*:identifier" where it stays everywhere -> why it stays.
 EXCEPTIONS = {
-    "*:judged_on": "field of an explanation's JSON",
-    "*:unfit_task_ends_job": "a switch of --compat",
     "src/stowplan/apis/machinery/timestamps.py:month": "of the calendar",
     "src/stowplan/benchmarks/stowplan_cases.py:unfit": "name of a benchmark",
     "src/stowplan/conformance/queue_scripts.py:_on_flush_leftover": "verb of recorded scripts",
     "src/stowplan/forecast/queue_shares.py:strays": "field of the JSON of `stowplan queues`",
-    "src/stowplan/kubelet/kubelets.py:_HollowNode": "as hollow_nodes",
     "*:hollow_nodes": "users know simulated nodes as hollow nodes, as of kubemark",
     "*:make_hollow_nodes": "as hollow_nodes",
     "src/stowplan/framework/handle_state.py:world": "old name that plugins use, for a release",

@@ -122,10 +122,10 @@ class ClusterChurn:
             fault.choice * POD_GC_DELAY // 1000, self._delete_pods_of, one.name
         )
         if fault.choice % 3:
-            self.cluster.event_queue.after(fault.span, self._requeue_pod, one)
+            self.cluster.event_queue.after(fault.span, self._restore_node, one)
         return found
 
-    def _requeue_pod(self, one: Node) -> None:
+    def _restore_node(self, one: Node) -> None:
         if one.name not in self.cluster.nodes:
             self.cluster.put_node(one)
 

@@ -106,8 +106,8 @@ def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome)
 def _by_node(rejecting: list[NodeExplanation]) -> Table:
     table = plain_table("\nNodes that do not fit", "NODE", "PLUGIN", "REASON", "DETAILS")
     for node in rejecting:
-        listed = node.failing or ((node.first,) if node.first else ())
-        for index, refusal in enumerate(listed):
+        refusals = node.failing or ((node.first,) if node.first else ())
+        for index, refusal in enumerate(refusals):
             table.add_row(
                 Text(node.name if index == 0 else ""),
                 Text(refusal.plugin),

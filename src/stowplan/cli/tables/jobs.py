@@ -102,6 +102,6 @@ def _print_nodes(explanation: JobExplanation, screen: Console, *, wide: bool) ->
             groups[", ".join(r.split(" (")[0] for r in node.reasons)].append(node.name)
         table = plain_table("\nNodes, by reason", "NODES", "REASON", "EXAMPLES", right=("NODES",))
         for reason, names in sorted(groups.items(), key=lambda pair: -len(pair[1])):
-            listed = examples(names, EXAMPLES_LISTED)
-            table.add_row(str(len(names)), Text(reason or "fits"), Text(listed))
+            some_names = examples(names, EXAMPLES_LISTED)
+            table.add_row(str(len(names)), Text(reason or "fits"), Text(some_names))
     screen.print(table)
