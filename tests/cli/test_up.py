@@ -56,7 +56,9 @@ def test_starts_answers_and_stops(tmp_path: Path) -> None:
 def test_files_of_other_programs_are_kept(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.write_text("precious")
-    assert "got a file of somebody else's" in refused("--kubeconfig", str(own), "--port", "0")
+    assert "exists and was not written by Stowplan" in refused(
+        "--kubeconfig", str(own), "--port", "0"
+    )
     assert own.read_text() == "precious"
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
@@ -101,7 +103,7 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         assert f"port {port} of 127.0.0.1: Address already in use" in text
     (tmp_path / "tokens.csv").write_text("only-a-token\n")
     text = refused("--no-scheduler", "--port", "0", "--token-file", str(tmp_path / "tokens.csv"))
-    assert "line 1: got 1 columns" in text
+    assert "line 1: 1 columns: expected token,user,uid" in text
     assert "only-a-token" not in text
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "cluster.sqlite").write_bytes(b"nonsense" * 1000)

@@ -123,7 +123,7 @@ def test_a_step_fails_without_the_feature(monkeypatch: pytest.MonkeyPatch) -> No
     failed = [check for check in outcome.checks if not check.held]
     assert [check.expected.partition(":")[0] for check in failed] == [
         "sweep is reduced to 6 pods",
-        "serve has the room",
+        "serve gets the reclaimed resources",
     ]
     assert "0 evicted" in failed[0].seen
     assert not outcome.is_as_expected
