@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
-from tests.contract.apiserver.world import World
+from tests.contract.apiserver.recorded_server import World
 from tests.soak import examples
 
 NOW = 1_790_000_000.0

@@ -19,7 +19,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, Wat
 from stowplan.apis.machinery.resource import Resource
 from tests.apiserver.fuzzing import Target, targets
 from tests.apiserver.test_fuzz import KNOWN_500, NODE, POD
-from tests.contract.apiserver.world import World
+from tests.contract.apiserver.recorded_server import World
 from tests.soak import factor
 
 NOW = 1_790_000_000.0

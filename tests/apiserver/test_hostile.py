@@ -31,7 +31,7 @@ from stowplan.apiserver.http.deferred_work import PendingRequest
 from stowplan.apiserver.http.warnings import ITEM_MAX, TOTAL_MAX, WarningList
 from stowplan.apiserver.patch import strategic_merge
 from tests.apiserver.test_protobuf import envelope, message
-from tests.contract.apiserver.world import World
+from tests.contract.apiserver.recorded_server import World
 
 parsing = sys.modules[parse_json.__module__]
 """The module, whose package has a function of that name."""

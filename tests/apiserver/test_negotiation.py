@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.negotiation import PROTOBUF, PROTOBUF_MAGIC
-from tests.contract.apiserver.world import World
+from tests.contract.apiserver.recorded_server import World
 
 NOW = 1_790_000_000.0
 PODS = "/api/v1/namespaces/default/pods"

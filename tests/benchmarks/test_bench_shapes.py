@@ -27,7 +27,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import requested
+from stowplan.objects.pod_requests import requested
 from stowplan.testing import builders
 
 SMALL = WorkloadSizes(nodes=40, pods=30)

@@ -25,7 +25,7 @@ from stowplan.driver.live.scheduler_server import (
     SchedulerServer,
     SchedulerServerOptions,
 )
-from stowplan.driver.live.status import status_summary, write_state_dump
+from stowplan.driver.live.scheduler_status import status_summary, write_state_dump
 from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 

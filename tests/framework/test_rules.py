@@ -40,7 +40,7 @@ from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import Bind, Effect, PatchStatus, RecordEvent
 from stowplan.messages.events import NodeAdded, PodAdded, Tick
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.objects.requests import nonzero_requested
+from stowplan.objects.pod_requests import nonzero_requested
 from stowplan.testing import check_plugin, node, pod
 from tests.framework.stage import POD as WEB
 from tests.framework.stage import framework_of, snapshot

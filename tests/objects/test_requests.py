@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.objects.quantity import QuantityError, milli_value, value
-from stowplan.objects.requests import (
+from stowplan.objects.pod_requests import (
     balanced_requests,
     fit_requests,
     fit_score_requests,
@@ -27,6 +26,7 @@ from stowplan.objects.requests import (
     pod_requests,
     requested,
 )
+from stowplan.objects.quantity import QuantityError, milli_value, value
 from tests.property.wrong import caught_at_once
 
 MI = 2**20

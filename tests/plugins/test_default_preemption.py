@@ -37,7 +37,7 @@ from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
 from stowplan.plugins.preemption.victim_selector import VictimSelector
 from stowplan.testing import node
-from tests.plugins.preemption_story import framework, made_budget, made_pod
+from tests.plugins.preemption_walk import framework, made_budget, made_pod
 
 HIGH = made_pod("high", {"cpu": "2"}, priority=100)
 FIT = "Insufficient cpu"

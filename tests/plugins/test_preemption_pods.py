@@ -29,7 +29,7 @@ from stowplan.plugins.preemption.ranked_pods import (
 from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
 from stowplan.testing import node
 from stowplan.testing.generators.table_changes import random_steps
-from tests.plugins.preemption_story import made_budget, made_pod
+from tests.plugins.preemption_walk import made_budget, made_pod
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 

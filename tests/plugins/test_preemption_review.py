@@ -12,7 +12,7 @@ from stowplan.framework import Code, PostFilterResult, Snapshot, error, unschedu
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.plugins.preemption import default_preemption
 from stowplan.testing import node
-from tests.plugins.preemption_story import framework, made_pod
+from tests.plugins.preemption_walk import framework, made_pod
 
 NAMES = [f"n{i}" for i in range(1, 9)]
 VIP = made_pod("vip", {"cpu": "1"}, priority=100)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import fit_requests
+from stowplan.objects.pod_requests import fit_requests
 from stowplan.plugins.resources.resource_allocation import (
     NodeResourceReader,
     ResourceSpec,

@@ -21,7 +21,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import requested
+from stowplan.objects.pod_requests import requested
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.simulation.results.summary import ORDER_NOTE, VOLUMES_NOTE
 from stowplan.simulation.simulate import Simulation, simulate

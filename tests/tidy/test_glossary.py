@@ -93,6 +93,7 @@ EXCEPTIONS = {
     "src/stowplan/forecast/queue_shares.py:strays": "field of the JSON of `stowplan queues`",
     "*:hollow_nodes": "users know simulated nodes as hollow nodes, as of kubemark",
     "*:make_hollow_nodes": "as hollow_nodes",
+    "src/stowplan/inputs/cluster_reader.py:world": "old name, for a release",
     "src/stowplan/framework/handle_state.py:world": "old name that plugins use, for a release",
     "src/stowplan/framework/snapshot.py:world": "old name that plugins use, for a release",
     "src/stowplan/driver/blocking_queue.py:put_back": "old name, for a release",

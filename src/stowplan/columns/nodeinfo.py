@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from stowplan.columns.pods.podinfo import WILDCARD_IP, PodInfo, Port
 from stowplan.objects.node import Node, Taint
+from stowplan.objects.pod_requests import is_scalar
 from stowplan.objects.quantity import amount
-from stowplan.objects.requests import is_scalar
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 

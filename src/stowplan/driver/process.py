@@ -37,7 +37,7 @@ from stowplan.driver.live.decision_comparer import (
     DecisionDifference,
 )
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
-from stowplan.driver.live.status import write_state_dump
+from stowplan.driver.live.scheduler_status import write_state_dump
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, ContractError
 from stowplan.messages.events import ConfigurationChanged

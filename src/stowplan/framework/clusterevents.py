@@ -21,8 +21,8 @@ from stowplan._deprecated import deprecated_names
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.quantity import Quantity, exact
-from stowplan.objects.requests import pod_requests
 
 POD = "Pod"
 ASSIGNED_POD = "AssignedPod"

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import fit_requests
 from stowplan.objects.quantity import amount
-from stowplan.objects.requests import fit_requests
 from stowplan.objects.selectors import node_selector_matches
 from stowplan.objects.taints import is_tolerated
 

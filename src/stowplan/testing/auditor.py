@@ -24,8 +24,8 @@ from stowplan.messages.events import Event
 from stowplan.messages.extender_api import BOUND_BODY, OK_CODE, ExtenderBindingArgs
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import requested
 from stowplan.objects.quantity import Quantity, amount
-from stowplan.objects.requests import requested
 from stowplan.objects.taints import tolerates
 
 HTTP_CREATED = 201

@@ -27,8 +27,8 @@ from stowplan.framework import ObjectStore, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import is_tracked
 from stowplan.objects.quantity import QuantityError
-from stowplan.objects.requests import is_tracked
 from stowplan.testing.builders import MakeError, node, pod
 
 

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from tests.contract.apiserver.not_modelled import STAND_INS
+from tests.contract.apiserver.recorded_server import World
 from tests.contract.apiserver.symbols import Finding, Symbols
-from tests.contract.apiserver.world import World
 
 Tree = dict[str, Any]
 DATA = Path(__file__).parent / "data"

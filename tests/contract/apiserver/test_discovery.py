@@ -11,8 +11,8 @@ import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from tests.contract.apiserver import parity
+from tests.contract.apiserver.recorded_server import World
 from tests.contract.apiserver.replay import START, scenarios
-from tests.contract.apiserver.world import World
 
 Tree = dict[str, Any]
 

@@ -7,9 +7,9 @@ import pytest
 from stowplan.apis.machinery.http_messages import HttpResponse
 from tests.contract.apiserver import parity
 from tests.contract.apiserver.not_modelled import NotModelled
+from tests.contract.apiserver.recorded_server import World
 from tests.contract.apiserver.replay import START, Replay, scenarios
 from tests.contract.apiserver.symbols import Symbols
-from tests.contract.apiserver.world import World
 
 REWRITES = bool(os.environ.get("STOWPLAN_GOLDEN"))
 

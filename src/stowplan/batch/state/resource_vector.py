@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from stowplan.batch.compat import Compat
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import is_scalar, requested
 from stowplan.objects.quantity import Quantity, milli_value, value
-from stowplan.objects.requests import is_scalar, requested
 
 MIB = 1024 * 1024
 COARSE_MILLI = 10.0

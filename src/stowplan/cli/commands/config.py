@@ -45,7 +45,7 @@ def check(
     enable switches of a tier's plugins are true where none is printed.
     """
     from stowplan import config
-    from stowplan.cli.runs.deciders import read_command_deciders
+    from stowplan.cli.runs.scheduler_config import read_command_deciders
     from stowplan.cli.tables.console import print_tree
 
     print_tree(

@@ -68,8 +68,8 @@ def command(**given: Any) -> None:
     object. Exit code 1 if no node fits.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.deciders import read_command_deciders
     from stowplan.cli.runs.explain import ExplainRequest, run_explain
+    from stowplan.cli.runs.scheduler_config import read_command_deciders
 
     source = ClusterSource.take(given)
     config_files, output = given.pop("config_files"), given.pop("output")

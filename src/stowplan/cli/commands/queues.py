@@ -42,8 +42,8 @@ def command(**given: Any) -> None:
     adds each queue's part of the cluster by weight.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.deciders import default_session_deciders, read_command_deciders
     from stowplan.cli.runs.queues import run_queues
+    from stowplan.cli.runs.scheduler_config import default_session_deciders, read_command_deciders
 
     source = ClusterSource.take(given)
     config_files, plugin_files = given["config_files"], given["plugin_files"]

@@ -9,13 +9,13 @@ import click
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
-from stowplan.cli.runs.deciders import default_session_deciders
 from stowplan.cli.runs.explain_pod_group import (
     is_pod_group_argument,
     pod_group_key,
     run_explain_pod_group,
 )
 from stowplan.cli.runs.pod_argument import find_pod_argument
+from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.explanations import print_explanation
 from stowplan.cli.tables.jobs import print_job_explanation

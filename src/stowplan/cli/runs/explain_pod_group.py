@@ -6,7 +6,7 @@ import click
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.deciders import default_session_deciders
+from stowplan.cli.runs.scheduler_config import default_session_deciders
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.jobs import print_job_explanation
 from stowplan.forecast.explain_job import explain_pod_group

@@ -14,8 +14,8 @@ from stowplan.cli.runs.cluster_source import (
     read_cluster_source,
     strict_exit_code,
 )
-from stowplan.cli.runs.deciders import read_command_deciders
 from stowplan.cli.runs.pod_argument import find_pod_argument
+from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.runs.simulate_sessions import (
     check_session_options,
     has_unplaced_pods,

@@ -6,8 +6,8 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_requests import nonzero_requested, requested
 from stowplan.objects.pod_templates import template_of
-from stowplan.objects.requests import nonzero_requested, requested
 
 WILDCARD_IP = "0.0.0.0"
 

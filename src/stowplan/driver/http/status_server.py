@@ -37,7 +37,7 @@ from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import foreign_origin
-from stowplan.driver.live import status
+from stowplan.driver.live import scheduler_status
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
@@ -196,10 +196,10 @@ class StatusServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         if request.path == "/readyz":
-            missing = status.unready_reasons(self._server)
+            missing = scheduler_status.unready_reasons(self._server)
             if missing:
                 return web.Response(status=503, text="\n".join(missing) + "\n")
-        elif not status.is_alive(self._server):
+        elif not scheduler_status.is_alive(self._server):
             return web.Response(status=500, text="scheduling loop is stuck\n")
         return web.Response(text="ok")
 
@@ -213,7 +213,9 @@ class StatusServer:
 
     async def _statusz(self, request: web.Request) -> web.Response:
         server = self._server
-        return _json(await server.call_between_handles(lambda: status.status_summary(server)))
+        return _json(
+            await server.call_between_handles(lambda: scheduler_status.status_summary(server))
+        )
 
 
 def effective_configuration(server: SchedulerServer) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from stowplan.apis.schema import canonical_quantity
 from stowplan.objects.pod import Container, Pod
+from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.quantity import Quantity, exact
-from stowplan.objects.requests import pod_requests
 
 Amounts = dict[str, Quantity]
 

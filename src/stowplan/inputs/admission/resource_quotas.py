@@ -18,7 +18,7 @@ from stowplan.inputs.admission.resource_amounts import (
 )
 from stowplan.objects.limits import ResourceQuota, ScopeRequirement
 from stowplan.objects.pod import Container, Pod
-from stowplan.objects.requests import is_extended
+from stowplan.objects.pod_requests import is_extended
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _CHECKED = ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")

@@ -17,7 +17,7 @@ from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem
 from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import balanced_requests
+from stowplan.objects.pod_requests import balanced_requests
 from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,

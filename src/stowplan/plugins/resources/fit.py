@@ -33,8 +33,8 @@ from stowplan.framework.deciders.kernel_terms import (
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.device import DeviceClass
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.quantity import format_quantity
-from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.selectors import label_key_errors
 from stowplan.plugins.resources.hints import fit_events
 from stowplan.plugins.resources.resource_allocation import (

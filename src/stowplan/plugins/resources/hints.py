@@ -24,7 +24,7 @@ from stowplan.framework.clusterevents import (
 from stowplan.objects.device import DEVICE_CLASS_PREFIX, DeviceClass
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import is_scalar, pod_requests, requested
+from stowplan.objects.pod_requests import is_scalar, pod_requests, requested
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 RequestedResourcesOf = Callable[[Pod], tuple[tuple[str, int], ...]]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
-from stowplan.objects.requests import is_scalar, is_tracked
+from stowplan.objects.pod_requests import is_scalar, is_tracked
 from stowplan.plugins.arithmetic import n_rows_of
 
 WEIGHT_MAX = 100

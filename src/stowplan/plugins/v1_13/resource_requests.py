@@ -18,12 +18,12 @@ from stowplan.columns.array_types import Ints, grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod
-from stowplan.objects.quantity import Quantity, amount
-from stowplan.objects.requests import (
+from stowplan.objects.pod_requests import (
     NONZERO_CPU_MILLI,
     NONZERO_MEMORY_BYTES,
     is_tracked,
 )
+from stowplan.objects.quantity import Quantity, amount
 
 ResourceAmounts = Mapping[str, int]
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import requested
+from stowplan.objects.pod_requests import requested
 from stowplan.queue import SchedulingQueue
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.event_queue import in_seconds

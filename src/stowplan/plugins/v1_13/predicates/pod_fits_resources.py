@@ -13,7 +13,7 @@ from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.requests import is_extended
+from stowplan.objects.pod_requests import is_extended
 from stowplan.plugins.resources.fit import format_amount
 from stowplan.plugins.v1_13.resource_requests import (
     NATIVE_RESOURCES,
