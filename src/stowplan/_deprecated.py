@@ -35,7 +35,7 @@ MODULES: dict[str, MovedModule] = {}
 def _warn(old: str, new: str) -> None:
     # Level 3: the caller of the `__getattr__`, property or method that warns.
     warnings.warn(
-        f"{old} is deprecated and goes with the next release; use {new}",
+        f"{old} is deprecated and will be removed in the next release; use {new}",
         DeprecationWarning,
         stacklevel=3,
     )
@@ -99,7 +99,7 @@ class _MovedModuleFinder(MetaPathFinder, Loader):
         moved = MODULES[old]
         # Level 2: the statement that imports; frames of importlib are not counted.
         warnings.warn(
-            f"{old} is deprecated and goes with the next release; use {moved.target}",
+            f"{old} is deprecated and will be removed in the next release; use {moved.target}",
             DeprecationWarning,
             stacklevel=2,
         )

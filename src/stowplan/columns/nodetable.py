@@ -558,7 +558,7 @@ def _index_of(pods: Sequence[PodInfo], uid: str) -> int:
     for index, info in enumerate(pods):
         if (info.pod.metadata.uid or info.pod.key) == uid:
             return index
-    raise TableError(f"pod {uid} is not where the table says that it is")
+    raise TableError(f"pod {uid} is not on the node that the table has for it")
 
 
 def differences(before: Node, after: Node) -> tuple[bool, bool]:

@@ -105,7 +105,7 @@ class DefaultingBudget:
         """Raises TooManyDefaults when it is used up."""
         self.left -= count
         if self.left < 0:
-            raise TooManyDefaults("the defaults of the schema come to too many values")
+            raise TooManyDefaults("the defaults of the schema add too many values")
 
     def copied(self, value: Any) -> Any:
         """A copy of a default; each value counts."""

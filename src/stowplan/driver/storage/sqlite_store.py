@@ -154,7 +154,7 @@ class SqliteStore:
             if _mark_of(path) != mark:
                 raise StoreError(
                     f"{path}: removed or replaced while the cluster ran, after version "
-                    f"{self.version}; nothing can be saved any more. Restore a copy of the whole "
+                    f"{self.version}; changes can no longer be saved. Restore a copy of the whole "
                     "directory, or use another --data"
                 )
 
@@ -167,8 +167,8 @@ class SqliteStore:
         except sqlite3.Error as problem:
             where = self.directory / FILE
             raise StoreError(
-                f"{where}: the journal beside it could not be folded in: {problem}; nothing is "
-                "lost, the next start reads both"
+                f"{where}: unable to checkpoint {FILE}-wal: {problem}; no change is lost, the "
+                "next start reads both files"
             ) from None
         finally:
             if self._committed is not None:
