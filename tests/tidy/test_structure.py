@@ -1,4 +1,4 @@
-"""Structure: no cycles between modules, no class defined twice, no folder that holds too much.
+"""Structure: no cycles, no class defined twice, one meaning per module name, no crowded folder.
 
 Source: docs/decisions/ and ARCHITECTURE.md, "Packages". Each check is shown a tree that breaks it.
 """
@@ -14,6 +14,31 @@ PACKAGE = "stowplan"
 FOLDER_MAX = 15
 # `apis/core/` has a file per kind; style and design allow it more.
 FOLDERS_LARGER = {PurePath("src/stowplan/apis/core")}
+# A command, its work and what it calls have the name of the command.
+COMMANDS = PurePath("src/stowplan/cli/commands")
+# Module names that occur more than once -> the one thing that they mean.
+MEANINGS = {
+    "access_reviews": "TokenReview and SubjectAccessReview: answered, and sent",
+    "decider": "a Decider: the protocol, and one per lane",
+    "deployment": "Deployment: the kind and its controller",
+    "errors": "errors with the texts that users read: of the API server, of the command line",
+    "heap": "a heap",
+    "hints": "queueing hints of a family of plugins",
+    "invariants": "checks of a structure's invariants, for tests",
+    "jobs": "jobs of sessions: the values and their table",
+    "kernel_terms": "kernel terms: the types, and those of a plugin",
+    "node": "Node: the kind and the value",
+    "options": "options of the part that the package is",
+    "persistent_volume": "PersistentVolume: the kind and its controller",
+    "plugin_io": "plugin I/O: what is pending, and its execution",
+    "pod": "Pod: the kind and the value",
+    "priority": "pod priority: admission and session plugin, named as the originals",
+    "replica_set": "ReplicaSet: the kind and its controller",
+    "runtime_class": "RuntimeClass: the kind and its admission",
+    "taint_toleration": "TaintToleration: the plugin and the 1.13 priority",
+    "timestamps": "RFC 3339 timestamps",
+    "volume_claims": "volume claims of pods",
+}
 
 
 def module_name(path: PurePath) -> str:
@@ -99,6 +124,18 @@ def crowded(paths: Iterable[PurePath]) -> list[str]:
     ]
 
 
+def repeated_modules(paths: Iterable[PurePath]) -> dict[str, list[str]]:
+    """Module name to the folders that have it, for names of several; commands are left out."""
+    folders = defaultdict(list)
+    for path in paths:
+        folders[path.stem].append(path.parent)
+    return {
+        name: sorted(map(str, where))
+        for name, where in sorted(folders.items())
+        if len(where) > 1 and not name.startswith("__") and COMMANDS not in where
+    }
+
+
 def sources() -> dict[str, str]:
     paths = sorted((tree.ROOT / "src" / PACKAGE).rglob("*.py"))
     return {module_name(path.relative_to(tree.ROOT)): tree.read(path) for path in paths}
@@ -138,3 +175,18 @@ def test_a_crowded_folder_is_found() -> None:
     init = Path("src/stowplan/queue/__init__.py")
     assert crowded([*paths, init]) == []
     assert crowded([*paths, Path("src/stowplan/queue/more.py")]) != []
+
+
+def test_module_names_have_one_meaning() -> None:
+    paths = (tree.ROOT / "src").rglob("*.py")
+    repeated = repeated_modules(path.relative_to(tree.ROOT) for path in paths)
+    assert repeated.keys() == MEANINGS.keys(), {
+        name: repeated.get(name, "occurs once") for name in repeated.keys() ^ MEANINGS.keys()
+    }
+
+
+def test_a_repeated_module_name_is_found() -> None:
+    places = ("queue/status.py", "cache/status.py", "queue/__init__.py", "cache/__init__.py")
+    commands = ("cli/commands/up.py", "cli/runs/up.py")
+    paths = [PurePath("src/stowplan") / place for place in (*places, *commands)]
+    assert repeated_modules(paths) == {"status": ["src/stowplan/cache", "src/stowplan/queue"]}
