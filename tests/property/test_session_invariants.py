@@ -307,7 +307,7 @@ def test_wrong_what_is_more_important_goes_first_is_noticed(
     come_to_rest(script_of(HIGH_AND_LOW))
     right = VictimCandidates.on
     monkeypatch.setattr(VictimCandidates, "on", lambda self, row: right(self, row)[::-1])
-    with pytest.raises(Violation, match="of lower (rank|priority), stays"):
+    with pytest.raises(Violation, match=r"of lower (rank|priority), stays"):
         come_to_rest(script_of(HIGH_AND_LOW))
 
 
