@@ -149,7 +149,9 @@ def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> Non
                 assert sessions is not None
                 ended: list[float] = []
                 decider: Any = sessions.decider
-                decider.hold = one.slowed(decider.hold, lambda: ended.append(monotonic_ns() / 1e9))
+                decider.run_session = one.slowed(
+                    decider.run_session, lambda: ended.append(monotonic_ns() / 1e9)
+                )
                 api.pod("alone", scheduler="kube-batch")
                 # For longer than a period.
                 ends = time.monotonic() + 1.5 * decider.period_s
@@ -176,7 +178,7 @@ async def taken_in(tmp_path: Path, kind: type[SchedulerServer]) -> bool:
             pods = next(one for one in informers.informers if one.resource.plural == "pods")
             decider: Any = sessions.decider
             n_known: list[int] = []
-            decider.hold = one.slowed(decider.hold, lambda: n_known.append(len(pods)))
+            decider.run_session = one.slowed(decider.run_session, lambda: n_known.append(len(pods)))
             api.pod("alone", scheduler="kube-batch")
             await api.until(lambda: one.is_held_up)
             api.pod("late", scheduler="kube-batch")

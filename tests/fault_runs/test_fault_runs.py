@@ -183,7 +183,7 @@ def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Unreserve is not called after a failure."""
 
     def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
-        monkeypatch.setattr(self, "_tell", lambda *told: None)
+        monkeypatch.setattr(self, "_run_notification", lambda *told: None)
         right(self, uid, binding_cycle)
         monkeypatch.undo()
         plant()
@@ -236,7 +236,7 @@ def test_a_pod_that_is_forgotten_after_a_read_is_found(monkeypatch: pytest.Monke
             self._undo(event.uid, binding_cycle)
 
     monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
-    assert "is in [], wanted" in found().error or "does not know the pod" in found().error
+    assert "is in []; expected" in found().error or "does not know the pod" in found().error
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_a_call_that_is_dropped_at_its_timeout_is_found(
 
     def serve_due(self: PendingExtenderCalls) -> None:
         for effect in self._deadlines.due(self._context.now):
-            self._extender_calls.pop(effect, None)
+            self._pending.pop(effect, None)
 
     monkeypatch.setattr(PendingExtenderCalls, "serve_due", serve_due)
     assert found(EXTENDERS_CONFIG) is not None

@@ -238,9 +238,9 @@ WRONG_KERNELS: dict[str, Wrong] = {
             "if leaves[row] == best:\n            chosen = np.int64(NOWHERE)\n            its =",
         ),
     ),
-    "the first of a company may go anywhere": (
+    "the first of several peers may go anywhere": (
         replace(NARROW, wishes=(objects.is_near,)),
-        ("return company == 0 and classes[c, at.MATCHES_ITSELF] == 1", "return company == 0"),
+        ("return n_peers == 0 and classes[c, at.MATCHES_ITSELF] == 1", "return n_peers == 0"),
     ),
     "a domain that is missing counts as none": (
         replace(NARROW, wishes=(objects.spreads_softly, objects.is_owned)),

@@ -94,7 +94,7 @@ def test_an_attempt_that_is_dropped_when_its_time_is_over_is_missed(
 
     def serve_due(self: PendingExtenderCalls) -> None:
         for effect in self._deadlines.due(self._context.now):
-            self._extender_calls.pop(effect, None)
+            self._pending.pop(effect, None)
 
     monkeypatch.setattr(PendingExtenderCalls, "serve_due", serve_due)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
@@ -115,8 +115,8 @@ def test_a_kept_node_that_has_filled_up_is_noticed(monkeypatch: pytest.MonkeyPat
             return [name for name in self._names if nodes.row(name) >= 0]
         return right(self, attempt, first)
 
-    right = ExtenderConsultation._left
-    monkeypatch.setattr(ExtenderConsultation, "_left", left)
+    right = ExtenderConsultation._remaining_rows
+    monkeypatch.setattr(ExtenderConsultation, "_remaining_rows", left)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 

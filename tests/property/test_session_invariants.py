@@ -206,10 +206,10 @@ def test_wrong_a_job_that_has_no_turn_is_noticed(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("cluster", "wrong", "said"),
     [
-        (BLOCKED, Compat(keeps_unready=True), "in vain"),
+        (BLOCKED, Compat(keeps_unready=True), "holds resources for 1 of its minimum"),
         (EQUALS, Compat(ignores_priority=True), "of no higher rank"),
         (ROOM_BESIDE, Compat(ignores_free_room=True), "would fit"),
-        (TWO_QUEUES, Compat(reclaims_at_once=True), "goes for nobody"),
+        (TWO_QUEUES, Compat(reclaims_at_once=True), "evicted without need"),
     ],
 )
 def test_a_defect_of_the_original_is_noticed(cluster: Drawn, wrong: Compat, said: str) -> None:
@@ -273,7 +273,7 @@ def test_wrong_a_queue_below_its_part_is_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(ProportionPlugin, "victims", everybody)
     monkeypatch.setattr(ProportionPlugin, "overused", lambda self, queue: False)
     monkeypatch.setattr(ProportionPlugin, "spares", lambda self, job: False)
-    with pytest.raises(Violation, match="is left"):
+    with pytest.raises(Violation, match="keeps"):
         come_to_rest(script_of(OTHER_QUEUE_AT_ITS_PART))
 
 
@@ -307,7 +307,7 @@ def test_wrong_what_is_more_important_goes_first_is_noticed(
     come_to_rest(script_of(HIGH_AND_LOW))
     right = VictimCandidates.on
     monkeypatch.setattr(VictimCandidates, "on", lambda self, row: right(self, row)[::-1])
-    with pytest.raises(Violation, match="of less rank, stays"):
+    with pytest.raises(Violation, match=r"of lower (rank|priority), stays"):
         come_to_rest(script_of(HIGH_AND_LOW))
 
 
@@ -324,7 +324,7 @@ def test_wrong_a_queue_that_gives_to_its_betters_only_is_noticed(
         return [one for one in found if jobs[one.job].priority < jobs[task.job].priority]
 
     monkeypatch.setattr(ProportionPlugin, "victims", lower)
-    with pytest.raises(Violation, match=r"waits, and .* might go"):
+    with pytest.raises(Violation, match=r"waits, and .* could be evicted"):
         come_to_rest(script_of(LOW_RECLAIMS))
 
 
@@ -334,7 +334,7 @@ def test_wrong_cards_that_are_kept_while_cpu_is_plentiful_are_noticed(
     """Wrong: a queue gives nothing up as long as it has less than it wants of anything."""
     come_to_rest(script_of(CARDS))
     monkeypatch.setattr(ProportionPlugin, "_is_scarce", lambda *given: False)
-    with pytest.raises(Violation, match=r"waits, and .* might go"):
+    with pytest.raises(Violation, match=r"waits, and .* could be evicted"):
         come_to_rest(script_of(CARDS))
 
 

@@ -18,9 +18,11 @@ A new API kind:
      `call.objects`.
    - `_cells(obj, now)`: the row that `kubectl get` prints.
    - `KIND = KindRegistration(...)`: path, names, the parts above, selectable fields, subresources.
-2. Add `<kind>.KIND` to the list in `builtin_kinds.py`. A new group also goes into `GROUPS` of
-   `apiserver/resource_registry.py`, in the order of discovery.
+2. Add `<kind>.KIND` to `KINDS` in `builtin_kinds.py`. A new group also goes into `GROUPS` of
+   `apiserver/resource_registry.py`, in the order of discovery; what the default roles may do with
+   the kind into `apiserver/auth/bootstrap_roles.py`.
 3. Name the original's files under `Source:` in the module's docstring, each difference `Differs:`.
-4. Add cases to `tests/apis/test_kinds.py`; a recording of a real API server (tests/contract/data)
-   if there is one. Discovery, OpenAPI, RBAC, watch and garbage collection need nothing more.
+4. Add cases to `tests/apis/test_kinds.py`; a recording of a real API server
+   (tests/contract/apiserver/data) if there is one. Discovery, OpenAPI, watch and garbage
+   collection need nothing more.
 """

@@ -113,8 +113,8 @@ async def running_local_cluster(
 ) -> AsyncIterator[LocalCluster]:
     """Start a cluster, and stop it at the end. Raises UpError.
 
-    documents: place and tree of objects to be created; existing ones are kept. living: controllers
-    and kubelets; all by default.
+    documents: place and tree of objects to be created; existing ones are kept.
+    manager_options: of controllers and kubelets; all run by default.
     """
     with contextlib.closing(_listening_sockets(settings)) as listener:
         store: SqliteStore | None = None
@@ -305,7 +305,7 @@ def run(
     started: Callable[[LocalCluster], None] = lambda _: None,
     service: ClusterService = contextlib.nullcontext,
 ) -> None:
-    """Run a cluster until SIGINT or SIGTERM. beside: services that run with it. Raises UpError."""
+    """Run a cluster until SIGINT or SIGTERM. service: runs with it. Raises UpError."""
     asyncio.run(_run_until_stopped(settings, documents, started, service))
 
 

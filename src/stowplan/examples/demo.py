@@ -39,9 +39,9 @@ class SchedulingLatency(msgspec.Struct, frozen=True):
 
 
 class DemoResult(msgspec.Struct, frozen=True):
-    """Result of the demo. picture: the cluster when both queues wanted more than it has.
+    """Result of the demo. snapshot: the cluster when both queues wanted more than it has.
 
-    complaints: warnings logged meanwhile.
+    warnings: those logged meanwhile.
     """
 
     checks: list[DemoCheck]

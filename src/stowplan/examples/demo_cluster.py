@@ -57,7 +57,7 @@ class DemoCheck(msgspec.Struct, frozen=True):
 class AppPlacement(msgspec.Struct, frozen=True):
     """Placement of an app's pods. where: node -> number of pods.
 
-    pod: key of the pod that was scheduled last, or is pending; "" if none is left. picture: the
+    pod: key of the pod that was scheduled last, or is pending; "" if none is left. snapshot: the
     cluster then. written: messages that the scheduler wrote about the app.
     """
 
@@ -113,7 +113,7 @@ class AcceleratedClock:
 
 
 class DemoCluster:
-    """Operations of a step. checks, placements: results so far. picture: the cluster at the last
+    """Operations of a step. checks, placements: results so far. snapshot: the cluster at the last
     `keep_snapshot`."""
 
     def __init__(

@@ -12,10 +12,12 @@
 
 A line at the margin begins a type; `A B = type` gives other names to a type. A field has a name, a
 type and marks: `[T]` a list, `{T}` a map; `?` Go holds a pointer, so that an empty value that was
-given is kept; `!` Go writes it always, and OpenAPI marks it as required; `~` how strategic
-merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T` takes over
-the fields of T. `--` begins what `kubectl explain` prints. Names are looked up in the package
-first, then in meta/v1, and `core.Pod` names a type of core/v1; `T|bool` also takes true and false.
+given is kept; `!` Go writes it always, and OpenAPI marks it as required (a request without it has
+Go's zero value, for validation to judge); `z` Go leaves out an empty struct (omitzero); `~` how
+strategic merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T`
+takes over the fields of T. `--` begins what `kubectl explain` prints. Scalar types are the keys of
+`_SCALARS`. Other names are looked up in the package first, then in meta/v1, and `core.Pod` names a
+type of core/v1; `T|bool` also takes true and false.
 """
 
 from __future__ import annotations

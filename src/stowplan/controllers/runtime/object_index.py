@@ -82,7 +82,7 @@ _NO_LABELS: dict[str, str] = {}
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
     """One pod as controllers see it.
 
-    owner: uid of its controller, "" for none. ready_since, deleting_since, created: Unix seconds,
+    owner: uid of its controller, "" for none. ready_since, deleting, created: Unix seconds,
     0.0 for none. restarts: highest of any container (for ranking), restarts_sum: of all.
     """
 

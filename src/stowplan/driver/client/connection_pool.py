@@ -40,8 +40,8 @@ class LeaseExpired(Exception):
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection that carries one request at a time. is_over: it can carry no more. since: when
-    it was made, or the last response arrived. until: deadline of the current response."""
+    """A connection that carries one request at a time. is_closed: it can carry no more. since:
+    when it was made, or the last response arrived. until: deadline of the current response."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -37,7 +37,7 @@ class InvalidExtenderArgs(ValueError):
 
 
 class ExtenderHandlers:
-    """Handlers of one profile. snapshot: of the followed cluster, None for none."""
+    """Handlers of one profile. Their `snapshot` is that of the followed cluster, None for none."""
 
     def __init__(self, frameworks: Mapping[str, Framework], profile: str = "") -> None:
         """profile: scheduler name of the profile; "" for the first one."""

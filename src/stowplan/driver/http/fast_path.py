@@ -78,8 +78,8 @@ class FastPathConnection(asyncio.Protocol):
 
     library: makes the HTTP library's protocol; it is created, and gets the connection for good,
     with the first request of the general path. open_ones: connections on the fast path. A
-    connection without requests for idle_s is closed. rests: called with a new connection that has
-    sent nothing yet.
+    connection without requests for idle_s is closed. mark_idle: called with a new connection that
+    has sent nothing yet.
     """
 
     def __init__(

@@ -34,8 +34,9 @@ EffectCheck = Callable[[Effect], bool]
 
 
 class ApiDispatcher:
-    """may_write: whether the term of an effect still lasts. tell: receives outcomes. n_dropped:
-    number of effects that were not started, because their term had ended or too many events waited.
+    """may_write: whether the term of an effect still lasts. on_outcome: receives outcomes.
+    n_dropped: number of effects that were not started, because their term had ended or too many
+    events waited.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class BackgroundScheduler:
         options: SchedulerServerOptions,
         service: LeaseThreadService | None = None,
     ) -> None:
-        """beside: see `SchedulerServer`. Raises ConfigError and ContractError."""
+        """service: see `SchedulerServer`. Raises ConfigError and ContractError."""
         self.server = SchedulerServer(deciders, options, service)
         self.fault: Exception | None = None
         self._ended = threading.Event()

@@ -38,7 +38,7 @@ class ConfigurationFileError(ValueError):
 class FileSettings(msgspec.Struct, frozen=True):
     """Values set in the files, where a default has another meaning here.
 
-    elects: set fields of leaderElection. qps, burst: request limits; qps 0 for no limit.
+    election: set fields of leaderElection. qps, burst: request limits; qps 0 for no limit.
     """
 
     election: frozenset[str] = frozenset()

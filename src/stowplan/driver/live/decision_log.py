@@ -198,8 +198,8 @@ class DecisionLog:
             self._log(logging.INFO, UNSCHEDULABLE, now, pod=key, reason=effect.note)
 
     def _victim(self, effect: to_do.RecordEvent, key: str, effects: list[Effect], now: int) -> None:
-        """preemptor: uid of a pod that is not known to be pending; "" if the room is for no
-        particular pod."""
+        """Log a victim. The preemptor is logged by uid if that pod is not known to be pending, as
+        "" if the room is for no particular pod."""
         named = _PREEMPTED.match(effect.note)
         if named is not None:
             # The watch may have removed the victim already.

@@ -45,8 +45,8 @@ class Informers:
         streams: bool = True,
         whole: RawObjectCache | None = None,
     ) -> None:
-        """tell: called with events, in order for each resource. whole: keeps pods and nodes in the
-        server's encoding."""
+        """on_events: called with events, in order for each resource. streams: ask for streaming
+        lists first. whole: keeps pods and nodes in the server's encoding."""
         templates = PodTemplates()
         self.informers = [
             Informer(

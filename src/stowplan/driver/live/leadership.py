@@ -30,8 +30,8 @@ LeadershipThreadService = Callable[[], AbstractAsyncContextManager[object]]
 
 
 class LeaderElectionThread:
-    """elected: called with the term, in this thread. lost: called with the reason, once. beside: a
-    service to run in this thread, so that the main loop does not delay it; None for none."""
+    """elected: called with the term, in this thread. lost: called with the reason, once. service:
+    to run in this thread, so that the main loop does not delay it; None for none."""
 
     def __init__(
         self,

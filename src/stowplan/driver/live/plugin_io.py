@@ -36,7 +36,8 @@ class PluginIORunner:
     def __init__(
         self, on_outcome: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
     ) -> None:
-        """work: returns the context of a Prepare effect."""
+        """on_outcome: called with each outcome. plugin_io: returns the arguments of a Prepare
+        effect, None if it was cancelled."""
         self._on_outcome = on_outcome
         self._work = plugin_io
         self._tasks: dict[int, asyncio.Task[None]] = {}

@@ -93,8 +93,8 @@ LeaseThreadService = Callable[["SchedulerServer"], AbstractAsyncContextManager[o
 class SchedulerServer:
     """One scheduler process.
 
-    stopped_by: error that stopped it, "" for none. beat_at: last iteration of the loop. when_lost:
-    called from another thread when the lease is lost, because this one may be busy.
+    stop_reason: error that stopped it, "" for none. heartbeat_at: last iteration of the loop.
+    on_lease_lost: called from another thread when the lease is lost, because this one may be busy.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class SchedulerServer:
         options: SchedulerServerOptions,
         service: LeaseThreadService | None = None,
     ) -> None:
-        """beside: service that runs in the leader election thread. Raises ConfigError,
+        """service: runs in the leader election thread. Raises ConfigError,
         ContractError and CredentialError."""
         self.deciders = deciders
         self.options = options
