@@ -103,13 +103,17 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
         assert f"port {port} of 127.0.0.1: Address already in use" in text
     (tmp_path / "tokens.csv").write_text("only-a-token\n")
     text = refused("--no-scheduler", "--port", "0", "--token-file", str(tmp_path / "tokens.csv"))
-    assert "line 1: 1 columns: expected token,user,uid" in text
+    assert "line 1: too few columns (1): expected token,user,uid" in text
     assert "only-a-token" not in text
+    (tmp_path / "tokens.csv").write_text("secret,,uid\n")
+    text = refused("--no-scheduler", "--port", "0", "--token-file", str(tmp_path / "tokens.csv"))
+    assert "line 1: empty user: expected token,user,uid" in text
+    assert "secret" not in text
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "cluster.sqlite").write_bytes(b"nonsense" * 1000)
     text = refused("--no-scheduler", "--port", "0", "--data", str(tmp_path / "data"))
     assert "damaged" in text
-    assert "left as it is" in text
+    assert "The file was not changed: restore a copy" in text
     text = refused("--no-scheduler", "--cluster", str(tmp_path / "nosuch.yaml"))
     assert "nosuch.yaml" in text
 

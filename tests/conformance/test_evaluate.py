@@ -24,11 +24,15 @@ def answer(form: str, case: dict[str, Any]) -> dict[str, Any]:
     [
         ("sequence", {"steps": [{"op": "schedule", "template": "t"}]}, "step 0: unknown 't'"),
         ("sequence", {"steps": [{"op": "retry", "pod": "p"}]}, "step 0: unknown 'p'"),
-        ("sequence", {"steps": [{"op": "relabelPod", "pod": "p"}]}, "step 0: no pod 'p' on any"),
+        ("sequence", {"steps": [{"op": "relabelPod", "pod": "p"}]}, "step 0: pod 'p' is on no"),
         ("sequence", {"steps": [{"op": "none"}]}, "step 0: unknown op 'none'"),
         ("attempt", {"queue": [{"added": 1}]}, "missing required field `pod`"),
         ("attempt", {}, "missing required field `pod`"),
-        ("attempt", {"pod": {**POD, "spec": {"schedulerName": "x"}}}, "schedulerName got 'x'"),
+        (
+            "attempt",
+            {"pod": {**POD, "spec": {"schedulerName": "x"}}},
+            "schedulerName: Invalid value: 'x': expected one of default-scheduler",
+        ),
         ("order", {"queue": [], "profile": {"profilez": 1}}, "profilez"),
     ],
 )

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "beside-kube-schedule
 (PLUGIN,) = re.findall(r'```python title="fill_first.py"\n(.*?)```', PAGE, re.DOTALL)
 UP, DRY_RUN, *_ = re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)
 WITH_PLUGIN = re.findall(r"^    stowplan (run .* --plugin .*)$", PAGE, re.MULTILINE)
-SHOWN = re.findall(r"^    (default/web-\S+: .*)$", PAGE, re.MULTILINE)
+SHOWN = re.findall(r"^    INFO .*(Decision differs .*)$", PAGE, re.MULTILINE)
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -82,7 +82,7 @@ def test_a_dry_run_says_where_a_policy_would_differ(tmp_path: Path) -> None:
         with started(tmp_path, "up.log", f"{UP} --port 0") as up:
             await until(up, "^kubectl|kubectl --kubeconfig")
             with started(tmp_path, "run.log", f"{WITH_PLUGIN[0]} --listen 0") as run:
-                await until(run, "synced in")
+                await until(run, "Informers synced")
                 await create_deployment(tmp_path / "stowplan.kubeconfig")
                 line = await until(run, shape)
                 assert re.search(shape, line)

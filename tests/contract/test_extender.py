@@ -54,12 +54,20 @@ FINAL = "Calculated node's final score"
 
 PLAYED = [name for name in RECORDINGS if not name.startswith("config-")]
 REFUSALS = {
-    "config-no-weight": "extenders[0].weight: got 0, wanted",
-    "config-two-binders": "extenders[1].bindVerb: got 'bind', wanted one extender that binds",
-    "config-managed-twice": "extenders[1].managedResources[0].name: got 'example.com/foo'",
-    "config-managed-native": "extenders[0].managedResources[0].name: got 'cpu', wanted",
-    "config-insecure-with-ca": "extenders[0].tlsConfig: got both, wanted",
-    "config-timeout-without-unit": "extenders[0].httpTimeout: got '5', wanted",
+    "config-no-weight": "extenders[0].weight: Invalid value: 0: expected a whole number",
+    "config-two-binders": "extenders[1].bindVerb: Invalid value: 'bind': expected one extender",
+    "config-managed-twice": (
+        "extenders[1].managedResources[0].name: Invalid value: 'example.com/foo' again"
+    ),
+    "config-managed-native": (
+        "extenders[0].managedResources[0].name: Invalid value: 'cpu': expected an extended resource"
+    ),
+    "config-insecure-with-ca": (
+        "extenders[0].tlsConfig: Invalid value: insecure with caFile or caData: expected one"
+    ),
+    "config-timeout-without-unit": (
+        "extenders[0].httpTimeout: Invalid value: '5': expected a duration"
+    ),
 }
 
 

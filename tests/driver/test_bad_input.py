@@ -34,9 +34,15 @@ GOOD = {
             "missing: no such file",
         ),
         (["extender", "--alone", "--listen", "0"], "HOST:PORT"),
-        (["extender", "--alone", "--listen", "1", "--profile", "x"], "wanted one of stowplan"),
+        (
+            ["extender", "--alone", "--listen", "1", "--profile", "x"],
+            '"--profile" flag: must be one of: stowplan',
+        ),
         (["status", "--address", "127.0.0.1:1"], "is `stowplan run` running there?"),
-        (["explain", "x", "--cluster", "a", "--kubeconfig", "GOOD"], "one of them"),
+        (
+            ["explain", "x", "--cluster", "a", "--kubeconfig", "GOOD"],
+            "cannot be used with files",
+        ),
         (["explain", "x", "--kubeconfig", "GOOD"], "127.0.0.1:1"),
     ],
 )

@@ -89,7 +89,7 @@ def test_its_configuration_and_plugins_decide_and_its_status_is_found(tmp_path: 
     (tmp_path / "two.py").write_text(PLUGIN)
     options = ("--config", "config.yaml", "--plugin", "two.py", "--node-count", "3")
     with up(tmp_path, *options) as said:
-        assert any("pods that name no scheduler stay pending" in line for line in said)
+        assert any("pods without schedulerName stay pending" in line for line in said)
         ran = asyncio.run(synced(tmp_path))
         assert ran.stdout.startswith("first, second at https://127.0.0.1:")
         # Elsewhere it is found by the kubeconfig.

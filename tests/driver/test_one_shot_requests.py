@@ -85,7 +85,7 @@ def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Pa
             assert not [path for _, path in api.asked if "watch" in path]
             code, _, err = await stowplan("simulate", "--kubeconfig", file, "x.yaml")
             assert code == 2
-            assert "one of them" in err
+            assert "cannot be used with files" in err
 
     run(story())
 

@@ -508,9 +508,9 @@ def test_without_the_gate_nothing_is_scored() -> None:
 def test_args() -> None:
     wrong = VolumeBindingArgs(-1, (UtilizationShapePoint(50, 11), UtilizationShapePoint(50, 0)))
     assert [str(p) for p in wrong.problems("args")] == [
-        "args.bindTimeoutSeconds: got -1, wanted 0 or more",
-        "args.shape[1].utilization: got 50, wanted more than 50",
-        "args.shape[0].score: got 11, wanted 0 to 10",
+        "args.bindTimeoutSeconds: Invalid value: -1: expected 0 or more",
+        "args.shape[1].utilization: Invalid value: 50: expected more than 50",
+        "args.shape[0].score: Invalid value: 11: expected 0 to 10",
     ]
     assert not list(VolumeBindingArgs().problems("args"))
     with pytest.raises(ConfigError, match="StorageCapacityScoring"):

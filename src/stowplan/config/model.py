@@ -137,8 +137,8 @@ class Extender(Setting, frozen=True):
             yield Problem(f"{path}.httpTimeout", got, "a duration above 0s")
         tls = self.tls_config
         if tls is not None and tls.insecure and (tls.ca_file or tls.ca_data):
-            wanted = "either insecure or caFile and caData"
-            yield Problem(f"{path}.tlsConfig", "both", wanted)
+            got, wanted = "insecure with caFile or caData", "one without the other"
+            yield Problem(f"{path}.tlsConfig", got, wanted)
         for i, resource in enumerate(self.managed_resources):
             yield from resource.problems(f"{path}.managedResources[{i}]")
 

@@ -89,11 +89,18 @@ def read_tokens(path: Path) -> TokenUsers:
             continue
         token, name, uid, groups = (*row[:4], "", "", "", "")[:4]
         if len(row) < 3 or not token.strip() or not name.strip():
-            text = f"{path}: line {number}: {len(row)} columns: expected {_WANTED}"
-            raise CredentialFilesError(text)
+            got = _missing_from(row)
+            raise CredentialFilesError(f"{path}: line {number}: {got}: expected {_WANTED}")
         listed = tuple(group.strip() for group in groups.split(",") if group.strip())
         known.append((token.strip(), User(name.strip(), uid.strip(), listed)))
     return tuple(known)
+
+
+def _missing_from(row: list[str]) -> str:
+    """What is wrong with a line of a token file that lacks a column, its token or its user."""
+    if len(row) < 3:
+        return f"too few columns ({len(row)})"
+    return "empty user" if row[0].strip() else "empty token"
 
 
 def serving_certificate(directory: Path | None, host: str, now: float) -> ServingCertificate:
