@@ -75,10 +75,10 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sesame\n", "line 1: 1 columns"),
-        ("a,b,c\nsesame,ann\n", "line 2: 2 columns"),
-        (",ann,1\n", "line 1: 3 columns"),
-        ("sesame,,1\n", "line 1: 3 columns"),
+        ("sesame\n", "line 1: too few columns (1)"),
+        ("a,b,c\nsesame,ann\n", "line 2: too few columns (2)"),
+        (",ann,1\n", "line 1: empty token"),
+        ("sesame,,1\n", "line 1: empty user"),
         ("\udcffsesame", "not CSV text"),
     ],
 )

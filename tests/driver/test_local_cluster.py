@@ -317,7 +317,7 @@ def test_a_disk_that_is_full_at_the_end(
     assert begun(LocalClusterSettings(data=tmp_path), one_write) == ""
     (logged_fault,) = lines_of(caplog)
     assert logged_fault.startswith(f"Data directory was not closed cleanly err={tmp_path / FILE}: ")
-    assert "database or disk is full; nothing is lost" in logged_fault
+    assert "database or disk is full; no change is lost" in logged_fault
     monkeypatch.undo()
 
     async def scene(cluster: LocalCluster) -> None:
