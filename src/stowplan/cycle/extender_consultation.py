@@ -411,7 +411,7 @@ class ExtenderConsultation:
     def _find_candidates(
         self, extender: HTTPExtender, result: dict[str, MetaVictims], nodes: NodeTable
     ) -> tuple[PreemptionCandidate, ...] | GoDecodeError:
-        """Look up the candidates that an extender names; nodes and pods may be gone by now."""
+        """Return the candidates that an extender names, without pods deleted since the offer."""
         candidates = []
         for name, victims in result.items():
             row, offered = nodes.row(name), self._candidates.get(name)
