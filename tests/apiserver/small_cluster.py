@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
-from stowplan.apis.machinery.resource import DeleteOptions
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
+from stowplan.objects.store import DeleteOptions
 
 Tree = dict[str, Any]
 

@@ -9,8 +9,9 @@ import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpResponse, WatchResponse
-from stowplan.apis.machinery.resource import DeleteOptions, Resource, StoreChange
+from stowplan.apis.machinery.resource import Resource, StoreChange
 from stowplan.apiserver.server import ApiServer
+from stowplan.objects.store import DeleteOptions
 from tests.apiserver.plain import NOW, Plain, asked, place, plain_server, thing, tree
 
 THINGS = "/api/v1/namespaces/n/things"

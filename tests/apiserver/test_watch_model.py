@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import WatchResponse
-from stowplan.apis.machinery.resource import DeleteOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
+from stowplan.objects.store import DeleteOptions
 from tests.apiserver.plain import NOW, asked, plain_server, tree
 from tests.soak import examples
 

@@ -1,7 +1,7 @@
 """A recorded conversation of kube-scheduler with extenders, and the machine in its place.
 
 The machine is shown what the tester did, its calls are answered as they were recorded, and what it
-asks for is carried out by `ControllerClient`. Everything happens in virtual time.
+asks for is carried out by `Store`. Everything happens in virtual time.
 
 What an HTTP client makes of an answer is taken from the recording too: `Post "URL": ...` where
 there was none, redirects followed, bodies unpacked.

@@ -16,9 +16,9 @@ from stowplan.apis.machinery.timestamps import add_seconds, human_age, parse_tim
 from stowplan.apis.schema import canonical_time as schema_times
 from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
 from stowplan.apiserver.server_state import SYSTEM_USER
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.object_fields import int_or_percent_of
-from stowplan.controllers.runtime.object_index import ObjectIndex
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.object_fields import int_or_percent_of
+from stowplan.controller_runtime.object_index import ObjectIndex
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.kubelet.kubelets import Kubelets
 from tests.apiserver.small_cluster import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_fields import find_condition
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     SETS,

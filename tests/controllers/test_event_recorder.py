@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.event_recorder import EventRecorder
 from tests.apiserver.small_cluster import Tree, World, pod
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controllers.workloads.job_sync_state import JobBackoff
 from tests.apiserver.small_cluster import JOBS, Tree, World, job
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_fields import find_condition
 from tests.apiserver.small_cluster import DEPLOYMENTS, World, deployment, pod
 
 

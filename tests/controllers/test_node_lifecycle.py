@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stowplan.apis.machinery.errors import not_found
+from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controllers import pod_garbage_collector
-from stowplan.controllers.runtime.object_fields import find_condition
 from tests.apiserver.small_cluster import DEPLOYMENTS, Tree, World, deployment, pod
 
 UNREACHABLE = "node.kubernetes.io/unreachable"

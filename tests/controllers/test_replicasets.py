@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.controllers.runtime.object_index import PodFacts
+from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controllers.workloads.pod_control import deletion_order
 from tests.apiserver.small_cluster import SETS, Tree, World, pod, template
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.controller_runtime.work_queue import WorkQueue
 from stowplan.controllers.workloads import completion_indexes
 from tests.soak import examples
 

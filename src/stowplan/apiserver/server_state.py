@@ -21,7 +21,6 @@ from stowplan.apis.machinery.object_meta import UidGenerator
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import (
     ApiCall,
-    DeleteOptions,
     Resource,
     ResourceRegistry,
     StoreChange,
@@ -41,6 +40,7 @@ from stowplan.apiserver.storage.registry_store import RegistryStore
 from stowplan.apiserver.storage.store import Record, Store
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 SYSTEM_USER = AlwaysAllow.ADMIN
 """The default user of in-process writes, which are not authorized."""

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
-from stowplan.apis.machinery.resource import DeleteOptions, Resource, ServerContext, StoreChange
+from stowplan.apis.machinery.resource import Resource, ServerContext
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
@@ -22,8 +24,6 @@ from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle import NodeLifecycleController
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.deployment import DeploymentController
@@ -31,6 +31,7 @@ from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
+from stowplan.objects.store import DeleteOptions, ObjectChange
 
 Tree = dict[str, Any]
 
@@ -59,7 +60,7 @@ class ManagedController(Protocol):
 
     name: str
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Note which objects this change makes due."""
 
     def work_once(self) -> bool:
@@ -77,7 +78,7 @@ class ManagedController(Protocol):
 
 
 class InProcessApi:
-    """`controllers.api.ControllerClient` on an `ServerContext` in the same process."""
+    """`Store` on an `ServerContext` in the same process."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -187,7 +188,7 @@ class ControllerManager:
             )
             self.parts.append(NodeHeartbeats(self.api))
 
-    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: ObjectChange, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""
         self.api.attach(server)
         self.api.now = now
@@ -196,12 +197,12 @@ class ControllerManager:
             before = self.index.observe(change)
         # A failure here must not undo the write, and concerns this object only.
         except Exception as error:  # noqa: BLE001
-            self.api.faults.add("index", change.key, error)
+            self.api.faults.add("index", object_name(change), error)
         for part in self.parts:
             try:
                 part.observe(change, before)
             except Exception as error:  # noqa: BLE001
-                self.api.faults.add(part.name, change.key, error)
+                self.api.faults.add(part.name, object_name(change), error)
 
     def step(self, now: float, most: int = STEP_ITEMS_MAX) -> float | None:
         """Process at most `most` due objects; returns when to call again (None: not needed).
@@ -258,3 +259,8 @@ class ControllerManager:
     def failing(self) -> dict[str, int]:
         """Objects whose last processing failed, by controller."""
         return {part.name: part.n_failing for part in self.parts}
+
+
+def object_name(change: ObjectChange) -> str:
+    """A changed object as logs name it: path/namespace/name."""
+    return f"{change.path}/{change.namespace}/{change.name}"

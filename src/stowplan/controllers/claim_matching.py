@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.controllers.runtime.object_fields import is_deleting, selector_tree_matches
+from stowplan.controller_runtime.object_fields import is_deleting, selector_tree_matches
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, nanos
 

@@ -10,28 +10,27 @@ from dataclasses import dataclass
 
 from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import StoreChange
 from stowplan.apis.policy.pod_disruption_budget import set_disruption_allowed
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import (
-    BUDGETS,
-    DEPLOYMENTS,
-    PODS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    ControllerClient,
-)
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import (
     controller_of,
     int_or_percent_of,
     parse_label_selector,
     selector_matches,
 )
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controller_runtime.resource_paths import (
+    BUDGETS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
+from stowplan.objects.store import ObjectChange, Store
 
 COMPONENT = "controllermanager"
 DISRUPTED_SECONDS = 120.0
@@ -56,19 +55,19 @@ class DisruptionController(Controller):
     name = "disruption"
     path = BUDGETS
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._budgets: dict[str, dict[str, _SelectedPods]] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a changed budget, and the budgets that select a changed pod."""
         key = split_key(change)
-        if change.resource.path == BUDGETS:
+        if change.path == BUDGETS:
             self.queue.add(key)
             self._note_budget(change, key)
-        elif change.resource.path == PODS and self._budgets.get(key[0]):
+        elif change.path == PODS and self._budgets.get(key[0]):
             self._note_pod(before, self.index.pods.get(key))
-        elif change.resource.path in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
+        elif change.path in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
             for name in self._budgets.get(key[0], ()):
                 self.queue.add((key[0], name))
 
@@ -91,7 +90,7 @@ class DisruptionController(Controller):
         allowed = max(0, healthy - desired) if expected > 0 else 0
         self._write(budget, expected, desired, healthy, allowed, disrupted)
 
-    def _note_budget(self, change: StoreChange, key: Key) -> None:
+    def _note_budget(self, change: ObjectChange, key: Key) -> None:
         """Record which pods a budget selects."""
         known = self._budgets.setdefault(key[0], {})
         if change.type == "DELETED":

@@ -5,16 +5,16 @@ Source: kube-controller-manager v1.36, pkg/controller/volume/ephemeral.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import CLAIMS, PODS
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.object_fields import (
     controller_of,
     controller_reference,
     is_deleting,
 )
-from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
+from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import CLAIMS, PODS
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import ObjectChange
 
 _MARK = b'"ephemeral":'
 
@@ -25,9 +25,9 @@ class EphemeralVolumeController(Controller):
     name = "ephemeral-volume"
     path = PODS
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a new pod, or one whose claim was deleted."""
-        path = change.resource.path
+        path = change.path
         if path == PODS and change.type == "ADDED" and _MARK in (change.value or b""):
             self.queue.add(split_key(change))
         elif path == CLAIMS and change.type == "DELETED":

@@ -13,12 +13,11 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
-from stowplan.controllers.runtime.controller_client import ControllerClient
-from stowplan.controllers.runtime.object_fields import is_deleting
-from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.controller_runtime.object_fields import is_deleting
+from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.work_queue import WorkQueue
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 Item = tuple[str, str, str]
 """Path, namespace and name."""
@@ -44,17 +43,17 @@ class GarbageCollector:
 
     name = "garbage"
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex) -> None:
+    def __init__(self, api: Store, index: ObjectIndex) -> None:
         self.api = api
         self.index = index
         self.queue: WorkQueue[Item] = WorkQueue()
         self._waiting: dict[str, Item] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue objects with new owners, deletions that wait for dependents, and dependents of
         deleted objects."""
         namespace, name = split_key(change)
-        item = (change.resource.path, namespace, name)
+        item = (change.path, namespace, name)
         if self.index.owners_changed:
             if change.type != "DELETED":
                 self.queue.add(item)

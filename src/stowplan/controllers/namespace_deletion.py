@@ -6,13 +6,13 @@ Source: kube-controller-manager v1.36, pkg/controller/namespace.
 from __future__ import annotations
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import NAMESPACES, ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import is_deleting, set_condition
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import is_deleting, set_condition
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import NAMESPACES
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 FINALIZER = "kubernetes"
 _RETRY_SECONDS = 5.0
@@ -45,14 +45,14 @@ class NamespaceController(Controller):
     name = "namespace"
     path = NAMESPACES
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._ending: dict[str, None] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a terminating namespace, and that of a deleted object."""
         key = split_key(change)
-        if change.resource.path == NAMESPACES:
+        if change.path == NAMESPACES:
             if change.type == "DELETED":
                 self._ending.pop(key[1], None)
             elif b'"deletionTimestamp"' in change.value:

@@ -11,14 +11,14 @@ Source: kube-controller-manager v1.36, pkg/controller/nodelifecycle.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import LEASES, NODES, PODS, ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import find_condition
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import format_time
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import format_time
+from stowplan.controller_runtime.resource_paths import LEASES, NODES, PODS
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import ObjectChange, Store
 
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
@@ -44,16 +44,16 @@ class NodeLifecycleController(Controller):
     name = "node-lifecycle"
     path = NODES
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._seen: dict[str, float] = {}
         self._posted: dict[str, str] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Handle a heartbeat (lease, status), a changed node, a ready pod on an unreachable
         node."""
         namespace, name = split_key(change)
-        path = change.resource.path
+        path = change.path
         if path == LEASES:
             if namespace == LEASE_NAMESPACE and change.type != "DELETED":
                 self._seen[name] = self.api.now

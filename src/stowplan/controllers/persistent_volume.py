@@ -12,23 +12,16 @@ pvprotection}.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.apis.machinery.strconv import uint_or_none
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import is_deleting
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controller_runtime.resource_paths import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from stowplan.controllers.claim_matching import find_best_match, is_reserved_for
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import (
-    CLAIMS,
-    NODES,
-    PODS,
-    STORAGE_CLASSES,
-    VOLUMES,
-    ControllerClient,
-)
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import is_deleting
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import unix_seconds
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 COMPONENT = "persistentvolume-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -49,16 +42,16 @@ class PersistentVolumeController(Controller):
 
     name = "persistent-volume-binder"
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._open: dict[Key, None] = {}
         self._ending: dict[Key, None] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a claim, a volume, claims that wait for a class, and claims that a deleted pod
         used."""
         key = split_key(change)
-        path = change.resource.path
+        path = change.path
         if path == CLAIMS:
             self._observe_claim(change, key)
         elif path == VOLUMES:
@@ -91,7 +84,7 @@ class PersistentVolumeController(Controller):
             if volume is not None:
                 self._sync_volume(volume)
 
-    def _observe_claim(self, change: StoreChange, key: Key) -> None:
+    def _observe_claim(self, change: ObjectChange, key: Key) -> None:
         self.queue.add(key)
         tree = self.decoded(change.value) or {}
         if change.type == "DELETED":

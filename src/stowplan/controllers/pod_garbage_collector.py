@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from heapq import nsmallest
 
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import set_condition
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import set_condition
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing before its pods are deleted."""
@@ -30,16 +30,16 @@ class PodGarbageCollector(Controller):
 
     name = "pod-garbage"
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._ended: dict[Key, float] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a deleted node, and the missing node of a bound pod."""
         key = split_key(change)
-        if change.resource.path == NODES and change.type == "DELETED":
+        if change.path == NODES and change.type == "DELETED":
             self.queue.add(("", key[1]), self.api.now + QUARANTINE_SECONDS)
-        elif change.resource.path == PODS:
+        elif change.path == PODS:
             pod = self.index.pods.get(key)
             self._note_end(key, pod)
             if pod is not None and pod.node and pod.node not in self.index.nodes:

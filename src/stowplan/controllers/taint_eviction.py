@@ -5,16 +5,16 @@ Source: kube-controller-manager v1.36, pkg/controller/tainteviction.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import set_condition
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import set_condition
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Toleration
+from stowplan.objects.store import ObjectChange, Store
 from stowplan.objects.taints import tolerates
 
 COMPONENT = "taint-eviction-controller"
@@ -26,15 +26,15 @@ class TaintEvictionController(Controller):
     name = "taint-eviction"
     path = PODS
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._since: dict[Key, float] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue the pods of a node whose NoExecute taints changed, and new pods of such a node."""
         key = split_key(change)
-        if change.resource.path == NODES:
+        if change.path == NODES:
             gone = change.type == "DELETED"
             found = () if gone else _no_execute(self.decoded(change.value) or {})
             if found != self._taints.get(key[1], ()):
@@ -43,7 +43,7 @@ class TaintEvictionController(Controller):
                     del self._taints[key[1]]
                 for pod in self.index.on_node(key[1]):
                     self.queue.add(pod.key)
-        elif change.resource.path == PODS:
+        elif change.path == PODS:
             pod_now = self.index.pods.get(key)
             if pod_now is None:
                 self._since.pop(key, None)

@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.resource import StoreChange
 from stowplan.apis.validation.unimplemented_features import PATHS, unimplemented_warnings
-from stowplan.controllers.runtime.controller_client import ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import unix_seconds
-from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controller_runtime.work_queue import WorkQueue
+from stowplan.objects.store import ObjectChange, Store
 
 COMPONENT = "stowplan"
 REASON = "NotImplemented"
@@ -27,14 +26,14 @@ class UnimplementedReporter:
 
     name = "unimplemented"
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         self.api = api
         self.recorder = recorder
         self._queue: WorkQueue[Item] = WorkQueue()
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a new object of a kind that may have no effect."""
-        path = change.resource.path
+        path = change.path
         if path in PATHS and change.type == "ADDED":
             tree: dict[str, Any] = msgspec.json.decode(change.value)
             created = unix_seconds(tree["metadata"].get("creationTimestamp"))

@@ -15,12 +15,12 @@ import msgspec
 
 from stowplan.apis.core.pod_lifecycle import is_kubelet_off
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import StoreChange
 from stowplan.apis.machinery.timestamps import format_micro_time, format_time
-from stowplan.controllers.runtime.controller_client import LEASES, NODES, ControllerClient
-from stowplan.controllers.runtime.object_fields import find_condition
-from stowplan.controllers.runtime.object_index import PodFacts, split_key
+from stowplan.controller_runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_index import PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import LEASES, NODES
 from stowplan.kubelet.hollow_nodes import node_status
+from stowplan.objects.store import ObjectChange, Store
 
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40
@@ -35,16 +35,16 @@ class NodeHeartbeats:
 
     name = "hollow-heartbeats"
 
-    def __init__(self, api: ControllerClient) -> None:
+    def __init__(self, api: Store) -> None:
         self.api = api
         self._due: list[tuple[float, int, str]] = []
         self._alive: dict[str, int] = {}
         self._posted: dict[str, float] = {}
         self._count = 0
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Handle a node that was added, deleted, stopped or resumed."""
-        if change.resource.path != NODES:
+        if change.path != NODES:
             return
         name = split_key(change)[1]
         gone = change.type == "DELETED"

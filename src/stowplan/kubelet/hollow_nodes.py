@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.objects.encoding.tree import Tree
 
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}

@@ -20,19 +20,19 @@ from stowplan.apis.core.pod_lifecycle import (
     is_kubelet_off,
     pod_lifecycle,
 )
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import unix_seconds
-from stowplan.controllers.runtime.work_queue import backoff_seconds
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controller_runtime.resource_paths import NODES, PODS
+from stowplan.controller_runtime.work_queue import backoff_seconds
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0
@@ -73,7 +73,7 @@ class Kubelets(Controller):
 
     def __init__(
         self,
-        api: ControllerClient,
+        api: Store,
         index: ObjectIndex,
         recorder: EventRecorder,
         defaults: PodLifecycleDefaults,
@@ -84,13 +84,13 @@ class Kubelets(Controller):
         self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a pod that was added, changed or deleted; the pods of a node that changed or
         resumed."""
         key = split_key(change)
-        if change.resource.path == NODES:
+        if change.path == NODES:
             self._observe_node(change, key[1])
-        elif change.resource.path == PODS:
+        elif change.path == PODS:
             now = self.index.pods.get(key)
             if before is not None and before.node and (now is None or now.uid != before.uid):
                 self._forget(key, before.node)
@@ -118,7 +118,7 @@ class Kubelets(Controller):
         elif not facts.is_finished:
             self._advance(pod, worker, plan, node_state)
 
-    def _observe_node(self, change: StoreChange, name: str) -> None:
+    def _observe_node(self, change: ObjectChange, name: str) -> None:
         old = self._nodes.get(name)
         if change.type == "DELETED":
             self._nodes.pop(name, None)

@@ -6,7 +6,7 @@ Source: kubelet v1.36, pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/genera
 from __future__ import annotations
 
 from stowplan.apis.machinery.timestamps import format_time
-from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.objects.encoding.tree import Tree
 
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.apis.machinery.resource import DeleteOptions
-from stowplan.controllers.runtime.controller_client import ControllerClient
+from stowplan.objects.store import DeleteOptions, Store
 from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, SETS, World, container
 
 Tree = dict[str, Any]
@@ -91,7 +90,7 @@ def _without_place(body: Tree) -> Tree:
 class Watched:
     """Our in-process writes, noted on their way."""
 
-    def __init__(self, api: ControllerClient) -> None:
+    def __init__(self, api: Store) -> None:
         self.api = api
         self.clear()
         create, update_status, delete = api.create, api.update_status, api.delete

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import DeleteOptions, Resource
+from stowplan.apis.machinery.resource import Resource
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.objects.store import DeleteOptions
 
 Tree = dict[str, Any]
 JOB_S = 1.0

@@ -23,13 +23,14 @@ from stowplan.apis.kind.strategy import restore_field, selectable_field, update_
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
-from stowplan.apis.machinery.resource import ApiCall, DeleteOptions, ResourceStrategy
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 T = TypeVar("T")
 

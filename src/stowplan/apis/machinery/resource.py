@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 
 class ObjectClient(Protocol):
@@ -234,18 +235,27 @@ class StoreChange:
     value: bytes
     previous: bytes | None
 
+    @property
+    def path(self) -> str:
+        """The resource path."""
+        return self.resource.path
 
-@dataclass(slots=True)
-class DeleteOptions:
-    """DeleteOptions of a deletion. grace_s: None if not set.
+    @property
+    def namespace(self) -> str:
+        """Namespace of the object, "" for cluster-scoped kinds."""
+        return _split_key(self.key)[0]
 
-    propagation: "", "Orphan", "Background", "Foreground". uid, version: preconditions, "" if none.
-    """
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        return _split_key(self.key)[1]
 
-    grace_s: int | None = None
-    propagation: str = ""
-    uid: str = ""
-    version: str = ""
+
+@lru_cache(maxsize=64)
+def _split_key(key: str) -> tuple[str, str]:
+    # Cached, because each controller asks for each change.
+    _, namespace, name = key.rsplit("/", 2)
+    return namespace, name
 
 
 class ResourceStrategy:

@@ -24,18 +24,13 @@ from stowplan.apis.machinery.errors import (
     too_many_requests,
 )
 from stowplan.apis.machinery.object_meta import META_GROUP, set_namespace
-from stowplan.apis.machinery.resource import (
-    ApiCall,
-    DeleteOptions,
-    Resource,
-    Subresource,
-    SubresourceResult,
-)
+from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apis.policy.pod_disruption_budget import PATH, set_disruption_allowed
 from stowplan.apis.schema import kind_schema
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 TYPES = """
 Eviction -- evicts a pod if its disruption budgets allow it.

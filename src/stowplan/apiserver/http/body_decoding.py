@@ -17,12 +17,7 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
 from stowplan.apis.machinery.object_meta import META_GROUP
-from stowplan.apis.machinery.resource import (
-    DeleteOptions,
-    Resource,
-    ResourceRegistry,
-    ResourceSchema,
-)
+from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apis.validation.field_checks import dry_run_causes
@@ -39,6 +34,7 @@ from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 SUMMARY_MAX = 30
 SCHEME_SOURCE = "pkg/api/legacyscheme/scheme.go:30"

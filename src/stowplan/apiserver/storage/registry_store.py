@@ -28,7 +28,6 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.resource import (
     AdmissionPlugin,
     ApiCall,
-    DeleteOptions,
     Resource,
     ResourceRegistry,
     ResourceStrategy,
@@ -47,6 +46,7 @@ from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.store import Store, resource_path_of
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions
 
 DEFINITIONS_GROUP = "apiextensions.k8s.io"
 """The group whose finalizers need no domain."""

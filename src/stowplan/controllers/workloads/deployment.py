@@ -9,19 +9,18 @@ import copy
 from collections.abc import Sequence
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import StoreChange
 from stowplan.apis.machinery.strconv import uint_or_none
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import DEPLOYMENTS, PODS, REPLICA_SETS
-from stowplan.controllers.runtime.controller_ref_manager import claim_replica_sets
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.controller_ref_manager import claim_replica_sets
+from stowplan.controller_runtime.object_fields import (
     controller_of,
     controller_reference,
     find_condition,
     is_deleting,
     selector_tree_matches,
 )
-from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
+from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
+from stowplan.controller_runtime.resource_paths import DEPLOYMENTS, PODS, REPLICA_SETS
 from stowplan.controllers.workloads import deployment_revision, rolling_update
 from stowplan.controllers.workloads.deployment_status import (
     DeploymentCounts,
@@ -34,6 +33,7 @@ from stowplan.controllers.workloads.deployment_status import (
     set_progressing,
 )
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import ObjectChange
 
 COMPONENT = "deployment-controller"
 _NO_LIMIT = 2**31 - 1
@@ -45,11 +45,11 @@ class DeploymentController(Controller):
     name = "deployment"
     path = DEPLOYMENTS
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a changed Deployment, that of a changed ReplicaSet, and for Recreate that of a
         deleted pod."""
         key = split_key(change)
-        path = change.resource.path
+        path = change.path
         if path == DEPLOYMENTS:
             self.queue.add(key)
         elif path == REPLICA_SETS:
@@ -89,7 +89,7 @@ class DeploymentController(Controller):
         if owner is not None and owner["kind"] == "Deployment":
             self.queue.add((gone.key[0], owner["name"]))
 
-    def _queue_owner(self, namespace: str, change: StoreChange) -> None:
+    def _queue_owner(self, namespace: str, change: ObjectChange) -> None:
         for value in (change.value, change.previous):
             obj = self.decoded(value)
             owner = controller_of(obj) if obj is not None else None

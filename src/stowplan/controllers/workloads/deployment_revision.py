@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from stowplan.apis.machinery.strconv import uint_or_none
-from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controllers.workloads.rolling_update import ReplicaSetSize, RollingUpdateLimits
 from stowplan.objects.encoding.tree import Tree
 

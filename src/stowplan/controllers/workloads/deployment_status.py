@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stowplan.controllers.runtime.object_fields import find_condition
-from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controller_runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.workloads.rolling_update import RollingUpdateLimits
 from stowplan.objects.encoding.tree import Tree
 

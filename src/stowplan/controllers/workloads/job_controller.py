@@ -15,18 +15,17 @@ from __future__ import annotations
 import copy
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import JOBS, PODS, ControllerClient
-from stowplan.controllers.runtime.controller_ref_manager import claim_pods
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.controller_ref_manager import claim_pods
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import (
     controller_reference,
     find_condition,
     is_deleting,
 )
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import format_time, unix_seconds
+from stowplan.controller_runtime.resource_paths import JOBS, PODS
 from stowplan.controllers.workloads import completion_indexes
 from stowplan.controllers.workloads.job_sync_state import (
     COMPLETION_INDEX_ANNOTATION,
@@ -41,6 +40,7 @@ from stowplan.controllers.workloads.job_sync_state import (
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import DeleteOptions, ObjectChange, Store
 
 COMPONENT = "job-controller"
 BATCH_SECONDS = 1.0
@@ -56,17 +56,17 @@ class JobController(Controller):
     name = "job"
     path = JOBS
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._backoff: dict[Key, JobBackoff] = {}
         self._uids: dict[Key, set[str]] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a changed Job, and (batched) the Job of a changed pod."""
         key = split_key(change)
-        if change.resource.path == JOBS:
+        if change.path == JOBS:
             self.queue.add(key)
-        elif change.resource.path == PODS:
+        elif change.path == PODS:
             for pod in (before, self.index.pods.get(key)):
                 if pod is not None and pod.owner_kind == "Job":
                     job = (key[0], pod.owner_name)

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stowplan.apis.machinery.strconv import uint_or_none
-from stowplan.controllers.runtime.object_fields import find_condition
-from stowplan.controllers.runtime.object_index import PodFacts
-from stowplan.controllers.runtime.object_times import format_time, unix_seconds
-from stowplan.controllers.runtime.work_queue import backoff_seconds
+from stowplan.controller_runtime.object_fields import find_condition
+from stowplan.controller_runtime.object_index import PodFacts
+from stowplan.controller_runtime.object_times import format_time, unix_seconds
+from stowplan.controller_runtime.work_queue import backoff_seconds
 from stowplan.controllers.workloads import completion_indexes
 from stowplan.objects.encoding.tree import Tree
 

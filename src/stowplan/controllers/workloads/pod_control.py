@@ -9,7 +9,7 @@ import copy
 import math
 from collections.abc import Iterable, Sequence
 
-from stowplan.controllers.runtime.object_index import PodFacts
+from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.objects.encoding.tree import Tree
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}

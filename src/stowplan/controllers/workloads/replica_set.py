@@ -6,12 +6,10 @@ Source: kube-controller-manager v1.36, pkg/controller/replicaset.
 from __future__ import annotations
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller import Controller
-from stowplan.controllers.runtime.controller_client import PODS, REPLICA_SETS, ControllerClient
-from stowplan.controllers.runtime.controller_ref_manager import claim_pods
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.controller import Controller
+from stowplan.controller_runtime.controller_ref_manager import claim_pods
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_fields import (
     controller_of,
     controller_reference,
     find_condition,
@@ -19,11 +17,13 @@ from stowplan.controllers.runtime.object_fields import (
     parse_label_selector,
     selector_matches,
 )
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controllers.runtime.object_times import format_time
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controller_runtime.object_times import format_time
+from stowplan.controller_runtime.resource_paths import PODS, REPLICA_SETS
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
+from stowplan.objects.store import ObjectChange, Store
 
 COMPONENT = "replicaset-controller"
 _PODS_PER_SYNC_MAX = 100
@@ -36,17 +36,17 @@ class ReplicaSetController(Controller):
     name = "replicaset"
     path = REPLICA_SETS
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
         self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue a changed ReplicaSet, that of a changed pod, and those that may adopt an orphan."""
         key = split_key(change)
-        if change.resource.path == REPLICA_SETS:
+        if change.path == REPLICA_SETS:
             self.queue.add(key)
             self._note_selector(change, key)
-        elif change.resource.path == PODS:
+        elif change.path == PODS:
             now = self.index.pods.get(key)
             for pod in (before, now):
                 if pod is not None and pod.owner_kind == "ReplicaSet":
@@ -70,7 +70,7 @@ class ReplicaSetController(Controller):
         if problem is not None:
             raise problem
 
-    def _note_selector(self, change: StoreChange, key: Key) -> None:
+    def _note_selector(self, change: ObjectChange, key: Key) -> None:
         known = self._selectors.setdefault(key[0], {})
         tree = self.decoded(change.value) or {}
         if change.type == "DELETED":

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stowplan.controllers.runtime.object_fields import int_or_percent_of
+from stowplan.controller_runtime.object_fields import int_or_percent_of
 
 
 @dataclass(frozen=True, slots=True)

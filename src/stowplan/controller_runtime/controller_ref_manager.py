@@ -6,20 +6,19 @@ Source: kube-controller-manager v1.36, pkg/controller/controller_ref_manager.go.
 from __future__ import annotations
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.controllers.runtime.controller_client import PODS, REPLICA_SETS, ControllerClient
-from stowplan.controllers.runtime.object_fields import (
+from stowplan.controller_runtime.object_fields import (
     controller_of,
     is_deleting,
     parse_label_selector,
     selector_matches,
 )
-from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
+from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
+from stowplan.controller_runtime.resource_paths import PODS, REPLICA_SETS
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import Store
 
 
-def claim_pods(
-    api: ControllerClient, index: ObjectIndex, owner: Tree, owner_ref: Tree
-) -> list[PodFacts]:
+def claim_pods(api: Store, index: ObjectIndex, owner: Tree, owner_ref: Tree) -> list[PodFacts]:
     """The pods that `owner` controls, after adopting matching orphans and releasing others."""
     meta = owner["metadata"]
     if is_deleting(owner):
@@ -35,9 +34,7 @@ def claim_pods(
     return index.of_owner(meta["uid"])
 
 
-def claim_replica_sets(
-    api: ControllerClient, index: ObjectIndex, owner: Tree, owner_ref: Tree
-) -> list[Tree]:
+def claim_replica_sets(api: Store, index: ObjectIndex, owner: Tree, owner_ref: Tree) -> list[Tree]:
     """The same for ReplicaSets, as fresh trees."""
     meta = owner["metadata"]
     path = REPLICA_SETS
@@ -63,9 +60,7 @@ def claim_replica_sets(
     return claimed
 
 
-def _adopt(
-    api: ControllerClient, path: str, key: tuple[str, str], uid: str, owner_ref: Tree
-) -> Tree | None:
+def _adopt(api: Store, path: str, key: tuple[str, str], uid: str, owner_ref: Tree) -> Tree | None:
     obj = api.get(path, *key)
     if obj is None or obj["metadata"]["uid"] != uid or controller_of(obj) is not None:
         return None
@@ -73,7 +68,7 @@ def _adopt(
     return api.update(path, obj)
 
 
-def _release(api: ControllerClient, path: str, key: tuple[str, str], uid: str, owner: str) -> None:
+def _release(api: Store, path: str, key: tuple[str, str], uid: str, owner: str) -> None:
     obj = api.get(path, *key)
     if obj is None or obj["metadata"]["uid"] != uid:
         return

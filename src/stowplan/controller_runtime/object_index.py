@@ -8,15 +8,14 @@ one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller_client import NODES, PODS, REPLICA_SETS
-from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controller_runtime.object_times import unix_seconds
+from stowplan.controller_runtime.resource_paths import NODES, PODS, REPLICA_SETS
+from stowplan.objects.store import ObjectChange
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -133,10 +132,10 @@ class ObjectIndex:
         self.owners_changed = False
         """True if the last change gave its object other owners than it had."""
 
-    def observe(self, change: StoreChange) -> PodFacts | None:
+    def observe(self, change: ObjectChange) -> PodFacts | None:
         """Apply a change; returns the facts of a pod before it (None if it is new or no pod)."""
         self.owners_changed = False
-        path = change.resource.path
+        path = change.path
         if path == PODS:
             return self._observe_pod(change)
         namespace, name = split_key(change)
@@ -178,7 +177,7 @@ class ObjectIndex:
         """Path, namespace and name of all objects with an owner of this uid."""
         return list(self._dependents.get(uid, ()))
 
-    def _observe_pod(self, change: StoreChange) -> PodFacts | None:
+    def _observe_pod(self, change: ObjectChange) -> PodFacts | None:
         namespace, name = split_key(change)
         key = (namespace, name)
         old = self.pods.pop(key, None)
@@ -205,7 +204,7 @@ class ObjectIndex:
         )
         return old
 
-    def _relate(self, item: tuple[str, str, str], change: StoreChange) -> None:
+    def _relate(self, item: tuple[str, str, str], change: ObjectChange) -> None:
         if item[0] == REPLICA_SETS:
             self._sort_set(item, change)
         if change.type == "DELETED":
@@ -215,7 +214,7 @@ class ObjectIndex:
                 item, _OBJECT_DECODER.decode(change.value).metadata.owner_references or ()
             )
 
-    def _sort_set(self, item: tuple[str, str, str], change: StoreChange) -> None:
+    def _sort_set(self, item: tuple[str, str, str], change: ObjectChange) -> None:
         if change.type == "DELETED" or b'"ownerReferences"' in change.value:
             _discard(self._loose, item[1], item)
         else:
@@ -291,16 +290,9 @@ def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
     return [(namespace, "", ""), *((namespace, *label) for label in pod.labels.items())]
 
 
-def split_key(change: StoreChange) -> Key:
-    """Namespace and name in a storage key."""
-    return _split(change.key)
-
-
-@lru_cache(maxsize=64)
-def _split(key: str) -> Key:
-    # Cached, because each controller calls it for each change.
-    _, namespace, name = key.rsplit("/", 2)
-    return namespace, name
+def split_key(change: ObjectChange) -> Key:
+    """Namespace and name of a changed object."""
+    return change.namespace, change.name
 
 
 def _discard(table: dict[Any, dict[Any, None]], key: object, item: object) -> None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.controllers.runtime.controller_client import EVENTS, ControllerClient
-from stowplan.controllers.runtime.object_times import format_time
+from stowplan.controller_runtime.object_times import format_time
+from stowplan.controller_runtime.resource_paths import EVENTS
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.store import Store
 
 CACHED_EVENTS_MAX = 4096
 SIMILAR_SECONDS = 600.0
@@ -46,7 +47,7 @@ class _EventTokenBucket:
 class EventRecorder:
     """Writes core/v1 events in process."""
 
-    def __init__(self, api: ControllerClient) -> None:
+    def __init__(self, api: Store) -> None:
         self.api = api
         self._written: dict[Key, str] = {}
         self._similar: dict[Key, _SimilarEvents] = {}

@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.controllers.runtime.controller_client import ControllerClient
-from stowplan.controllers.runtime.event_recorder import EventRecorder
-from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts
-from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.controller_runtime.event_recorder import EventRecorder
+from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts
+from stowplan.controller_runtime.work_queue import WorkQueue
+from stowplan.objects.store import ObjectChange, Store
 
 
 class Controller:
@@ -25,13 +24,13 @@ class Controller:
     path = ""
     """Resource path of the objects that keys name; "" for several kinds."""
 
-    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         self.api = api
         self.index = index
         self.recorder = recorder
         self.queue: WorkQueue[Key] = WorkQueue()
 
-    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
         """Queue the keys that a change concerns. before: facts of a changed pod before the
         change."""
         raise NotImplementedError
