@@ -12,7 +12,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, Wat
 from stowplan.apis.machinery.resource import MergeShape, MergeStrategy, Resource, ResourceStrategy
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.server import ApiServer
-from stowplan.apiserver.storage.store import Record
+from stowplan.apiserver.storage.versioned_store import Record
 from stowplan.objects.encoding.tree import Tree
 
 NOW = 1_790_000_000.0

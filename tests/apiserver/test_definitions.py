@@ -18,7 +18,7 @@ from stowplan.apiserver.discovery.default_pages import default_pages
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.server import ApiServer
-from stowplan.apiserver.storage.store import Record
+from stowplan.apiserver.storage.versioned_store import Record
 from tests.apiserver.plain import NOW, asked
 
 Tree = dict[str, Any]

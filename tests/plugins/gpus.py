@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.devices.scv import Card, Scv, ScvStatus
 from stowplan.objects.encoding.duration import parse
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import ContainerRunning, ContainerState, ContainerStatus
-from stowplan.objects.scv import Card, Scv, ScvStatus
 from tests.scenarios.script import Player
 
 EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

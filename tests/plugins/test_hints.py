@@ -24,7 +24,7 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.handle_state import HandleState
 from stowplan.objects import pod as pods
-from stowplan.objects.device import DeviceClass
+from stowplan.objects.devices.device import DeviceClass
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm

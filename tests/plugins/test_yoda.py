@@ -29,7 +29,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import SCV, Action, ClusterEvent, QueueingHint
 from stowplan.inputs.manifests import ManifestInventory, items
-from stowplan.objects.scv import Scv
+from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.yoda.card_columns import CardColumns
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX, GpuRequest, parse_uint, queue_priority
 from stowplan.plugins.yoda.yoda import NO_STATE, Yoda

@@ -37,7 +37,7 @@ from stowplan.apiserver.storage.paged_lists import (
     resource_version_too_large,
 )
 from stowplan.apiserver.storage.registry_store import RegistryStore
-from stowplan.apiserver.storage.store import Record, Store
+from stowplan.apiserver.storage.versioned_store import Record, VersionedStore
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
@@ -61,7 +61,7 @@ class ServerState:
         self.rng = rng
         self.uids = UidGenerator(rng)
         self.registry: ResourceRegistry = options.registry
-        self.store = Store(records, options.history_max, options.history_bytes_max)
+        self.store = VersionedStore(records, options.history_max, options.history_bytes_max)
         self.watch_cache = WatchCache(
             self.store.version, options.chunk_bytes_max, options.bookmark_s
         )

@@ -31,7 +31,7 @@ from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
-from stowplan.objects.store import DeleteOptions, ObjectChange
+from stowplan.objects.store import DeleteOptions, WatchEvent
 
 Tree = dict[str, Any]
 
@@ -60,7 +60,7 @@ class ManagedController(Protocol):
 
     name: str
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Note which objects this change makes due."""
 
     def work_once(self) -> bool:
@@ -188,7 +188,7 @@ class ControllerManager:
             )
             self.parts.append(NodeHeartbeats(self.api))
 
-    def changed(self, server: ServerContext, change: ObjectChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""
         self.api.attach(server)
         self.api.now = now
@@ -261,6 +261,6 @@ class ControllerManager:
         return {part.name: part.n_failing for part in self.parts}
 
 
-def object_name(change: ObjectChange) -> str:
+def object_name(change: WatchEvent) -> str:
     """A changed object as logs name it: path/namespace/name."""
     return f"{change.path}/{change.namespace}/{change.name}"

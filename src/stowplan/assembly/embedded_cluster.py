@@ -22,7 +22,7 @@ from stowplan.apis.machinery.http_messages import (
 from stowplan.apiserver.http.deferred_work import PendingRequest
 from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.server import ApiServer
-from stowplan.apiserver.storage.store import Record
+from stowplan.apiserver.storage.versioned_store import Record
 from stowplan.assembly.controller_manager import ControllerManager, ControllerManagerOptions
 
 

@@ -13,10 +13,10 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import RESOURCE_OF_KIND
 from stowplan.framework.runtime.declarations import declaration_of
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
-from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,

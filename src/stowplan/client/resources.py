@@ -7,12 +7,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
-from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,

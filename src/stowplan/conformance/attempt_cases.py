@@ -21,10 +21,10 @@ from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,

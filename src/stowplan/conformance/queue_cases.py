@@ -8,7 +8,7 @@ import msgspec
 
 from stowplan.conformance.case_lines import case_reader
 from stowplan.inputs.input_error import mismatch
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node

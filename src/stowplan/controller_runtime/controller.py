@@ -10,7 +10,7 @@ from stowplan.apis.machinery.errors import ApiError
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts
 from stowplan.controller_runtime.work_queue import WorkQueue
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 
 class Controller:
@@ -30,7 +30,7 @@ class Controller:
         self.recorder = recorder
         self.queue: WorkQueue[Key] = WorkQueue()
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue the keys that a change concerns. before: facts of a changed pod before the
         change."""
         raise NotImplementedError

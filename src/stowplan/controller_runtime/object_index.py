@@ -15,7 +15,7 @@ import msgspec
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS, REPLICA_SETS
-from stowplan.objects.store import ObjectChange
+from stowplan.objects.store import WatchEvent
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -132,7 +132,7 @@ class ObjectIndex:
         self.owners_changed = False
         """True if the last change gave its object other owners than it had."""
 
-    def observe(self, change: ObjectChange) -> PodFacts | None:
+    def observe(self, change: WatchEvent) -> PodFacts | None:
         """Apply a change; returns the facts of a pod before it (None if it is new or no pod)."""
         self.owners_changed = False
         path = change.path
@@ -177,7 +177,7 @@ class ObjectIndex:
         """Path, namespace and name of all objects with an owner of this uid."""
         return list(self._dependents.get(uid, ()))
 
-    def _observe_pod(self, change: ObjectChange) -> PodFacts | None:
+    def _observe_pod(self, change: WatchEvent) -> PodFacts | None:
         namespace, name = split_key(change)
         key = (namespace, name)
         old = self.pods.pop(key, None)
@@ -204,7 +204,7 @@ class ObjectIndex:
         )
         return old
 
-    def _relate(self, item: tuple[str, str, str], change: ObjectChange) -> None:
+    def _relate(self, item: tuple[str, str, str], change: WatchEvent) -> None:
         if item[0] == REPLICA_SETS:
             self._sort_set(item, change)
         if change.type == "DELETED":
@@ -214,7 +214,7 @@ class ObjectIndex:
                 item, _OBJECT_DECODER.decode(change.value).metadata.owner_references or ()
             )
 
-    def _sort_set(self, item: tuple[str, str, str], change: ObjectChange) -> None:
+    def _sort_set(self, item: tuple[str, str, str], change: WatchEvent) -> None:
         if change.type == "DELETED" or b'"ownerReferences"' in change.value:
             _discard(self._loose, item[1], item)
         else:
@@ -290,7 +290,7 @@ def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
     return [(namespace, "", ""), *((namespace, *label) for label in pod.labels.items())]
 
 
-def split_key(change: ObjectChange) -> Key:
+def split_key(change: WatchEvent) -> Key:
     """Namespace and name of a changed object."""
     return change.namespace, change.name
 

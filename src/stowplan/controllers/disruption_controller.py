@@ -30,7 +30,7 @@ from stowplan.controller_runtime.resource_paths import (
 )
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "controllermanager"
 DISRUPTED_SECONDS = 120.0
@@ -59,7 +59,7 @@ class DisruptionController(Controller):
         super().__init__(api, index, recorder)
         self._budgets: dict[str, dict[str, _SelectedPods]] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed budget, and the budgets that select a changed pod."""
         key = split_key(change)
         if change.path == BUDGETS:
@@ -90,7 +90,7 @@ class DisruptionController(Controller):
         allowed = max(0, healthy - desired) if expected > 0 else 0
         self._write(budget, expected, desired, healthy, allowed, disrupted)
 
-    def _note_budget(self, change: ObjectChange, key: Key) -> None:
+    def _note_budget(self, change: WatchEvent, key: Key) -> None:
         """Record which pods a budget selects."""
         known = self._budgets.setdefault(key[0], {})
         if change.type == "DELETED":

@@ -14,7 +14,7 @@ from stowplan.controller_runtime.object_fields import (
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import CLAIMS, PODS
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import ObjectChange
+from stowplan.objects.store import WatchEvent
 
 _MARK = b'"ephemeral":'
 
@@ -25,7 +25,7 @@ class EphemeralVolumeController(Controller):
     name = "ephemeral-volume"
     path = PODS
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a new pod, or one whose claim was deleted."""
         path = change.path
         if path == PODS and change.type == "ADDED" and _MARK in (change.value or b""):

@@ -17,7 +17,7 @@ from stowplan.controller_runtime.object_fields import is_deleting
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.work_queue import WorkQueue
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 Item = tuple[str, str, str]
 """Path, namespace and name."""
@@ -49,7 +49,7 @@ class GarbageCollector:
         self.queue: WorkQueue[Item] = WorkQueue()
         self._waiting: dict[str, Item] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue objects with new owners, deletions that wait for dependents, and dependents of
         deleted objects."""
         namespace, name = split_key(change)

@@ -12,7 +12,7 @@ from stowplan.controller_runtime.object_fields import is_deleting, set_condition
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import NAMESPACES
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 FINALIZER = "kubernetes"
 _RETRY_SECONDS = 5.0
@@ -49,7 +49,7 @@ class NamespaceController(Controller):
         super().__init__(api, index, recorder)
         self._ending: dict[str, None] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a terminating namespace, and that of a deleted object."""
         key = split_key(change)
         if change.path == NAMESPACES:

@@ -18,7 +18,7 @@ from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts,
 from stowplan.controller_runtime.object_times import format_time
 from stowplan.controller_runtime.resource_paths import LEASES, NODES, PODS
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
@@ -49,7 +49,7 @@ class NodeLifecycleController(Controller):
         self._seen: dict[str, float] = {}
         self._posted: dict[str, str] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Handle a heartbeat (lease, status), a changed node, a ready pod on an unreachable
         node."""
         namespace, name = split_key(change)

@@ -21,7 +21,7 @@ from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from stowplan.controllers.claim_matching import find_best_match, is_reserved_for
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 COMPONENT = "persistentvolume-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
@@ -47,7 +47,7 @@ class PersistentVolumeController(Controller):
         self._open: dict[Key, None] = {}
         self._ending: dict[Key, None] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a claim, a volume, claims that wait for a class, and claims that a deleted pod
         used."""
         key = split_key(change)
@@ -84,7 +84,7 @@ class PersistentVolumeController(Controller):
             if volume is not None:
                 self._sync_volume(volume)
 
-    def _observe_claim(self, change: ObjectChange, key: Key) -> None:
+    def _observe_claim(self, change: WatchEvent, key: Key) -> None:
         self.queue.add(key)
         tree = self.decoded(change.value) or {}
         if change.type == "DELETED":

@@ -13,7 +13,7 @@ from stowplan.controller_runtime.object_fields import set_condition
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing before its pods are deleted."""
@@ -34,7 +34,7 @@ class PodGarbageCollector(Controller):
         super().__init__(api, index, recorder)
         self._ended: dict[Key, float] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a deleted node, and the missing node of a bound pod."""
         key = split_key(change)
         if change.path == NODES and change.type == "DELETED":

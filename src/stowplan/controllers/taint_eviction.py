@@ -14,7 +14,7 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Toleration
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 from stowplan.objects.taints import tolerates
 
 COMPONENT = "taint-eviction-controller"
@@ -31,7 +31,7 @@ class TaintEvictionController(Controller):
         self._taints: dict[str, tuple[Taint, ...]] = {}
         self._since: dict[Key, float] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue the pods of a node whose NoExecute taints changed, and new pods of such a node."""
         key = split_key(change)
         if change.path == NODES:

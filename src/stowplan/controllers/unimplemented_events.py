@@ -11,7 +11,7 @@ from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.work_queue import WorkQueue
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "stowplan"
 REASON = "NotImplemented"
@@ -31,7 +31,7 @@ class UnimplementedReporter:
         self.recorder = recorder
         self._queue: WorkQueue[Item] = WorkQueue()
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a new object of a kind that may have no effect."""
         path = change.path
         if path in PATHS and change.type == "ADDED":

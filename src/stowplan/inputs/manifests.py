@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
@@ -25,7 +26,6 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity, QuantityError, value
-from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,

@@ -20,7 +20,7 @@ from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controller_runtime.object_index import PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import LEASES, NODES
 from stowplan.kubelet.hollow_nodes import node_status
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40
@@ -42,7 +42,7 @@ class NodeHeartbeats:
         self._posted: dict[str, float] = {}
         self._count = 0
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Handle a node that was added, deleted, stopped or resumed."""
         if change.path != NODES:
             return

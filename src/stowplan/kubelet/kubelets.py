@@ -32,7 +32,7 @@ from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0
@@ -84,7 +84,7 @@ class Kubelets(Controller):
         self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a pod that was added, changed or deleted; the pods of a node that changed or
         resumed."""
         key = split_key(change)
@@ -118,7 +118,7 @@ class Kubelets(Controller):
         elif not facts.is_finished:
             self._advance(pod, worker, plan, node_state)
 
-    def _observe_node(self, change: ObjectChange, name: str) -> None:
+    def _observe_node(self, change: WatchEvent, name: str) -> None:
         old = self._nodes.get(name)
         if change.type == "DELETED":
             self._nodes.pop(name, None)

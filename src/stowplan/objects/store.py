@@ -28,7 +28,7 @@ class DeleteOptions:
     version: str = ""
 
 
-class ObjectChange(Protocol):
+class WatchEvent(Protocol):
     """One write, as watchers see it. namespace: "" for cluster-scoped kinds.
 
     type: ADDED, MODIFIED, DELETED. value: JSON after it (DELETED: the last state). previous: JSON
@@ -64,7 +64,7 @@ class ComponentErrorLog(Protocol):
 class Store(Protocol):
     """Reads and writes of the objects of one cluster. now: time of this step, Unix seconds.
 
-    Watches are calls: whoever runs controllers passes every ObjectChange to their `observe`.
+    Watches are calls: whoever runs controllers passes every WatchEvent to their `observe`.
     """
 
     now: float

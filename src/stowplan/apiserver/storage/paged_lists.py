@@ -18,7 +18,7 @@ from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.schema.json_parser import syntax_error_message
 from stowplan.apiserver.http.request_options import EXACT, ListOptions
-from stowplan.apiserver.storage.store import Store
+from stowplan.apiserver.storage.versioned_store import VersionedStore
 from stowplan.objects.encoding.tree import Tree
 
 TOO_OLD_TOKEN = (
@@ -125,7 +125,7 @@ class PagedLister:
     horizon: lists at exactly an older version are rejected; watches may reach further back.
     """
 
-    def __init__(self, store: Store, future_s: float) -> None:
+    def __init__(self, store: VersionedStore, future_s: float) -> None:
         self.store = store
         self.future_s = future_s
         self.horizon = 0

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stowplan.apis.machinery.stored_form import decode, version_of_stored
-from stowplan.apiserver.storage.store import Record
+from stowplan.apiserver.storage.versioned_store import Record
 
 _TEXT_FIELDS = ("name", "uid", "creationTimestamp")
 _TIME_FIELDS = ("creationTimestamp", "deletionTimestamp")

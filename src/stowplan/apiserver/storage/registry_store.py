@@ -44,7 +44,7 @@ from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
-from stowplan.apiserver.storage.store import Store, resource_path_of
+from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_path_of
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
@@ -71,7 +71,7 @@ class RegistryStore:
 
     def __init__(
         self,
-        store: Store,
+        store: VersionedStore,
         admission: Sequence[AdmissionPlugin],
         uids: metadata.UidGenerator,
         on_change: Callable[[StoreChange], None],

@@ -33,7 +33,7 @@ from stowplan.controllers.workloads.deployment_status import (
     set_progressing,
 )
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import ObjectChange
+from stowplan.objects.store import WatchEvent
 
 COMPONENT = "deployment-controller"
 _NO_LIMIT = 2**31 - 1
@@ -45,7 +45,7 @@ class DeploymentController(Controller):
     name = "deployment"
     path = DEPLOYMENTS
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed Deployment, that of a changed ReplicaSet, and for Recreate that of a
         deleted pod."""
         key = split_key(change)
@@ -89,7 +89,7 @@ class DeploymentController(Controller):
         if owner is not None and owner["kind"] == "Deployment":
             self.queue.add((gone.key[0], owner["name"]))
 
-    def _queue_owner(self, namespace: str, change: ObjectChange) -> None:
+    def _queue_owner(self, namespace: str, change: WatchEvent) -> None:
         for value in (change.value, change.previous):
             obj = self.decoded(value)
             owner = controller_of(obj) if obj is not None else None

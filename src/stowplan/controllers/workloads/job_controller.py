@@ -40,7 +40,7 @@ from stowplan.controllers.workloads.job_sync_state import (
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, ObjectChange, Store
+from stowplan.objects.store import DeleteOptions, Store, WatchEvent
 
 COMPONENT = "job-controller"
 BATCH_SECONDS = 1.0
@@ -61,7 +61,7 @@ class JobController(Controller):
         self._backoff: dict[Key, JobBackoff] = {}
         self._uids: dict[Key, set[str]] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed Job, and (batched) the Job of a changed pod."""
         key = split_key(change)
         if change.path == JOBS:

@@ -23,7 +23,7 @@ from stowplan.controller_runtime.resource_paths import PODS, REPLICA_SETS
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
-from stowplan.objects.store import ObjectChange, Store
+from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "replicaset-controller"
 _PODS_PER_SYNC_MAX = 100
@@ -40,7 +40,7 @@ class ReplicaSetController(Controller):
         super().__init__(api, index, recorder)
         self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
 
-    def observe(self, change: ObjectChange, before: PodFacts | None) -> None:
+    def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed ReplicaSet, that of a changed pod, and those that may adopt an orphan."""
         key = split_key(change)
         if change.path == REPLICA_SETS:
@@ -70,7 +70,7 @@ class ReplicaSetController(Controller):
         if problem is not None:
             raise problem
 
-    def _note_selector(self, change: ObjectChange, key: Key) -> None:
+    def _note_selector(self, change: WatchEvent, key: Key) -> None:
         known = self._selectors.setdefault(key[0], {})
         tree = self.decoded(change.value) or {}
         if change.type == "DELETED":

@@ -34,7 +34,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.hints import dynamic_resources_events

@@ -22,7 +22,7 @@ from stowplan.framework.clusterevents import (
     QueueingHint,
     on,
 )
-from stowplan.objects.device import ResourceClaim
+from stowplan.objects.devices.device import ResourceClaim
 from stowplan.objects.pod import Pod
 from stowplan.plugins.pod_hints import queueing_hint
 

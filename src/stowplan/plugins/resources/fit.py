@@ -31,7 +31,7 @@ from stowplan.framework.deciders.kernel_terms import (
     ScoringStrategyType,
 )
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.device import DeviceClass
+from stowplan.objects.devices.device import DeviceClass
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.quantity import format_quantity

@@ -21,7 +21,7 @@ from stowplan.framework.clusterevents import (
     QueueingHint,
     on,
 )
-from stowplan.objects.device import DEVICE_CLASS_PREFIX, DeviceClass
+from stowplan.objects.devices.device import DEVICE_CLASS_PREFIX, DeviceClass
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_scalar, pod_requests, requested

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
-from stowplan.objects.scv import Scv
+from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger, GpuReport, available_cards, gpu_report_of
 from stowplan.plugins.yoda.gpu_request import MEMORY_LABEL, parse_uint
 

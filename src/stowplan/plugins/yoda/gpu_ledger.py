@@ -17,8 +17,8 @@ import msgspec
 
 from stowplan.framework import NodeTable
 from stowplan.framework.handle_state import HandleState
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.pod import Pod
-from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda.gpu_request import GpuRequest
 
 AMOUNT_MAX = 2**50
@@ -26,7 +26,7 @@ AMOUNT_MAX = 2**50
 
 
 class Gpu(NamedTuple):
-    """A card of a report, every amount from 0 to the bound; units as in `objects.scv`."""
+    """A card of a report, every amount from 0 to the bound; units as in `objects.devices.scv`."""
 
     id: int
     is_healthy: bool

@@ -14,9 +14,9 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.handle_state import HandleState
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.scv import Scv
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.gpu_request import GpuRequest
 

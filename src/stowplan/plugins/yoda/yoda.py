@@ -35,7 +35,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.scv import Scv
+from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (

@@ -1,4 +1,4 @@
-"""Store: canonical bytes by key, one version for all writes, and a log of recent changes.
+"""Versioned store: canonical bytes by key, one version for all writes, and a log of recent changes.
 
 Every write increments the version, so the log is an array: the change to version v is at index
 v - first. The state at an older version is the current one with the later changes undone, so it is
@@ -26,7 +26,7 @@ class ResourceObjects:
         self.keys = KeyIndex()
 
 
-class Store:
+class VersionedStore:
     """Current state and recent history.
 
     records: of a state, or of its writes in order. history_max, history_bytes_max: bounds of the

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.storage.key_index import RUN_KEYS_MAX, KeyIndex
-from stowplan.apiserver.storage.store import Store, resource_path_of
+from stowplan.apiserver.storage.versioned_store import VersionedStore, resource_path_of
 from tests.apiserver.plain import thing
 from tests.soak import examples
 
@@ -18,7 +18,7 @@ KEYS = st.sampled_from([f"things/{space}/{name}" for space in "nm" for name in "
 STEPS = st.lists(st.tuples(KEYS, st.sampled_from(["put", "remove"])), max_size=40)
 
 
-def write(store: Store, resource: Resource, key: str, what: str) -> None:
+def write(store: VersionedStore, resource: Resource, key: str, what: str) -> None:
     value = str(store.version + 1).encode()
     if what == "put":
         store.put(resource, key, value)
@@ -26,7 +26,7 @@ def write(store: Store, resource: Resource, key: str, what: str) -> None:
         store.remove(resource, key, value)
 
 
-def past_states(store_type: type[Store], steps: list[tuple[str, str]]) -> list[str]:
+def past_states(store_type: type[VersionedStore], steps: list[tuple[str, str]]) -> list[str]:
     """What an old version of the store shows other than it was."""
     store, resource = store_type(history_max=1000), thing()
     kept = {store.version: {}}
@@ -45,10 +45,10 @@ def past_states(store_type: type[Store], steps: list[tuple[str, str]]) -> list[s
 @given(steps=STEPS)
 @settings(max_examples=examples(100))
 def test_the_past_is_what_it_was(steps: list[tuple[str, str]]) -> None:
-    assert past_states(Store, steps) == []
+    assert past_states(VersionedStore, steps) == []
 
 
-class Revisionist(Store):
+class Revisionist(VersionedStore):
     """A wrong store: of several changes to a key the last one is taken back, not the first."""
 
     def under_at(self, path: str, prefix: str, version: int, start: str = "") -> Any:
@@ -67,7 +67,7 @@ def test_a_store_that_misremembers_is_caught() -> None:
 
 
 def test_the_log_is_cut_in_time_and_not_before_it_was_shown() -> None:
-    store, resource = Store(history_max=10), thing()
+    store, resource = VersionedStore(history_max=10), thing()
     for _ in range(30):
         write(store, resource, "things/n/a", "put")
     assert store.compacted == 1
@@ -82,7 +82,7 @@ def test_the_log_is_cut_in_time_and_not_before_it_was_shown() -> None:
 
 def test_versions_go_on_after_a_start_from_records() -> None:
     resource = thing()
-    store = Store([("things/n/a", 5, b"5"), ("things/n/b", 9, None)])
+    store = VersionedStore([("things/n/a", 5, b"5"), ("things/n/b", 9, None)])
     assert (store.version, store.compacted) == (9, 9)
     assert store.put(resource, "things/n/c", b"10").version == 10
     assert [key for key, _ in store.under("things", "things/")] == ["things/n/a", "things/n/c"]
