@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from stowplan.framework.problems import ConfigError, ContractError
     from stowplan.inputs.cluster_reader import Cluster, read_cluster
     from stowplan.inputs.input_error import InputError
+    from stowplan.simulation.cluster.cluster_api import Pace
     from stowplan.simulation.cluster.node_churn import Churn
-    from stowplan.simulation.cluster.simulated_cluster import Pace
     from stowplan.simulation.replay import ReplayOptions
     from stowplan.simulation.simulate import simulate
     from stowplan.simulation.simulate_jobs import simulate_jobs

@@ -33,8 +33,8 @@ from stowplan.objects.storage import StorageClass
 from stowplan.queue import QueueEntry, QueueOptions
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
 from tests.scenarios.label_plugins import LABEL_PLUGINS, ReserveByLabel

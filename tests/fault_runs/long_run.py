@@ -42,8 +42,9 @@ from stowplan.objects.storage import StorageClass
 from stowplan.plugins.preemption import disruption_budgets, dry_run_cache
 from stowplan.queue import heap
 from stowplan.scheduler import Scheduler, SchedulerOptions, context, deadlines
+from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import Pace, SimulatedCluster
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
 from stowplan.simulation.event_queue import EventQueue

@@ -50,12 +50,9 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.workload import PriorityClass
+from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import (
-    EPOCH,
-    Pace,
-    SimulatedCluster,
-)
+from stowplan.simulation.cluster.simulated_cluster import EPOCH, SimulatedCluster
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing import node, pod

@@ -17,8 +17,8 @@ from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.pod import Pod
+from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.node_churn import Churn
-from stowplan.simulation.cluster.simulated_cluster import Pace
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders

@@ -9,8 +9,8 @@ import pytest
 from stowplan.messages.effects import Effect, Wake
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation.cluster import scheduler_instance
+from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import Pace
 from stowplan.simulation.event_queue import EventQueue
 
 

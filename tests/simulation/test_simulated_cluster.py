@@ -11,12 +11,10 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.simulation.cluster.simulated_cluster import (
-    Pace,
-    ResourceVersionExpired,
-    SimulatedCluster,
-)
-from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault, SimulatedDispatcher
+from stowplan.simulation.cluster.cluster_api import Pace
+from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
+from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
+from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind, is_not_pod, is_pod
 from stowplan.simulation.event_queue import EventQueue, in_seconds
 from stowplan.testing import node, pod
@@ -207,7 +205,8 @@ def told(
 ) -> list[str]:
     """Outcomes that a scheduler receives for its effects."""
     answers: list[Event] = []
-    dispatcher = SimulatedDispatcher(there, answers.append, lambda number: None)
+    dispatcher = SimulatedDispatcher(there, lambda number: None)
+    dispatcher.answer = answers.append
     dispatcher.inject = lambda effect: injected_fault
     for effect in effects:
         dispatcher.take(effect)
@@ -250,7 +249,8 @@ def test_other_effects_end_in_their_own_ways() -> None:
 def test_effects_about_one_pod_keep_their_order() -> None:
     there = world(pod("p"))
     answers: list[Event] = []
-    dispatcher = SimulatedDispatcher(there, answers.append, lambda number: None)
+    dispatcher = SimulatedDispatcher(there, lambda number: None)
+    dispatcher.answer = answers.append
     delays = iter([50, 0, 0, 0])
     dispatcher.delay = lambda: next(delays)
     dispatcher.take(BIND)
@@ -264,7 +264,8 @@ def test_effects_about_one_pod_keep_their_order() -> None:
 def test_nothing_is_sent_without_the_lead() -> None:
     there = world(pod("p"))
     answers: list[Event] = []
-    dispatcher = SimulatedDispatcher(there, answers.append, lambda number: None)
+    dispatcher = SimulatedDispatcher(there, lambda number: None)
+    dispatcher.answer = answers.append
     dispatcher.may_write = lambda effect: False
     dispatcher.take(BIND)
     dispatcher.take(to_do.ReadPod(2, 1, "default/p", "default", "p"))

@@ -15,7 +15,7 @@ from stowplan.cli.commands import bench, evaluate, status
 from stowplan.cli.main import COMMANDS
 from stowplan.conformance.evaluate import FORMATS
 from stowplan.driver.http import status_server
-from stowplan.simulation.cluster.simulated_cluster import Pace
+from stowplan.simulation.cluster.cluster_api import Pace
 
 HEAVY = (
     "aiohttp",

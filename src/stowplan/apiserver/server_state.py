@@ -348,6 +348,12 @@ class ServerState:
         self._notify_observers(now)
         return stored
 
+    def restore(self, resource: Resource, obj: Tree, now: float) -> Tree:
+        """Store an object that another API server has stored, with its uid, times and status."""
+        stored = self.writes.restore(resource, self._canonical(resource, obj))
+        self._notify_observers(now)
+        return stored
+
     def _canonical(self, resource: Resource, obj: Tree) -> Tree:
         head: Tree = {"kind": resource.kind, "apiVersion": resource.api_version}
         filled, _ = resource.schema.decode({**obj, **head}, (), "Ignore")

@@ -43,15 +43,23 @@ BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 60.0
 """Backoff of a controller after a failure outside any object; it doubles each time."""
 
+PERIODIC = frozenset({"hollow-heartbeats", "node-lifecycle"})
+"""Controllers that always have a next time."""
+
 _CONSECUTIVE_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerManagerOptions:
-    """Which parts of the embedded cluster run. pod_lifecycle: defaults of the pod lifecycle."""
+    """Which parts of the embedded cluster run. pod_lifecycle: defaults of the pod lifecycle.
+
+    heartbeats: whether nodes send heartbeats and are marked unreachable without; False in a
+    simulation, where they would be most of the writes.
+    """
 
     controllers: bool = True
     hollow_nodes: bool = True
+    heartbeats: bool = True
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
 
 
@@ -182,11 +190,15 @@ class ControllerManager:
                 )
             ]
             self.parts.append(GarbageCollector(self.api, self.index))
+            for part in self.parts:
+                if isinstance(part, NodeLifecycleController):
+                    part.expects_heartbeats = manager_options.heartbeats
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(self.api, self.index, recorder, manager_options.pod_lifecycle)
             )
-            self.parts.append(NodeHeartbeats(self.api))
+            if manager_options.heartbeats:
+                self.parts.append(NodeHeartbeats(self.api))
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""
@@ -255,6 +267,12 @@ class ControllerManager:
             if moment is not None:
                 moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0.0))[0]))
         return min(moments, default=None)
+
+    def next_work_at(self) -> float | None:
+        """The next due time of controllers that end their work some day: without CronJobs and
+        other periodic ones."""
+        moments = [part.next_at() for part in self.parts if part.name not in PERIODIC]
+        return min((at for at in moments if at is not None), default=None)
 
     def failing(self) -> dict[str, int]:
         """Objects whose last processing failed, by controller."""

@@ -200,8 +200,8 @@ def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
     is_replay = chosen.pop("replay")
     if not is_replay and all(value is None or value is False for value in chosen.values()):
         return None
+    from stowplan.simulation.cluster.cluster_api import Pace
     from stowplan.simulation.cluster.node_churn import Churn
-    from stowplan.simulation.cluster.simulated_cluster import Pace
     from stowplan.simulation.replay import ReplayOptions
 
     default = Pace()

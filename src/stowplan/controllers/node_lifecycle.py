@@ -46,6 +46,8 @@ class NodeLifecycleController(Controller):
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
+        self.expects_heartbeats = True
+        """False: nodes are reachable without heartbeats."""
         self._seen: dict[str, float] = {}
         self._posted: dict[str, str] = {}
 
@@ -79,7 +81,7 @@ class NodeLifecycleController(Controller):
         due = self._seen.get(name, self.api.now) + grace
         if due > self.api.now:
             self.queue.add(key, due)
-        else:
+        elif self.expects_heartbeats:
             node = self._mark_unreachable(node)
         self._taint(node)
         ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")

@@ -34,9 +34,10 @@ from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.cluster.cluster_api import Pace
+from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import Pace, SimulatedCluster
-from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.auditor import Auditor, Violation, is_terminating

@@ -13,7 +13,7 @@ import msgspec
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect, is_write
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault
+from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 
 # Watches: the stream breaks and resumes; breaks and must relist (410); delivers nothing for a

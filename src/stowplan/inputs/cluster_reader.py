@@ -46,6 +46,7 @@ class Cluster(msgspec.Struct):
     kind -> number of objects that scheduling does not read. notes: limits of the model that apply.
     inputs: file -> SHA-256 of its uncompressed content. orphans: pod -> its node that is not in the
     input. not_created: pod -> why the API server would reject it (LimitRange, ResourceQuota).
+    manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
     """
 
     nodes: list[Node]
@@ -56,6 +57,7 @@ class Cluster(msgspec.Struct):
     inputs: dict[str, str] = {}
     orphans: dict[str, str] = {}
     not_created: dict[str, str] = {}
+    manifests: list[Tree] = []
 
     def __repr__(self) -> str:
         pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
@@ -100,18 +102,20 @@ def read_cluster(
     *,
     orphans: str = "pending",
     validate: str = "auto",
+    keep_manifests: bool = False,
 ) -> Cluster:
     """Read a cluster from manifests, dumps, OpenB CSVs, and directories of them.
 
     `-` is standard input. orphans: treatment of pods bound to nodes that are not in the input:
     `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for all objects; `auto`:
-    strict for objects that no API server has stored. Raises InputError.
+    strict for objects that no API server has stored. keep_manifests: fill
+    `Cluster.manifests`, which take several times the memory. Raises InputError.
     """
     named = [paths] if isinstance(paths, str | Path) else list(paths)
     if not named:
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
-    reading = _ClusterReader(ObjectValidator(validate))
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
     with _collector_paused():
         for file in files_at(named):
             reading.take(file)
@@ -133,13 +137,14 @@ def _collector_paused() -> Iterator[None]:
 class _ClusterReader:
     """Collects the objects of files."""
 
-    def __init__(self, validation: ObjectValidator) -> None:
+    def __init__(self, validation: ObjectValidator, keep_manifests: bool) -> None:
         self.inventory = ManifestInventory()
         self.validation = validation
         self.imports = ImportedJobs(validation)
         self.trace = OpenBReader()
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
+        self.manifests: list[Tree] | None = [] if keep_manifests else None
 
     def take(self, file: InputFile) -> None:
         """Add a file; raises InputError."""
@@ -170,6 +175,8 @@ class _ClusterReader:
                 self.imports.add(item, path, place, len(self.inventory.entries))
             else:
                 self.inventory.add_item(item, path, place)
+                if self.manifests is not None:
+                    self.manifests.append(item)
         except DecodeError as problem:
             self.validation.report_unreadable(place, problem, found)
         else:
@@ -209,6 +216,7 @@ class _ClusterReader:
             inputs=self.inputs,
             orphans=found.orphans,
             not_created=admitted.refused,
+            manifests=self.manifests or [],
         )
 
     def _admitted(self, pods: list[Pod]) -> AdmissionResult:

@@ -26,9 +26,10 @@ from stowplan.objects.pod import Pod, PodStatus
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.outbox import truncate_note
 from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.cluster.cluster_api import OK, ClusterApi, Pace
 from stowplan.simulation.cluster.node_churn import Churn, NodeChurnController
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import OK, Pace, SimulatedCluster, run_of
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster, run_of
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
@@ -99,7 +100,7 @@ class Replay:
         self.options = options
         self.scheduler = scheduler
         self.event_queue = EventQueue()
-        self.cluster = SimulatedCluster(self.event_queue, options.pace)
+        self.cluster: ClusterApi = self._make_cluster()
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
         self.fault = ""
@@ -111,32 +112,43 @@ class Replay:
         self.n_to_end = 0
         self.last_bound = 0
         self.last_left = 0
-        self.volumes = VolumeController(self.cluster)
-        self.instance = SchedulerInstance(
-            "scheduler",
-            self.cluster,
-            scheduler,
-            [WatchStream(self.cluster, any_kind)],
-            self._observe,
-        )
-        load_cluster(self.cluster, cluster)
-        self.cluster.run_of = self._run_of
+        self.instance = self._make_instance()
         self.cluster.on_bound = self._bound
         self.cluster.on_started = self._started
         self.cluster.on_ended = self._ended
         self.instance.dispatcher.on_result = self._taken
         if scheduler.unschedulable_classes is not None:
             scheduler.unschedulable_classes.on_repeats = self._repeated
+        self._load(cluster)
         self.instance.follow()
-        for pod in cluster.bound():
-            self.cluster.run(self.cluster.pods[pod.key])
-        self._schedule_arrivals(cluster.pending())
         self.node_churn: NodeChurnController | None = None
         if options.churn is not None:
             rng = np.random.default_rng([seed, 2])
             self.node_churn = NodeChurnController(self.cluster, options.churn, rng)
 
+    def _make_cluster(self) -> ClusterApi:
+        self._simulated = SimulatedCluster(self.event_queue, self.options.pace)
+        return self._simulated
+
+    def _make_instance(self) -> SchedulerInstance:
+        return SchedulerInstance(
+            "scheduler",
+            self.cluster,
+            self.scheduler,
+            [WatchStream(self._simulated, any_kind)],
+            self._observe,
+        )
+
     # Arrivals.
+
+    def _load(self, source: Cluster) -> None:
+        """Put the cluster in place, and schedule the arrivals of its pending pods."""
+        self._volumes = VolumeController(self._simulated)
+        load_cluster(self._simulated, source)
+        self._simulated.run_of = self._run_of
+        for pod in source.bound():
+            self._simulated.run(self._simulated.pods[pod.key])
+        self._schedule_arrivals(source.pending())
 
     def _schedule_arrivals(self, pods: list[Pod]) -> None:
         """Schedule the arrivals by creation timestamp; pods without one arrive at the start."""
@@ -155,7 +167,7 @@ class Replay:
         self.n_to_arrive -= 1
         now = self.event_queue.now
         self.pod_histories[pod.key] = PodHistory(pod, now)
-        self.cluster.put_pod(pod)
+        self._simulated.put_pod(pod)
 
     def _recreate(self, pod_history: PodHistory) -> None:
         """Create the pod again under its name, as its controller would."""
@@ -173,7 +185,9 @@ class Replay:
         if spec.node_name:
             spec = replace(spec, node_name="")
         # Its status on the old node does not apply.
-        self.cluster.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
+        self._simulated.put_pod(
+            replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus())
+        )
 
     # Pod lifecycle.
 
@@ -242,7 +256,7 @@ class Replay:
             return
         for entry, decision in classes.latest(self.scheduler.cache.snapshot()):
             self.pod_histories[entry.key].note = truncate_note(decision.message)
-            self.cluster.set_unschedulable(entry.key, decision.reason, decision.message)
+            self._simulated.set_unschedulable(entry.key, decision.reason, decision.message)
         classes.settle()
 
     def _taken(self, effect: Effect, code: int) -> None:
@@ -296,6 +310,11 @@ class Replay:
             self.node_churn.is_active = False
             return not len(self.node_churn)
         return True
+
+    @property
+    def has_served_volumes(self) -> bool:
+        """True when volumes were bound or provisioned at once, without a driver's latency."""
+        return self._volumes.has_served
 
     @property
     def n_waiting(self) -> int:

@@ -29,8 +29,9 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
+from stowplan.simulation.cluster.cluster_api import NO_LATENCY
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import NO_LATENCY, SimulatedCluster
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue

@@ -40,6 +40,7 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation import kernel_cache
+from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.cluster.simulated_extenders import (
     ExtenderSource,
     SimulatedExtenderFactory,
@@ -164,7 +165,7 @@ def simulate(
     extender_factory = SimulatedExtenderFactory(extenders_of(configuration), extenders)
     if profile is not None:
         _check_profile(profile, configuration)
-    cluster = _cluster(cluster, seed)
+    cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
     digest = configuration_files.digest(configuration)
@@ -177,7 +178,17 @@ def simulate(
             cluster, configuration, registry, rng, extender_factory, on_progress, explain
         )
     else:
-        result = _replayed(cluster, deciders, rng, extender_factory, replay, seed, on_tick, explain)
+        result = _replayed(
+            cluster,
+            deciders,
+            rng,
+            extender_factory,
+            replay,
+            seed,
+            on_tick,
+            explain,
+            profile or "",
+        )
     elapsed_s = time.perf_counter() - began
     result.failures = failures_of(result.placements, cluster)
     result.summary |= {"seed": seed, "configuration": digest}
@@ -244,18 +255,24 @@ def _replayed(
     seed: int,
     on_tick: ReplayProgress | None,
     explain: str,
+    profile: str,
 ) -> Simulation:
     if explain:
         position_of(explain, cluster.pending())
     # When a replay may be cut short, the last message is read from the pod's condition.
-    counts = options.until_s is None and deciders.batch is None and not explain
+    counts = (
+        options.until_s is None
+        and deciders.batch is None
+        and not explain
+        and not has_workloads(cluster.manifests)
+    )
     scheduler = deciders.scheduler(
         rng=rng,
         options=SchedulerOptions(counts_repeats=counts),
         engine=_engine(cluster, replays=True),
     )
     warnings = _warnings_of(scheduler)
-    run = Replay(cluster, scheduler, options, seed)
+    run = replay_of(cluster, deciders, scheduler, options, seed, profile)
     answering = extender_factory.of(run.instance)
     series = TimeSeries(PodSizes(cluster.pending()))
 
@@ -278,12 +295,29 @@ def _replayed(
     )
     if scheduler.sessions is not None:
         summary["sessions"] = scheduler.sessions.number
-    if run.volumes.has_served:
+    if run.has_served_volumes:
         summary["notes"].append(VOLUMES_NOTE)
     explanation = explain_after_replay(explain, run) if explain else None
     if explain and explanation is None:
         summary["notes"].append(f"{explain} is not pending at the end: not explained")
     return Simulation(list(placements), summary, series.csv(), explanation=explanation)
+
+
+def replay_of(
+    cluster: Cluster,
+    deciders: Deciders,
+    scheduler: Scheduler,
+    options: ReplayOptions,
+    seed: int,
+    profile: str,
+) -> Replay:
+    """A replay with controllers where the input has workloads; else of its pods."""
+    if not has_workloads(cluster.manifests):
+        return Replay(cluster, scheduler, options, seed)
+    # Imported here: the API server's tables load slower than most inputs are read.
+    from stowplan.simulation.workload_replay import WorkloadReplay
+
+    return WorkloadReplay(cluster, deciders, scheduler, options, seed, profile)
 
 
 def _warnings_of(scheduler: Scheduler) -> list[str]:
@@ -326,10 +360,14 @@ def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
     return max(round(every_s * SECOND), SECOND // 1000)
 
 
-def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int) -> Cluster:
+def _cluster(
+    cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int, *, keep_manifests: bool
+) -> Cluster:
     if isinstance(cluster, Cluster):
         return cluster
-    return generate_workload(seed=seed) if cluster is None else read_cluster(cluster)
+    if cluster is None:
+        return generate_workload(seed=seed)
+    return read_cluster(cluster, keep_manifests=keep_manifests)
 
 
 def assign_profile(profile: str, cluster: Cluster) -> Cluster:

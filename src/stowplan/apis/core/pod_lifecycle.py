@@ -37,10 +37,13 @@ _PRINTED_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycleDefaults:
-    """Defaults for pods without annotations. start_s: time to running. run_s: of pods that end."""
+    """Defaults for pods without annotations. start_s: time to running. run_s: of pods that end.
+    stop_s: time to stop. ends: False: no pod ends by itself, whatever its annotations."""
 
     start_s: float = 1.0
     run_s: float = 1.0
+    stop_s: float = 0.0
+    ends: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,13 @@ def pod_lifecycle(pod: Tree, defaults: PodLifecycleDefaults) -> PodLifecycle:
     """The lifecycle of a pod; an invalid annotation is ignored."""
     notes: Mapping[str, str] = pod["metadata"].get("annotations") or {}
     always = pod["spec"].get("restartPolicy", "Always") == "Always"
+    run_s = _duration_or(notes.get(RUN_SECONDS), FOREVER if always else defaults.run_s)
     return PodLifecycle(
         start_s=_duration_or(notes.get(START_SECONDS), defaults.start_s),
         init_s=_duration_or(notes.get(INIT_SECONDS), 0.0),
         ready_s=_duration_or(notes.get(READY_SECONDS), 0.0),
-        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else defaults.run_s),
-        stop_s=_duration_or(notes.get(STOP_SECONDS), 0.0),
+        run_s=run_s if defaults.ends else FOREVER,
+        stop_s=_duration_or(notes.get(STOP_SECONDS), defaults.stop_s),
         exit_codes=_exit_codes_or_zero(notes.get(EXIT_CODE)),
     )
 

@@ -266,6 +266,12 @@ class RegistryStore:
         self.on_change(self.store.remove(resource, key, last))
         return decode(last)
 
+    def restore(self, resource: Resource, obj: Tree) -> Tree:
+        """Store a canonical object as it is, with its uid, times and status: without strategy and
+        admission."""
+        meta = obj["metadata"]
+        return self._put(resource, resource.key(meta.get("namespace", ""), meta["name"]), obj)
+
     def rewrite(self, resource: Resource, key: str, change: Callable[[Tree], None]) -> Tree:
         """Edit an existing object without strategy and admission."""
         existing = self.store.get(key)

@@ -64,12 +64,17 @@ class ClusterSource(NamedTuple):
 
 
 def read_cluster_source(
-    source: ClusterSource, deciders: Deciders, *, notes: bool = False
+    source: ClusterSource,
+    deciders: Deciders,
+    *,
+    notes: bool = False,
+    keep_manifests: bool = False,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
-    notes: print the notes of the cluster, for commands that print them nowhere else. Raises
-    InputError, usage errors, and CommandError where the API server does not answer.
+    notes: print the notes of the cluster, for commands that print them nowhere else.
+    keep_manifests: as for `read_cluster`. Raises InputError, usage errors, and CommandError where
+    the API server does not answer.
     """
     if source.is_live:
         return _list_cluster(source, deciders)
@@ -78,7 +83,7 @@ def read_cluster_source(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
-    return _read_files(source, notes=notes)
+    return _read_files(source, notes=notes, keep_manifests=keep_manifests)
 
 
 def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
@@ -92,12 +97,14 @@ def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
     return Cluster(found.nodes, found.pods, found.objects)
 
 
-def _read_files(source: ClusterSource, *, notes: bool) -> Cluster:
+def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import describe_ignored
 
     validate = source.validate or "auto"
-    cluster = read_cluster(source.paths, orphans=source.orphans, validate=validate)
+    cluster = read_cluster(
+        source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
+    )
     for line in describe_ignored(cluster.ignored):
         click.echo(f"Warning: {line}", err=True)
     for note in cluster.notes if notes else ():

@@ -69,7 +69,8 @@ def run_simulate(request: SimulateRequest, replay: ReplayOptions | None) -> int:
     results = OutputRequest(request.out, request.output, namespace)
     given = _check(request, results)
     deciders = read_command_deciders(request.config_files, request.plugin_files, request.compat)
-    cluster = read_cluster_source(request.source, deciders) if given else None
+    keeps = replay is not None
+    cluster = read_cluster_source(request.source, deciders, keep_manifests=keeps) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
         _check_for_sessions(request)
         seed, strict = request.seeds[0], request.strict

@@ -9,7 +9,7 @@ import numpy as np
 
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
-from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
+from stowplan.simulation.cluster.cluster_api import ClusterApi
 
 
 class Churn(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class Churn(msgspec.Struct, frozen=True):
 class NodeChurnController:
     """Removes and re-adds nodes of a cluster, while `is_active`."""
 
-    def __init__(self, cluster: SimulatedCluster, churn: Churn, rng: np.random.Generator) -> None:
+    def __init__(self, cluster: ClusterApi, churn: Churn, rng: np.random.Generator) -> None:
         self._cluster = cluster
         self._churn = churn
         self._rng = rng

@@ -10,9 +10,10 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.cluster.cluster_api import ClusterApi, EventSource
+from stowplan.simulation.cluster.effect_dispatcher import EffectDispatcher
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
-from stowplan.simulation.cluster.watch_stream import WatchStream
 
 IDLE = to_do.Wake | to_do.RecordEvent | to_do.Report | to_do.PatchStatus
 """Effects on which no further attempt depends."""
@@ -28,6 +29,7 @@ Observer = Callable[["SchedulerInstance", list[Event], list[Effect]], None]
 
 class SchedulerInstance:
     """A scheduler process. streams: its watches. observer: called after every `handle` call.
+    dispatcher: performs its effects; None: on a simulated cluster.
 
     The scheduler is called when events have arrived and at its next Wake. frozen: the process does
     nothing; events queue up.
@@ -36,16 +38,21 @@ class SchedulerInstance:
     def __init__(
         self,
         name: str,
-        cluster: SimulatedCluster,
+        cluster: ClusterApi,
         scheduler: Scheduler,
-        streams: Sequence[WatchStream],
+        streams: Sequence[EventSource],
         observer: Observer | None = None,
+        dispatcher: EffectDispatcher | None = None,
     ) -> None:
         self.name = name
         self.cluster = cluster
         self.scheduler = scheduler
         self.streams = streams
-        self.dispatcher = SimulatedDispatcher(cluster, self.deliver, scheduler.plugin_io)
+        if dispatcher is None:
+            assert isinstance(cluster, SimulatedCluster), "another cluster needs its own dispatcher"
+            dispatcher = SimulatedDispatcher(cluster, scheduler.plugin_io)
+        self.dispatcher = dispatcher
+        dispatcher.answer = self.deliver
         self.heads_max: int | None = None
         self.runs = True
         self.frozen = False

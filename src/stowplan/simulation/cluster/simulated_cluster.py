@@ -13,7 +13,6 @@ import datetime
 import math
 from collections.abc import Callable
 
-import msgspec
 from msgspec.structs import replace
 
 from stowplan.framework.object_store import key_of
@@ -27,27 +26,19 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
+from stowplan.simulation.cluster.cluster_api import (
+    CONFLICT,
+    CREATED,
+    NO_LATENCY,
+    NOT_FOUND,
+    OK,
+    Pace,
+)
 from stowplan.simulation.event_queue import EventQueue
 
-CREATED, OK, NOT_FOUND, CONFLICT, GONE = 201, 200, 404, 409, 410
 RUN_MAX = 10**10
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DISRUPTED = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
-
-
-class Pace(msgspec.Struct, frozen=True):
-    """Latencies of a cluster, in seconds.
-
-    bind_s: from the Bind request to the binding. start_s: from the binding to the pod's start.
-    grace_s: from the deletion of a bound pod to its end.
-    """
-
-    bind_s: float = 0.01
-    start_s: float = 1.0
-    grace_s: float = 1.0
-
-
-NO_LATENCY = Pace(0.0, 0.0, 0.0)
 
 
 class SimulatedCluster:

@@ -1,155 +1,45 @@
-"""Simulated API dispatcher: applies the effects of one scheduler and returns their outcomes.
+"""Simulated dispatcher: performs the effects of one scheduler on a simulated cluster.
 
 Effects of one pod are applied in the order of their numbers, writes only while the scheduler leads.
-With `delay` requests and replies have latency; with `inject` faults are injected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect, is_write
-from stowplan.messages.events import Event
-from stowplan.messages.extender_api import (
-    BOUND_BODY,
-    ExtenderResponse,
-    ExtenderVerb,
-    timeout_response,
-)
-from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.plugin_io import PluginIO
-from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
-
-PERFORM_S = 1.0
-"""Duration of a plugin's I/O, unless it declares `simulated_s`."""
-
-
-FaultInjector = Callable[[Effect], "InjectedFault | None"]
-"""Called before a request is sent; returns the fault to inject, or None."""
+from stowplan.simulation.cluster.cluster_api import CREATED, OK
+from stowplan.simulation.cluster.effect_dispatcher import EffectDispatcher
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 
 
-class InjectedFault:
-    """Fault of one request.
-
-    code: status that the caller gets, 0 for a timeout; None: no reply ever. done: the API executes
-    the request nevertheless. late: it executes the request after this many nanoseconds. body: body
-    of an extender's reply.
-    """
-
-    __slots__ = ("body", "code", "done", "late")
-
-    def __init__(
-        self, code: int | None, *, done: bool = False, late: int = 0, body: bytes = b""
-    ) -> None:
-        self.code = code
-        self.done = done
-        self.late = late
-        self.body = body
-
-
-class SimulatedReply(NamedTuple):
-    """Reply of a simulated extender.
-
-    reply: executes the call and returns the response. after: latency in nanoseconds; None: no reply
-    ever.
-    """
-
-    reply: Callable[[], ExtenderResponse] | None
-    after: int | None = 0
-
-
-class SimulatedDispatcher:
-    """Dispatcher of one scheduler.
-
-    answer: receives outcomes. plugin_io: the plugin I/O behind a Prepare, None when it was
-    cancelled. may_write: whether the scheduler leads in the term of an effect. delay: latency of
-    requests and replies. extender: answers in place of all extenders. inject: the fault of a
-    request. on_sent: called with every write that is sent. on_result: called with every binding and
-    eviction and its status, including bindings by extenders.
-    """
+class SimulatedDispatcher(EffectDispatcher):
+    """Performs requests as calls of a `SimulatedCluster`."""
 
     def __init__(
         self,
         cluster: SimulatedCluster,
-        answer: Callable[[Event], None],
         plugin_io: Callable[[int], PluginIO | None],
     ) -> None:
-        self.cluster = cluster
-        self.answer = answer
-        self.plugin_io = plugin_io
-        self.delay: Callable[[], int] | None = None
-        self.inject: FaultInjector | None = None
-        self.extender: Callable[[to_do.CallExtender], SimulatedReply] = _no_extender
-        self.may_write: Callable[[Effect], bool] | None = None
-        self.on_sent: Callable[[Effect], None] = _nothing
-        self.on_result: Callable[[Effect, int], None] = _ignore_result
-        self.is_open = True
-        self._bind_delay = round(cluster.pace.bind_s * SECOND)
-        self._busy_until: dict[str, int] = {}
-        self._cancelled: set[int] = set()
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+        super().__init__(cluster, plugin_io)
+        self._simulated = cluster
+
+    def _api_handlers(self) -> dict[type[Any], Callable[[Any], None]]:
+        return {
             to_do.Bind: self._bind,
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
             to_do.PatchGroup: self._patch,
             to_do.Evict: self._evict,
-            to_do.Prepare: self._prepare,
             to_do.Write: self._write,
-            to_do.CallExtender: self._call_extender,
         }
-
-    def close(self) -> None:
-        """Send no more requests, deliver no more outcomes."""
-        self.is_open = False
-
-    def take(self, effect: Effect) -> None:
-        """Apply an effect; Wake and RecordEvent are handled elsewhere."""
-        if isinstance(effect, to_do.Cancel):
-            self._cancelled.add(effect.prepare)
-            return
-        event_queue = self.cluster.event_queue
-        uid = effect.uid  # type: ignore[union-attr]
-        at = event_queue.now
-        if self.delay is not None:
-            at = max(at + self.delay(), self._busy_until.get(uid, 0))
-            self._busy_until[uid] = at
-        elif isinstance(effect, to_do.Bind):
-            at += self._bind_delay
-        event_queue.at(at, self._send, effect)
-
-    def _send(self, effect: Effect) -> None:
-        uid = effect.uid  # type: ignore[union-attr]
-        if self._busy_until.get(uid) == self.cluster.event_queue.now:
-            # Keeps the table small: later requests do not need the entry.
-            del self._busy_until[uid]
-        if not self.is_open or effect.effect in self._cancelled:
-            return
-        if is_write(effect):
-            if self.may_write is not None and not self.may_write(effect):
-                return
-            self.on_sent(effect)
-        self._handlers[type(effect)](effect)
-
-    # Effects by kind.
-
-    def _send_request(self, effect: Any, request: Callable[[], int]) -> int | None:
-        """The status that the caller gets; None for no reply."""
-        injected_fault = None if self.inject is None else self.inject(effect)
-        if injected_fault is None:
-            return request()
-        if injected_fault.late:
-            self.cluster.event_queue.after(injected_fault.late, _late, request)
-        elif injected_fault.done:
-            request()
-        return injected_fault.code
 
     def _bind(self, effect: to_do.Bind) -> None:
         def request() -> int:
-            code = self.cluster.bind(key, effect.uid, effect.node)
+            code = self._simulated.bind(key, effect.uid, effect.node)
             self.on_result(effect, code)
             return code
 
@@ -164,13 +54,13 @@ class SimulatedDispatcher:
         code = self._send_request(effect, lambda: OK)
         # A read without a reply needs no outcome.
         if code == OK:
-            pod = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
+            pod = self._simulated.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
     def _patch(self, effect: to_do.PatchStatus | to_do.PatchGroup) -> None:
         is_pod = isinstance(effect, to_do.PatchStatus)
         patch: Callable[[Any], int] = (
-            self.cluster.patch_status if is_pod else self.cluster.patch_group
+            self._simulated.patch_status if is_pod else self._simulated.patch_group
         )
         code = self._send_request(effect, lambda: patch(effect))
         if code is not None and code != OK:
@@ -178,7 +68,7 @@ class SimulatedDispatcher:
 
     def _evict(self, effect: to_do.Evict) -> None:
         def request() -> int:
-            code = self.cluster.evict(key, effect.uid)
+            code = self._simulated.evict(key, effect.uid)
             self.on_result(effect, code)
             return code
 
@@ -194,7 +84,7 @@ class SimulatedDispatcher:
 
         def request() -> int:
             nonlocal version
-            code, version = self.cluster.write(effect.value)
+            code, version = self._simulated.write(effect.value)
             return code
 
         code = self._send_request(effect, request)
@@ -202,123 +92,3 @@ class SimulatedDispatcher:
             self._answer(happened.WriteDone(effect.effect, effect.uid, version))
         elif code is not None:
             self._answer(happened.WriteFailed(effect.effect, effect.uid, code))
-
-    def _call_extender(self, effect: to_do.CallExtender) -> None:
-        injected_fault = None if self.inject is None else self.inject(effect)
-        simulated = self.extender(effect)
-
-        def reply() -> ExtenderResponse:
-            found = _no_answer() if simulated.reply is None else simulated.reply()
-            if effect.question.verb is ExtenderVerb.BIND and (found.code, found.body) == (
-                OK,
-                BOUND_BODY,
-            ):
-                self.on_result(effect, CREATED)
-            return found
-
-        if injected_fault is not None:
-            self._inject_fault(effect, injected_fault, reply)
-            return
-        after, timeout = simulated.after, round(effect.timeout_s * SECOND)
-        if after is not None:
-            if after <= timeout:
-                self._when(after, self._deliver_reply, effect, reply)
-                return
-            # The extender executes the call after the caller has given up.
-            self.cluster.event_queue.after(after, _discard_reply, reply)
-        late = timeout_response(effect.question)
-        self._when(timeout, self._deliver_reply, effect, lambda: late)
-
-    def _inject_fault(
-        self,
-        effect: to_do.CallExtender,
-        injected_fault: InjectedFault,
-        reply: Callable[[], ExtenderResponse],
-    ) -> None:
-        if injected_fault.late:
-            self.cluster.event_queue.after(injected_fault.late, _discard_reply, reply)
-        elif injected_fault.done:
-            reply()
-        if injected_fault.code is not None:
-            response = ExtenderResponse(
-                injected_fault.code, injected_fault.body, "" if injected_fault.code else "EOF"
-            )
-            self._deliver_reply(effect, lambda: response)
-
-    def _when(self, after: int, act: Callable[..., None], *given: Any) -> None:
-        if after:
-            self.cluster.event_queue.after(after, act, *given)
-        else:
-            act(*given)
-
-    def _deliver_reply(
-        self, effect: to_do.CallExtender, reply: Callable[[], ExtenderResponse]
-    ) -> None:
-        response = reply()
-        if effect.effect in self._cancelled:
-            return
-        if response.code:
-            event: Event = happened.ExtenderReplied(
-                effect.effect, effect.uid, response.code, response.body
-            )
-        else:
-            event = happened.ExtenderFailed(effect.effect, effect.uid, response.reason)
-        self._answer(event)
-
-    def _prepare(self, effect: to_do.Prepare) -> None:
-        plugin_io = self.plugin_io(effect.effect)
-        if plugin_io is None:
-            return
-        code = self._send_request(effect, lambda: OK)
-        if code is None:
-            return
-        declared_s = declaration_of(plugin_io.plugin).simulated_s
-        takes = round((PERFORM_S if declared_s is None else declared_s) * SECOND)
-        self.cluster.event_queue.after(takes, self._prepared, effect, code)
-
-    def _prepared(self, effect: to_do.Prepare, code: int) -> None:
-        plugin_io = self.plugin_io(effect.effect)
-        if effect.effect in self._cancelled or plugin_io is None:
-            return
-        if code != OK:
-            failure = f"{effect.plugin}: the request failed with status {code}"
-            self._answer(happened.PrepareFailed(effect.effect, effect.uid, failure))
-            return
-        if effect.point == "bind":
-            # A plugin that performs Bind calls the API itself.
-            self.cluster.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
-        self._answer(happened.PrepareDone(effect.effect, effect.uid))
-
-    def _answer(self, event: Event) -> None:
-        if self.delay is None:
-            self.answer(event)
-        else:
-            self.cluster.event_queue.after(self.delay(), self._arrive, event)
-
-    def _arrive(self, event: Event) -> None:
-        if self.is_open:
-            self.answer(event)
-
-
-def _late(request: Callable[[], int]) -> None:
-    request()
-
-
-def _discard_reply(reply: Callable[[], ExtenderResponse]) -> None:
-    reply()
-
-
-def _no_answer() -> ExtenderResponse:
-    return ExtenderResponse(reason="EOF")
-
-
-def _no_extender(effect: to_do.CallExtender) -> SimulatedReply:
-    return SimulatedReply(_no_answer)
-
-
-def _nothing(effect: Effect) -> None:
-    """Default of `on_sent`: does nothing."""
-
-
-def _ignore_result(effect: Effect, code: int) -> None:
-    """Default of `on_result`: does nothing."""

@@ -51,9 +51,10 @@ from stowplan.messages.extender_api import (
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.simulation.cluster.cluster_api import CREATED, ClusterApi
+from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.cluster.simulated_cluster import CREATED, SimulatedCluster
-from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.event_queue import EventQueue
 
 NOTE = "extender {} is not simulated and accepts every node (see --extender)"
@@ -97,7 +98,7 @@ class SimulatedExtenders:
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
+        cluster: ClusterApi,
         extenders: Sequence[HTTPExtender],
         classes: Sequence[type[Any]] = (),
     ) -> None:
@@ -217,7 +218,7 @@ class _SimulatedCall:
 
     def __init__(
         self,
-        cluster: SimulatedCluster,
+        cluster: ClusterApi,
         stand_in: ExtenderStandIn,
         verb: ExtenderVerb,
         ask: Callable[..., Any] | None,

@@ -1,0 +1,1 @@
+"""The embedded cluster (API server, controllers, kubelets) in virtual time, called as functions."""

@@ -1,0 +1,243 @@
+"""API cluster: API server, controllers and kubelets of `stowplan up`, in virtual time.
+
+The same code as behind `stowplan up`, called as functions by an event queue. A scheduler sees it
+through the production client; a replay through typed pods and nodes, and callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
+from stowplan.apis.machinery.stored_form import decode as decode_stored
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.crd.definition_controller import DefinitionController
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.client.requests import bind
+from stowplan.client.resources import RESOURCES
+from stowplan.messages.effects import Bind
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.simulation.api_cluster.function_transport import FunctionTransport
+from stowplan.simulation.cluster.cluster_api import Pace
+from stowplan.simulation.event_queue import EventQueue
+
+NODES, PODS = "nodes", "pods"
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+
+
+class ApiCluster:
+    """An `EmbeddedCluster` on an event queue.
+
+    start_s: Unix seconds of virtual time 0. pods, nodes: the objects that are stored, typed.
+    on_change: called after every change. on_created, on_bound, on_started, on_ended: called with
+    the pod; on_ended also with the reason, "" when it succeeded.
+    """
+
+    def __init__(
+        self,
+        event_queue: EventQueue,
+        rng: np.random.Generator,
+        start_s: float,
+        pace: Pace,
+        *,
+        departures: bool = True,
+    ) -> None:
+        """departures: whether pods with a run time end."""
+        self.event_queue = event_queue
+        self.pace = pace
+        self.pods: dict[str, Pod] = {}
+        self.nodes: dict[str, Node] = {}
+        self.on_change: list[Callable[[], None]] = []
+        self.on_created: Callable[[Pod], None] = _nothing
+        self.on_bound: Callable[[Pod], None] = _nothing
+        self.on_started: Callable[[Pod], None] = _nothing
+        self.on_ended: Callable[[Pod, str], None] = _nothing_why
+        self._start_s = start_s
+        self._away: dict[str, Tree] = {}
+        self._tick_at: int | None = None
+        lifecycle = PodLifecycleDefaults(start_s=pace.start_s, stop_s=pace.grace_s, ends=departures)
+        options = ApiServerOptions(
+            registry=built_in_registry(),
+            admission=default_admission(),
+            observers=(DefinitionController(), self),
+        )
+        self.cluster = EmbeddedCluster(
+            options,
+            rng,
+            manager_options=ControllerManagerOptions(pod_lifecycle=lifecycle, heartbeats=False),
+        )
+        self.server = self.cluster.server
+        self.transport = FunctionTransport(self.server, lambda: self.now_s)
+        create_bootstrap_objects(self.server, self.now_s)
+
+    @property
+    def now_s(self) -> float:
+        """Unix seconds of the virtual time."""
+        return self._start_s + self.event_queue.now / SECOND
+
+    # Changes.
+
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        """Observe a change: follow pods and nodes, and let controllers and watchers work on it."""
+        if change.path == PODS:
+            self._pod_changed(change)
+        elif change.path == NODES:
+            if change.type == "DELETED":
+                self.nodes.pop(change.name, None)
+            else:
+                self.nodes[change.name] = decode(change.value, Node)
+        self._schedule_tick(self.event_queue.now)
+        for callback in self.on_change:
+            callback()
+
+    def _pod_changed(self, change: StoreChange) -> None:
+        pod = decode(change.value, Pod)
+        before = self.pods.get(pod.key)
+        if change.type == "DELETED":
+            self.pods.pop(pod.key, None)
+            if before is not None and not before.is_finished:
+                self.on_ended(pod, "deleted")
+            return
+        self.pods[pod.key] = pod
+        if before is None:
+            self.on_created(pod)
+        if pod.node_name and (before is None or not before.node_name):
+            self.on_bound(pod)
+        was = "" if before is None else before.status.phase
+        if pod.status.phase == "Running" and was != "Running":
+            self.on_started(pod)
+        if pod.is_finished and (before is None or not before.is_finished):
+            self.on_ended(pod, "" if pod.status.phase == "Succeeded" else "failed")
+
+    # Time.
+
+    def _schedule_tick(self, at: int) -> None:
+        if self._tick_at is None or at < self._tick_at:
+            self._tick_at = at
+            self.event_queue.at(at, self._tick, at)
+
+    def _tick(self, at: int) -> None:
+        if self._tick_at != at:
+            # An earlier tick has replaced this one.
+            return
+        self._tick_at = None
+        due = self.cluster.tick(self.now_s)
+        if due is not None:
+            self._schedule_tick(self._time_of(due))
+
+    def _time_of(self, moment_s: float) -> int:
+        """Virtual time of a moment; after the present one, since floats round."""
+        at = round((moment_s - self._start_s) * SECOND)
+        while self._start_s + at / SECOND < moment_s:
+            at += 1000
+        return max(at, self.event_queue.now)
+
+    @property
+    def next_step_at(self) -> float | None:
+        """When a controller or kubelet has work next, periodic ones left out; Unix seconds."""
+        return self.cluster.controller_manager.next_work_at()
+
+    # Objects.
+
+    def resource_of(self, tree: Tree) -> Resource:
+        """The kind of an object; a kind that the API server does not serve is defined first, as a
+        custom resource of any content. Raises ApiError."""
+        version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
+        group, _, name = version.rpartition("/")
+        found = self.server.registry.by_kind(group, name, kind)
+        if found is None:
+            self._define(group, name, kind, tree)
+            found = self.server.registry.by_kind(group, name, kind)
+        if found is None:
+            raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{version}"')
+        return found
+
+    def _define(self, group: str, version: str, kind: str, tree: Tree) -> None:
+        plural = next(
+            (
+                known.plural
+                for known in RESOURCES
+                if known.kind.__name__ == kind and known.api_version == f"{group}/{version}"
+            ),
+            f"{kind.lower()}s",
+        )
+        resource = self.server.registry.by_path(_DEFINITIONS)
+        assert resource is not None
+        scope = "Namespaced" if (tree.get("metadata") or {}).get("namespace") else "Cluster"
+        self.server.create(resource, _definition(group, version, kind, plural, scope), self.now_s)
+
+    def ensure_namespace(self, name: str) -> None:
+        """Create a namespace that is missing; "" for none."""
+        resource = self.server.registry.by_path("namespaces")
+        assert resource is not None
+        if name and self.server.get(resource, "", name) is None:
+            self.server.create(resource, {"metadata": {"name": name}}, self.now_s)
+
+    # Requests of others than the client.
+
+    def bind(self, key: str, uid: str, node: str) -> int:
+        """Bind a pod for an extender or a plugin; the status of the API."""
+        namespace, _, name = key.partition("/")
+        return self.transport.send(bind(Bind(0, 0, uid, namespace, name, node))).status
+
+    def drop_node(self, name: str) -> None:
+        """Delete a node; its pods are deleted by the pod garbage collector."""
+        resource = self.server.registry.by_path(NODES)
+        assert resource is not None
+        stored = self.server.store.get(resource.key("", name))
+        assert stored is not None, name
+        self._away[name] = decode_stored(stored)
+        self.server.delete(resource, "", name, self.now_s)
+
+    def clear_node(self, name: str, why: str) -> None:
+        """Nothing: controllers delete the pods of a deleted node."""
+
+    def compact(self, version: int) -> None:
+        """Nothing: the server bounds its history."""
+
+    def put_node(self, node: Node) -> None:
+        """Create a node again that was dropped."""
+        resource = self.server.registry.by_path(NODES)
+        assert resource is not None
+        tree = self._away.pop(node.name)
+        status = tree.get("status")
+        made = self.server.create(resource, tree, self.now_s)
+        self.server.update_status(resource, made | {"status": status}, self.now_s)
+
+
+def _definition(group: str, version: str, kind: str, plural: str, scope: str) -> Tree:
+    """A CustomResourceDefinition that accepts any content."""
+    served = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "schema": {
+            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        },
+        "subresources": {"status": {}},
+    }
+    names = {"plural": plural, "kind": kind, "singular": kind.lower(), "listKind": f"{kind}List"}
+    return {
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": scope, "versions": [served]},
+    }
+
+
+def _nothing(pod: Pod) -> None:
+    """Default callback: does nothing."""
+
+
+def _nothing_why(pod: Pod, why: str) -> None:
+    """Default of `on_ended`: does nothing."""

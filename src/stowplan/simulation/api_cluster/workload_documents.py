@@ -1,0 +1,133 @@
+"""Documents of a replay with controllers: when each object is created, and how replicas change.
+
+An object that an API server has stored (it has a uid) exists from the start, as it is. Others are
+created at `stowplan.dev/arrival-seconds`, or by their creationTimestamp, as pods of a trace are;
+without either at the start. `stowplan.dev/replica-changes: "60=5, 120=0"` scales a workload to 5
+replicas after 60 seconds, and to none after 120.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from stowplan.apis.machinery.timestamps import parse_time
+from stowplan.inputs.input_error import InputError
+from stowplan.objects.encoding.tree import Tree
+
+ARRIVAL = "stowplan.dev/arrival-seconds"
+REPLICA_CHANGES = "stowplan.dev/replica-changes"
+WORKLOAD_KINDS = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"}
+)
+"""Kinds whose controllers create pods: with one of them a replay runs controllers."""
+DEFAULT_START_S = 1_767_225_600.0
+"""Virtual time 0 of objects without times: 2026-01-01T00:00:00Z."""
+SECONDS_MAX = 1e10
+
+
+class ReplicaChange(NamedTuple):
+    """Scale an object after some seconds. number: of replicas."""
+
+    at_s: float
+    number: int
+
+
+class Arrival(NamedTuple):
+    """An object and when it is created, in virtual seconds; `is_stored`: restored as it is."""
+
+    at_s: float
+    tree: Tree
+    changes: Sequence[ReplicaChange]
+    is_stored: bool
+
+
+class WorkloadDocuments:
+    """The arrivals of a replay, in order. start_s: Unix seconds of virtual time 0."""
+
+    def __init__(self, documents: Iterable[Tree], speedup: float, profile: str = "") -> None:
+        """speedup: factor by which arrivals are closer together. profile: schedulerName of all
+        pods that are not bound; "" keeps theirs. Raises InputError."""
+        trees = [with_profile(tree, profile) if profile else tree for tree in documents]
+        times = [_created(tree) for tree in trees if not _is_stored(tree)]
+        known = [at for at in times if at is not None]
+        self.start_s = min(known, default=DEFAULT_START_S)
+        self.arrivals = sorted(
+            (self._arrival(tree, speedup) for tree in trees), key=lambda arrival: arrival.at_s
+        )
+
+    def _arrival(self, tree: Tree, speedup: float) -> Arrival:
+        changes = _replica_changes(tree)
+        if _is_stored(tree):
+            return Arrival(0.0, tree, changes, True)
+        text = _annotations(tree).get(ARRIVAL)
+        if text is not None:
+            return Arrival(_seconds(tree, ARRIVAL, text) / speedup, tree, changes, False)
+        created = _created(tree)
+        at_s = 0.0 if created is None else (created - self.start_s) / speedup
+        return Arrival(at_s, tree, changes, False)
+
+
+def has_workloads(documents: Iterable[Tree]) -> bool:
+    """True when a controller would create pods for one of the objects."""
+    return any(tree.get("kind") in WORKLOAD_KINDS for tree in documents)
+
+
+def with_profile(tree: Tree, profile: str) -> Tree:
+    """The object with this schedulerName in its pod template, or in its own spec."""
+    found = copy.deepcopy(tree)
+    spec = found.get("spec") or {}
+    if found.get("kind") == "CronJob":
+        spec = ((spec.get("jobTemplate") or {}).get("spec")) or {}
+    if found.get("kind") == "Pod":
+        if not spec.get("nodeName"):
+            spec["schedulerName"] = profile
+    elif isinstance(spec.get("template"), dict):
+        spec["template"].setdefault("spec", {})["schedulerName"] = profile
+    return found
+
+
+def _annotations(tree: Tree) -> dict[str, str]:
+    return (tree.get("metadata") or {}).get("annotations") or {}
+
+
+def _is_stored(tree: Tree) -> bool:
+    return bool((tree.get("metadata") or {}).get("uid"))
+
+
+def _created(tree: Tree) -> float | None:
+    text = (tree.get("metadata") or {}).get("creationTimestamp")
+    return parse_time(text) if isinstance(text, str) and text else None
+
+
+def _title(tree: Tree) -> str:
+    meta = tree.get("metadata") or {}
+    return f"{tree.get('kind', '')} {meta.get('namespace') or 'default'}/{meta.get('name', '')}"
+
+
+def _seconds(tree: Tree, annotation: str, text: str) -> float:
+    """Seconds in an annotation; raises InputError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= SECONDS_MAX:
+        place = f"metadata.annotations[{annotation}]"
+        raise InputError(_title(tree), place, repr(text), f"seconds from 0 to {SECONDS_MAX:.0f}")
+    return seconds
+
+
+def _replica_changes(tree: Tree) -> tuple[ReplicaChange, ...]:
+    text = _annotations(tree).get(REPLICA_CHANGES)
+    if text is None:
+        return ()
+    found = []
+    for part in text.split(","):
+        at, sign, number = part.strip().partition("=")
+        if not sign or not (number.isascii() and number.isdecimal() and len(number) <= 7):
+            place = f"metadata.annotations[{REPLICA_CHANGES}]"
+            raise InputError(_title(tree), place, repr(text), "SECONDS=REPLICAS, as in 60=5, 120=0")
+        found.append(ReplicaChange(_seconds(tree, REPLICA_CHANGES, at), int(number)))
+    return tuple(sorted(found))

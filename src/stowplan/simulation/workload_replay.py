@@ -1,0 +1,217 @@
+"""Workload replay: a replay in which the controllers and kubelets of `stowplan up` run.
+
+The input's objects are created in the API server's store as they arrive; controllers create the
+pods, kubelets run them, and the scheduler sees all of it through the production client.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
+from stowplan.apis.machinery.resource import Resource
+from stowplan.apis.machinery.timestamps import format_time
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.watched_kinds import kinds_read
+from stowplan.client.resources import resource_of, resources_of
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.kubelet.hollow_nodes import node_status
+from stowplan.messages.extender_api import object_tree
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.api_cluster.api_cluster import ApiCluster
+from stowplan.simulation.api_cluster.client_dispatcher import ClientDispatcher
+from stowplan.simulation.api_cluster.informer_stream import InformerStream
+from stowplan.simulation.api_cluster.workload_documents import (
+    Arrival,
+    ReplicaChange,
+    WorkloadDocuments,
+)
+from stowplan.simulation.cluster.cluster_api import ClusterApi
+from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions
+
+_FIRST = ("Namespace", "PriorityClass", "StorageClass", "RuntimeClass", "Node")
+"""Kinds that others depend on: created first among objects that arrive together."""
+
+
+class WorkloadReplay(Replay):
+    """A replay on an `ApiCluster`.
+
+    Pods are those that controllers create and those of the input; a pod that is evicted is created
+    again by its controller, if it has one.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        deciders: Deciders,
+        scheduler: Scheduler,
+        options: ReplayOptions,
+        seed: int = 0,
+        profile: str = "",
+    ) -> None:
+        """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
+        Raises InputError."""
+        documents = _documents(cluster)
+        self._documents = WorkloadDocuments(documents, options.speedup, profile)
+        if options.until_s is None:
+            _check_ends(documents, departures=options.departures)
+        self._seed = seed
+        self._deciders = deciders
+        super().__init__(cluster, scheduler, options, seed)
+
+    def _make_cluster(self) -> ClusterApi:
+        options = self.options
+        rng = np.random.default_rng([self._seed, 3])
+        self._api = ApiCluster(
+            self.event_queue,
+            rng,
+            self._documents.start_s,
+            options.pace,
+            departures=options.departures,
+        )
+        self._api.on_created = self._created
+        return self._api
+
+    def _make_instance(self) -> SchedulerInstance:
+        deciders = self._deciders
+        kinds = {Node, Pod, *kinds_read(deciders)}
+        resources = resources_of(kinds, with_ended=deciders.batch is not None)
+        rng = np.random.default_rng([self._seed, 4])
+        cluster = self._api
+        stream = InformerStream(cluster.transport, resources, self.event_queue, rng)
+        dispatcher = ClientDispatcher(cluster, self.scheduler.plugin_io)
+        return SchedulerInstance(
+            "scheduler", cluster, self.scheduler, [stream], self._observe, dispatcher
+        )
+
+    def _load(self, source: Cluster) -> None:
+        """Create what is there at the start, and schedule the other arrivals."""
+        for arrival in sorted(self._documents.arrivals, key=_order):
+            self.n_to_arrive += 1
+            if arrival.at_s:
+                self.event_queue.at(round(arrival.at_s * SECOND), self._create, arrival)
+            else:
+                self._create(arrival)
+
+    def _create(self, arrival: Arrival) -> None:
+        self.n_to_arrive -= 1
+        server, tree, now = self._api.server, arrival.tree, self._api.now_s
+        try:
+            resource = self._api.resource_of(tree)
+            place = _place(resource, tree)
+            self._api.ensure_namespace(place)
+            if arrival.is_stored:
+                server.restore(resource, _with_namespace(tree, place), now)
+            else:
+                made = server.create(resource, _new(resource, tree, now), now, place)
+                if tree.get("status") and "status" in resource.subresources:
+                    server.update_status(resource, made | {"status": tree["status"]}, now)
+        except (ApiError, BodyDecodeError) as refused:
+            text = refused.message if isinstance(refused, ApiError) else str(refused)
+            raise InputError(
+                _title(tree), "", text, "an object that the API server accepts"
+            ) from None
+        for change in arrival.changes:
+            self.n_to_arrive += 1
+            at = self.event_queue.now + round(change.at_s * SECOND)
+            self.event_queue.at(at, self._scale, resource, place, tree["metadata"]["name"], change)
+
+    def _scale(self, resource: Resource, place: str, name: str, change: ReplicaChange) -> None:
+        self.n_to_arrive -= 1
+
+        def edit(tree: Tree) -> None:
+            tree["spec"]["replicas"] = change.number
+
+        self._api.server.modify(resource, place, name, edit, self._api.now_s)
+
+    # Pod lifecycle.
+
+    def _created(self, pod: Pod) -> None:
+        history = PodHistory(pod, self.event_queue.now)
+        if pod.node_name and not self.event_queue.now:
+            history = PodHistory(pod, 0, pod.node_name, 0, bound_at_start=True)
+        self.pod_histories[pod.key] = history
+
+    def _ended(self, pod: Pod, why: str) -> None:
+        self.last_left = self.event_queue.now
+        history = self.pod_histories[pod.key]
+        history.ended = self.event_queue.now
+        self.disrupted += bool(why)
+
+    def _bound(self, pod: Pod) -> None:
+        if not self.pod_histories[pod.key].bound_at_start:
+            super()._bound(pod)
+
+    def _run_of(self, pod: Pod) -> int | None:
+        """None: the ends of pods are the kubelets' work, which `_is_over` asks for."""
+        return None
+
+    @property
+    def has_served_volumes(self) -> bool:
+        """False: the volume controller provisions with the latency that classes declare."""
+        return False
+
+    def _is_over(self) -> bool:
+        due = self._api.next_step_at
+        return due is None and super()._is_over()
+
+
+def _documents(cluster: Cluster) -> list[Tree]:
+    """The objects of the input; nodes as `--node-count` leaves or adds them."""
+    by_name = {
+        tree["metadata"]["name"]: tree for tree in cluster.manifests if tree.get("kind") == "Node"
+    }
+    nodes = [by_name.get(node.name) or tree_of(node) for node in cluster.nodes]
+    return [*nodes, *(tree for tree in cluster.manifests if tree.get("kind") != "Node")]
+
+
+def tree_of(value: Object) -> Tree:
+    """A typed object as a manifest."""
+    return {
+        "apiVersion": resource_of(value).api_version,
+        "kind": type(value).__name__,
+        **object_tree(value),
+    }
+
+
+def _check_ends(documents: list[Tree], *, departures: bool) -> None:
+    """Raise InputError for an object that goes on for ever when the replay has no end."""
+    for tree in documents:
+        if tree.get("kind") == "CronJob" and departures:
+            raise InputError(_title(tree), "", "a replay without end", "--until SECONDS")
+
+
+def _order(arrival: Arrival) -> int:
+    kind = arrival.tree.get("kind")
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _place(resource: Resource, tree: Tree) -> str:
+    namespace = (tree.get("metadata") or {}).get("namespace") or "default"
+    return str(namespace) if resource.namespaced else ""
+
+
+def _with_namespace(tree: Tree, place: str) -> Tree:
+    return {**tree, "metadata": {**tree["metadata"], "namespace": place}} if place else tree
+
+
+def _new(resource: Resource, tree: Tree, now: float) -> Tree:
+    """A manifest as it is created: nodes with the status of a healthy kubelet."""
+    if resource.path != "nodes":
+        return tree
+    status = node_status(tree, format_time(now))
+    tree["status"] = status
+    return tree
+
+
+def _title(tree: Tree) -> str:
+    meta = tree.get("metadata") or {}
+    place = f"{meta['namespace']}/" if meta.get("namespace") else ""
+    return f"{tree.get('kind', 'object')} {place}{meta.get('name', '')}"
