@@ -11,6 +11,7 @@ from stowplan.objects.encoding.duration import SECOND
 from stowplan.simulation.cluster import scheduler_instance
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.event_queue import EventQueue
 
 
@@ -27,20 +28,12 @@ class Spinning:
         return [Wake(len(self.times), 1, now)]
 
 
-class EmptyWorld:
-    def __init__(self) -> None:
-        self.event_queue = EventQueue()
-        self.pace = Pace()
-        self.on_change: list[Any] = []
-
-
 def spun(n_steps: int = 200) -> list[int]:
     """Times of the calls of such a scheduler."""
-    scheduler, cluster = Spinning(), EmptyWorld()
-    machine_: Any = scheduler
-    world_: Any = cluster
-    machine_.plugin_io = lambda effect: None
-    one = SchedulerInstance("s1", world_, machine_, ())
+    scheduler, cluster = Spinning(), SimulatedCluster(EventQueue(), Pace())
+    untyped: Any = scheduler
+    untyped.plugin_io = lambda effect: None
+    one = SchedulerInstance("s1", cluster, untyped, ())
     one.follow()
     one._alarm = 0
     for _ in range(n_steps):

@@ -159,6 +159,9 @@ class WorkloadReplay(Replay):
         return False
 
     def _is_over(self) -> bool:
+        if self.options.until_s is not None:
+            # Services run on, and nodes may leave: an idle cluster costs no time.
+            return False
         due = self._api.next_step_at
         return due is None and super()._is_over()
 

@@ -152,11 +152,17 @@ class ApiCluster:
     # Objects.
 
     def resource_of(self, tree: Tree) -> Resource:
-        """The kind of an object; a kind that the API server does not serve is defined first, as a
-        custom resource of any content. Raises ApiError."""
+        """The kind of an object, whatever version of it is served.
+
+        A kind that the API server does not serve is defined first, as a custom resource of any
+        content. Raises ApiError.
+        """
         version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
         group, _, name = version.rpartition("/")
-        found = self.server.registry.by_kind(group, name, kind)
+        # Workloads were in `extensions` first.
+        group = "apps" if group == "extensions" else group
+        served = (each for each in self.server.registry.all() if each.kind == kind)
+        found = next((each for each in served if each.group == group), None)
         if found is None:
             self._define(group, name, kind, tree)
             found = self.server.registry.by_kind(group, name, kind)

@@ -1,0 +1,213 @@
+"""A replay of workloads: controllers create pods, kubelets run them, the scheduler binds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import stowplan
+from stowplan.assembly.deciders import deciders_of
+from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.messages import effects as to_do
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
+from stowplan.simulation.cluster.node_churn import Churn
+from stowplan.simulation.replay import ReplayOptions
+from stowplan.simulation.workload_replay import WorkloadReplay
+
+Tree = dict[str, Any]
+
+
+def node(name: str, cpu: str = "8") -> Tree:
+    amounts = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+    status = {"capacity": amounts, "allocatable": amounts}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": status}
+
+
+def template(cpu: str = "1", notes: dict[str, str] | None = None, **spec: Any) -> Tree:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    meta = {"labels": {"app": "web"}, "annotations": notes or {}}
+    return {"metadata": meta, "spec": {"containers": [container], **spec}}
+
+
+def deployment(replicas: int, notes: dict[str, str] | None = None, cpu: str = "1") -> Tree:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "annotations": notes or {}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": template(cpu),
+        },
+    }
+
+
+def job(
+    completions: int, parallelism: int, run_s: int, notes: dict[str, str] | None = None
+) -> Tree:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "annotations": notes or {}},
+        "spec": {
+            "completions": completions,
+            "parallelism": parallelism,
+            "template": template(
+                "2", {"stowplan.dev/run-seconds": str(run_s)}, restartPolicy="Never"
+            ),
+        },
+    }
+
+
+def replay_of(folder: Path, *objects: Tree, seed: int = 0, **options: Any) -> WorkloadReplay:
+    """The replay of these objects, before its start."""
+    file = folder / "objects.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
+    cluster = read_cluster(file, keep_manifests=True)
+    deciders = deciders_of([], [])
+    scheduler = deciders.scheduler()
+    return WorkloadReplay(cluster, deciders, scheduler, ReplayOptions(**options), seed)
+
+
+def run(replay: WorkloadReplay) -> WorkloadReplay:
+    replay.run(lambda now: None, 3600 * SECOND)
+    return replay
+
+
+def running(replay: WorkloadReplay) -> list[str]:
+    """Nodes of the running pods."""
+    pods = replay.cluster.pods.values()
+    return sorted(pod.node_name for pod in pods if pod.status.phase == "Running")
+
+
+def test_a_deployment_is_rolled_out_by_its_controller(tmp_path: Path) -> None:
+    done = run(replay_of(tmp_path, node("n1"), node("n2"), deployment(4)))
+    assert running(done) == ["n1", "n1", "n2", "n2"]
+    names = {key.rpartition("-")[0] for key in done.cluster.pods}
+    assert len(names) == 1, "the pods are those of one ReplicaSet"
+
+
+def test_replicas_change_when_the_annotation_says(tmp_path: Path) -> None:
+    notes = {"stowplan.dev/replica-changes": "60=6, 120=1"}
+    done = run(replay_of(tmp_path, node("n1"), deployment(2, notes)))
+    arrived = sorted(each.arrived // SECOND for each in done.pod_histories.values())
+    assert arrived == [0, 0, 60, 60, 60, 60]
+    ended = sorted((each.ended or 0) // SECOND for each in done.pod_histories.values())
+    # Deleted at 120 s; each stops within the grace second.
+    assert ended == [0, 121, 121, 121, 121, 121]
+    assert len(running(done)) == 1
+
+
+def test_a_job_arrives_and_runs_in_waves(tmp_path: Path) -> None:
+    notes = {"stowplan.dev/arrival-seconds": "30"}
+    done = run(replay_of(tmp_path, node("n1"), job(4, 2, 100, notes)))
+    began = sorted((each.bound or 0) // SECOND for each in done.pod_histories.values())
+    assert began[:2] == [30, 30]
+    assert began[2] >= 131
+    assert all(each.ended is not None for each in done.pod_histories.values())
+    assert done.disrupted == 0
+
+
+def test_pods_of_a_node_that_leaves_are_created_again_elsewhere(tmp_path: Path) -> None:
+    churn = Churn(up_s=300, down_s=10_000)
+    objects = (node("n1"), node("n2"), node("n3"), deployment(3))
+    done = run(replay_of(tmp_path, *objects, churn=churn, until_s=600.0))
+    assert done.node_churn is not None
+    assert done.node_churn.count, "no node has left"
+    assert len(done.pod_histories) > 3
+    assert set(running(done)) <= set(done.cluster.nodes)
+
+
+def test_a_lost_reply_binds_a_pod_once(tmp_path: Path) -> None:
+    replay = replay_of(tmp_path, node("n1"), deployment(3))
+    lost: list[str] = []
+
+    def fault(effect: to_do.Effect) -> InjectedFault | None:
+        if isinstance(effect, to_do.Bind) and effect.name not in lost:
+            lost.append(effect.name)
+            return InjectedFault(0, done=True)
+        return None
+
+    replay.instance.dispatcher.inject = fault
+    run(replay)
+    assert len(lost) == 3
+    assert running(replay) == ["n1"] * 3
+
+
+def test_the_same_seed_gives_the_same_histories(tmp_path: Path) -> None:
+    def histories(seed: int) -> list[Any]:
+        objects = (node("n1"), node("n2"), deployment(5), job(3, 1, 20))
+        done = run(replay_of(tmp_path, *objects, seed=seed))
+        return [
+            (key, each.node, each.bound, each.started, each.ended)
+            for key, each in done.pod_histories.items()
+        ]
+
+    assert histories(1) == histories(1)
+    assert histories(1) != histories(2), "names of pods are random"
+
+
+def test_stored_objects_keep_uid_and_status(tmp_path: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "old", "namespace": "default", "uid": "u-1", "resourceVersion": "7"},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"},
+    }
+    done = run(replay_of(tmp_path, node("n1"), pod, deployment(1)))
+    assert done.cluster.pods["default/old"].uid == "u-1"
+    assert done.pod_histories["default/old"].bound_at_start
+    assert done.binds == 1
+
+
+def test_a_trace_of_bare_pods_needs_no_controllers(tmp_path: Path) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "one", "annotations": {"stowplan.dev/run-seconds": "10"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    file = tmp_path / "pods.json"
+    file.write_bytes(msgspec.json.encode({"kind": "List", "items": [node("n1"), pod]}))
+    result = stowplan.simulate(file, replay=ReplayOptions())
+    assert result.placements[0].pod == "default/one"
+    assert result.placements[0].ended_s == pytest.approx(11.01)
+
+
+@pytest.mark.parametrize(
+    ("notes", "text"),
+    [
+        ({"stowplan.dev/arrival-seconds": "soon"}, "'soon'"),
+        ({"stowplan.dev/replica-changes": "60:5"}, "SECONDS=REPLICAS"),
+        ({"stowplan.dev/replica-changes": "-1=5"}, "seconds from 0"),
+    ],
+)
+def test_unreadable_annotations_end_with_one_error(
+    tmp_path: Path, notes: dict[str, str], text: str
+) -> None:
+    with pytest.raises(InputError, match=text):
+        replay_of(tmp_path, node("n1"), deployment(1, notes))
+
+
+def test_an_object_that_the_server_refuses_is_named(tmp_path: Path) -> None:
+    spec = {"runtimeClassName": "gvisor", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
+    with pytest.raises(InputError, match=r'Pod one.*RuntimeClass "gvisor" not found'):
+        run(replay_of(tmp_path, node("n1"), deployment(1), pod))
+
+
+def test_a_cron_job_needs_an_end(tmp_path: Path) -> None:
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": template()}}},
+    }
+    with pytest.raises(InputError, match="--until"):
+        replay_of(tmp_path, node("n1"), cron)
