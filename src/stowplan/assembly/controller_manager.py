@@ -43,6 +43,19 @@ BACKOFF_FIRST_SECONDS = 1.0
 BACKOFF_MAX_SECONDS = 60.0
 """Backoff of a controller after a failure outside any object; it doubles each time."""
 
+CONTROLLERS = (
+    DeploymentController,
+    ReplicaSetController,
+    JobController,
+    DisruptionController,
+    TaintEvictionController,
+    PodGarbageCollector,
+    NamespaceController,
+    PersistentVolumeController,
+    EphemeralVolumeController,
+    UnimplementedReporter,
+)
+"""Controllers that are made alike."""
 PERIODIC = frozenset({"hollow-heartbeats", "node-lifecycle"})
 """Controllers that always have a next time."""
 
@@ -173,26 +186,11 @@ class ControllerManager:
         self._backoffs: dict[str, tuple[float, float]] = {}
         self._first = 0
         if manager_options.controllers:
-            self.parts += [
-                kind(self.api, self.index, recorder)
-                for kind in (
-                    DeploymentController,
-                    ReplicaSetController,
-                    JobController,
-                    DisruptionController,
-                    NodeLifecycleController,
-                    TaintEvictionController,
-                    PodGarbageCollector,
-                    NamespaceController,
-                    PersistentVolumeController,
-                    EphemeralVolumeController,
-                    UnimplementedReporter,
-                )
-            ]
-            self.parts.append(GarbageCollector(self.api, self.index))
-            for part in self.parts:
-                if isinstance(part, NodeLifecycleController):
-                    part.expects_heartbeats = manager_options.heartbeats
+            self.parts += [kind(self.api, self.index, recorder) for kind in CONTROLLERS]
+            lifecycle = NodeLifecycleController(
+                self.api, self.index, recorder, expects_heartbeats=manager_options.heartbeats
+            )
+            self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
         if manager_options.hollow_nodes:
             self.parts.append(
                 Kubelets(self.api, self.index, recorder, manager_options.pod_lifecycle)

@@ -44,10 +44,17 @@ class NodeLifecycleController(Controller):
     name = "node-lifecycle"
     path = NODES
 
-    def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
+    def __init__(
+        self,
+        api: Store,
+        index: ObjectIndex,
+        recorder: EventRecorder,
+        *,
+        expects_heartbeats: bool = True,
+    ) -> None:
+        """expects_heartbeats: False: nodes are reachable without heartbeats."""
         super().__init__(api, index, recorder)
-        self.expects_heartbeats = True
-        """False: nodes are reachable without heartbeats."""
+        self.expects_heartbeats = expects_heartbeats
         self._seen: dict[str, float] = {}
         self._posted: dict[str, str] = {}
 

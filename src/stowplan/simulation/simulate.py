@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -178,17 +178,8 @@ def simulate(
             cluster, configuration, registry, rng, extender_factory, on_progress, explain
         )
     else:
-        result = _replayed(
-            cluster,
-            deciders,
-            rng,
-            extender_factory,
-            replay,
-            seed,
-            on_tick,
-            explain,
-            profile or "",
-        )
+        how = ReplayRequest(replay, seed, explain, profile or "")
+        result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
     result.failures = failures_of(result.placements, cluster)
     result.summary |= {"seed": seed, "configuration": digest}
@@ -201,6 +192,15 @@ def simulate(
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
     return result
+
+
+class ReplayRequest(NamedTuple):
+    """A replay as `simulate` is asked for it; explain, profile: "" for none."""
+
+    options: ReplayOptions
+    seed: int
+    explain: str
+    profile: str
 
 
 def _filled(
@@ -251,12 +251,10 @@ def _replayed(
     deciders: Deciders,
     rng: np.random.Generator,
     extender_factory: SimulatedExtenderFactory,
-    options: ReplayOptions,
-    seed: int,
+    how: ReplayRequest,
     on_tick: ReplayProgress | None,
-    explain: str,
-    profile: str,
 ) -> Simulation:
+    options, explain = how.options, how.explain
     if explain:
         position_of(explain, cluster.pending())
     # When a replay may be cut short, the last message is read from the pod's condition.
@@ -272,7 +270,7 @@ def _replayed(
         engine=_engine(cluster, replays=True),
     )
     warnings = _warnings_of(scheduler)
-    run = replay_of(cluster, deciders, scheduler, options, seed, profile)
+    run = replay_of(cluster, deciders, scheduler, how)
     answering = extender_factory.of(run.instance)
     series = TimeSeries(PodSizes(cluster.pending()))
 
@@ -307,17 +305,15 @@ def replay_of(
     cluster: Cluster,
     deciders: Deciders,
     scheduler: Scheduler,
-    options: ReplayOptions,
-    seed: int,
-    profile: str,
+    how: ReplayRequest,
 ) -> Replay:
     """A replay with controllers where the input has workloads; else of its pods."""
     if not has_workloads(cluster.manifests):
-        return Replay(cluster, scheduler, options, seed)
+        return Replay(cluster, scheduler, how.options, how.seed)
     # Imported here: the API server's tables load slower than most inputs are read.
     from stowplan.simulation.workload_replay import WorkloadReplay
 
-    return WorkloadReplay(cluster, deciders, scheduler, options, seed, profile)
+    return WorkloadReplay(cluster, deciders, scheduler, how.options, how.seed, how.profile)
 
 
 def _warnings_of(scheduler: Scheduler) -> list[str]:
