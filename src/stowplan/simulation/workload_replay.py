@@ -81,7 +81,7 @@ class WorkloadReplay(Replay):
 
     def _make_instance(self) -> SchedulerInstance:
         deciders = self._deciders
-        kinds = {Node, Pod, *kinds_read(deciders)}
+        kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
         resources = resources_of(kinds, with_ended=deciders.batch is not None)
         rng = np.random.default_rng([self._seed, 4])
         cluster = self._api
