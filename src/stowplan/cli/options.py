@@ -39,13 +39,6 @@ namespace = flag(
 all_namespaces = flag(
     "-A", "--all-namespaces", is_flag=True, help="Show all namespaces; overrides --namespace."
 )
-_CLUSTER_SCOPED = "Accepted as by kubectl for cluster-scoped resources; has no effect."
-no_namespace = flag(
-    "-n", "--namespace", metavar="NAMESPACE", expose_value=False, help=_CLUSTER_SCOPED
-)
-no_all_namespaces = flag(
-    "-A", "--all-namespaces", is_flag=True, expose_value=False, help=_CLUSTER_SCOPED
-)
 orphans = flag(
     "--orphans",
     type=click.Choice(["pending", "ignore", "error"]),

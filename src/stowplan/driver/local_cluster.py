@@ -37,6 +37,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.local_kubeconfig import IN_MEMORY_KUBECONFIG
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.credentials_files import (
@@ -63,7 +64,6 @@ from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 log = logging.getLogger("stowplan.cluster")
 
 KUBECONFIG = "kubeconfig"
-IN_MEMORY_KUBECONFIG = "stowplan.kubeconfig"
 
 
 class UpError(Exception):

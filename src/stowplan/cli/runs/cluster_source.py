@@ -34,15 +34,23 @@ class ClusterSource(NamedTuple):
     is_live: bool = False
 
     @classmethod
-    def take(cls, given: dict[str, Any]) -> ClusterSource:
-        """The source that a command's options name, which are taken out of `given`; raises a usage
-        error where they name two."""
+    def take(cls, given: dict[str, Any], *, local: bool = False) -> ClusterSource:
+        """The source that a command's options name, which are taken out of `given`.
+
+        local: where they name none, it is the cluster of `stowplan up` in this directory, if there
+        is one. Raises a usage error where they name two.
+        """
         paths = (*given.pop("clusters"), *given.pop("files"))
         kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
         is_named = bool(kubeconfig or context)
         if paths and is_named:
             raise click.UsageError("--kubeconfig and --context cannot be used with files")
         is_live = is_named or (not paths and live_options.uses_current_context())
+        if local and not (paths or is_live):
+            from stowplan.driver.local_kubeconfig import local_cluster_kubeconfig
+
+            kubeconfig = local_cluster_kubeconfig()
+            is_live = kubeconfig is not None
         how = given.pop("orphans"), given.pop("validate")
         return cls(paths, kubeconfig, context, *how, is_live)
 
