@@ -15,7 +15,7 @@ from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.auth.escalation_check import EscalationCheck, compact_rules, rule_text
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, covers_path
-from stowplan.apiserver.auth.rule_coverage import HeldRules
+from stowplan.apiserver.auth.rule_coverage import OwnerRules
 from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
@@ -337,7 +337,7 @@ def same_as_every_right(kind: Any, mine: list[Tree], granted: Tree) -> None:
 
 @given(st.lists(RULES, max_size=4), RULES)
 def test_what_is_missing(mine: list[Tree], granted: Tree) -> None:
-    same_as_every_right(HeldRules, mine, granted)
+    same_as_every_right(OwnerRules, mine, granted)
 
 
 def sound(kind: Any, mine: Tree, given_: Tree, asked: Any) -> None:
@@ -348,11 +348,11 @@ def sound(kind: Any, mine: Tree, given_: Tree, asked: Any) -> None:
 
 @given(RULES, RULES, ASKED)
 def test_covering_is_sound(mine: Tree, granted: Tree, asked: Any) -> None:
-    sound(HeldRules, mine, granted, asked)
+    sound(OwnerRules, mine, granted, asked)
 
 
 def test_covering_that_forgets_names_is_caught() -> None:
-    class Forgetful(HeldRules):
+    class Forgetful(OwnerRules):
         def _name(self, value: str) -> int:
             return -1
 
@@ -364,7 +364,7 @@ def test_covering_that_forgets_names_is_caught() -> None:
 
 
 def test_paths() -> None:
-    held = HeldRules([PolicyRule(("get",), urls=("/metrics/*", "/healthz"))])
+    held = OwnerRules([PolicyRule(("get",), urls=("/metrics/*", "/healthz"))])
     asked = PolicyRule(("get", "post"), urls=("/healthz", "/metrics/a", "/metrics/*", "/metrics"))
     assert [(rule.verbs[0], rule.urls[0]) for rule in held.missing(asked)] == [
         ("get", "/metrics"),

@@ -39,7 +39,7 @@ class Moody:
 class MoodyWithPorts(Moody):
     """The same, and it declares which pods it concerns."""
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         return True
 
 

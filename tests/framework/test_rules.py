@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -463,8 +464,12 @@ def test_a_name_that_is_taken() -> None:
     def mine(node: NodeInfo) -> int:
         return 1
 
-    assert "a plugin named 'ImageLocality' already exists" in refused(
-        lambda: configuration_of(None, "test", [mine])
+    text = refused(lambda: configuration_of(None, "test", [mine]))
+    assert re.fullmatch(
+        rf"plugin class {__name__}\.test_a_name_that_is_taken\.<locals>\.mine "
+        r"\(test_rules\.py:\d+\): a plugin named 'ImageLocality' already exists: plugin class "
+        r"stowplan\.plugins\.image_locality\.ImageLocality \(image_locality\.py:\d+\)",
+        text,
     )
 
 

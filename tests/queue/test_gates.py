@@ -18,11 +18,11 @@ def entry(one: Pod) -> QueueEntry:
 def gates(asked: list[str], name: str = "Lock") -> PreEnqueueGates:
     """One gate that is open, and concerns pods that are labelled with its name."""
 
-    def concerns(one: Pod) -> bool:
+    def applies_to(one: Pod) -> bool:
         asked.append(one.name)
         return name in one.labels
 
-    return PreEnqueueGates({"default-scheduler": [(name, lambda one: OK)]}, {name: concerns})
+    return PreEnqueueGates({"default-scheduler": [(name, lambda one: OK)]}, {name: applies_to})
 
 
 def test_whether_a_gate_concerns_a_template_is_asked_once() -> None:

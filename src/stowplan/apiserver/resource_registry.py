@@ -13,6 +13,7 @@ from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.crd import definition_strategy
+from stowplan.framework.problems import ContractError
 
 GROUPS = (
     "apps",
@@ -86,12 +87,18 @@ class BuiltInRegistry:
 
 
 def built_in_registry() -> BuiltInRegistry:
-    """A new registry of the built-in kinds."""
+    """A new registry of the built-in kinds. Raises ContractError for a kind without a group of
+    `GROUPS`."""
     made = sorted(BUILTIN_KINDS, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)
 
 
 def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
+    if kind.group and kind.group not in GROUPS:
+        raise ContractError(
+            f"kind {kind.kind!r}: unknown group {kind.group!r}: "
+            f"expected one of GROUPS in {__name__}"
+        )
     return (GROUPS.index(kind.group) + 1 if kind.group else 0, kind.plural)
 
 

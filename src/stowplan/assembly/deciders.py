@@ -39,6 +39,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
+from stowplan.framework.plugin_calls import duplicate_name
 from stowplan.scheduler import Scheduler, SchedulerOptions
 
 
@@ -178,8 +179,8 @@ def deciders_of(
         *(session_plugins.keys() & SESSION_PLUGINS.keys()),
     ):
         own = actions.get(name) or session_plugins[name]
-        where = f"class {own.__module__}.{own.__qualname__}"
-        raise ContractError(f"{where}: duplicate name: {name!r} is already used by another plugin")
+        in_tree = ACTIONS[name] if name in actions else SESSION_PLUGINS[name]
+        raise ContractError(duplicate_name(in_tree, own, "class"))
     parts: list[type[SessionPlugin] | type[SessionAction]] = [
         *actions.values(),
         *session_plugins.values(),

@@ -325,7 +325,7 @@ class BatchDecider:
         found = self.framework.run_pre_filter(pod, snapshot, state)
         if not found.status.is_success:
             return found.status.message
-        if self.framework.goes_straight(state):
+        if self.framework.binds_directly(state):
             self._states[kind] = state
             return state
         row = snapshot.nodes.row(place.node)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Hashable, Mapping
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan._deprecated import deprecated_property
+from stowplan._deprecated import RenamedFields, deprecated_property
 from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import ValidateResult
@@ -71,18 +72,22 @@ SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]
 """A session plugin's class, or another factory that takes its arguments."""
 
 
-class SessionOptions(msgspec.Struct, frozen=True):
+class SessionOptions(msgspec.Struct, frozen=True, metaclass=RenamedFields):
     """Options of a session.
 
     tiers, actions: as configured; all names are known. plugins: name -> factory of the session
     plugin. rules: factory of predicates and node scores; None: every node passes.
     """
 
+    OLD_FIELDS: ClassVar[Mapping[str, str]] = {"policies": "plugins"}
+
     tiers: Tiers
     actions: tuple[SessionAction, ...]
     plugins: Mapping[str, SessionPluginFactory]
     compat: Compat = Compat()
     rules: Callable[[SessionState], SessionRules] | None = None
+
+    policies = deprecated_property("policies", "plugins")
 
 
 class Session:
@@ -135,6 +140,10 @@ class Session:
 
     working = deprecated_property("working", "state")
     policies = deprecated_property("policies", "plugins")
+    dice = deprecated_property("dice", "rng")
+    choices = deprecated_property("choices", "best_nodes")
+    complaints = deprecated_property("complaints", "fit_error_texts")
+    stuck = deprecated_property("stuck", "failed_turns")
 
     @property
     def jobs(self) -> dict[str, JobInfo]:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from stowplan._deprecated import deprecated_keywords
 from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, SortedTasks
 from stowplan.batch.hook_contracts import HookKind, ValidateResult, check_answers, source_location
@@ -96,6 +97,7 @@ class Hooks:
 
     # Registering.
 
+    @deprecated_keywords(policy="plugin")
     def register(
         self,
         kind: HookKind,

@@ -155,8 +155,8 @@ class Group(click.Group):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             hint = guess(name, self.list_commands(ctx))
             raise click.UsageError(f'unknown command "{name}" for "{ctx.command_path}"{hint}', ctx)
-        name, command, rest = super().resolve_command(ctx, args)
-        return name, command, [*ctx.meta.pop(_GROUP_FLAGS, ()), *rest]
+        found, command, rest = super().resolve_command(ctx, args)
+        return found, command, [*ctx.meta.pop(_GROUP_FLAGS, ()), *rest]
 
 
 class LazyGroup(Group):

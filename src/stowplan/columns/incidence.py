@@ -32,7 +32,7 @@ class Incidence(Generic[V]):
 
     def write(self, row: int, values: Sequence[V]) -> None:
         """Replace the items of `row`."""
-        self._make_room(row, len(values))
+        self._grow(row, len(values))
         self.items[:, row] = -1
         for place, value in enumerate(values):
             self.items[place, row] = self.vocabulary.add(value)
@@ -48,7 +48,7 @@ class Incidence(Generic[V]):
 
     def copy_row(self, source: Incidence[V], from_row: int, to_row: int) -> None:
         """Copy a row of `source`, which shares this vocabulary (or is this incidence)."""
-        self._make_room(to_row, source.width)
+        self._grow(to_row, source.width)
         self.items[:, to_row] = -1
         self.items[: source.width, to_row] = source.items[: source.width, from_row]
 
@@ -75,7 +75,7 @@ class Incidence(Generic[V]):
             has_each &= has
         return has_each
 
-    def _make_room(self, row: int, width: int) -> None:
+    def _grow(self, row: int, width: int) -> None:
         self.width = max(self.width, width)
         self.items = grow(self.items, (self.width, row + 1), fill=-1)
 

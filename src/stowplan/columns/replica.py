@@ -107,7 +107,7 @@ class _Copy(NodeTable):
 
     def take_amounts(self, source: NodeTable, rows: NDArray[np.int64]) -> None:
         """Copy the numbers of `rows`."""
-        self._make_room(self.n_nodes)
+        self._grow(self.n_nodes)
         for mine, theirs in (
             (self._allocatable, source._allocatable),
             (self._requested, source._requested),

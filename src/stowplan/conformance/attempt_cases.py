@@ -16,7 +16,7 @@ from stowplan import config
 from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
 from stowplan.conformance.case_lines import case_reader
-from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
+from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
 from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
@@ -176,7 +176,7 @@ def _filter(attempt: Attempt) -> Answer:
     """Per rejected node: the first plugin that rejects it, and all that would reject it alone."""
     verdicts, nodes = attempt.verdicts, attempt.snapshot.nodes
     assert verdicts is not None
-    apart = run_filters_alone(attempt)
+    apart = run_filters_independently(attempt)
     entries: Answer = {}
     for place, row in enumerate(verdicts.rows.tolist()):
         status = verdicts.at(place)

@@ -107,5 +107,6 @@ def is_repeatable(framework: Framework) -> bool:
     declares neither this nor kernel terms may depend on more, such as state of its own."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
-        m.row_local or m.node_only or m.calls["parts"] or m.declaration.repeatable for m in filters
+        m.row_local or m.node_only or m.calls["kernel_terms"] or m.declaration.repeatable
+        for m in filters
     ) and all(m.declaration.repeatable for m in framework.at("postFilter"))

@@ -26,7 +26,7 @@ class NodePorts:
     # Resolvable: the pod that uses the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without host ports."""
         return bool(host_ports_of(pod))
 

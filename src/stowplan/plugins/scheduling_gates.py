@@ -18,7 +18,7 @@ class SchedulingGates:
     name = "SchedulingGates"
     declaration = Plugin(name=name, reads=(), repeatable=True)
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without gates."""
         return bool(pod.spec.scheduling_gates)
 

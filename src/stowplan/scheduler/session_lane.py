@@ -268,7 +268,7 @@ class SessionLane:
                     reason = state
                     break
                 states.append(state)
-                if len(places) > 1 and not framework.goes_straight(state):
+                if len(places) > 1 and not framework.binds_directly(state):
                     tried.append((place, state))
                     status = framework.run_reserve(place.pod, place.node, state)
                     if not status.is_success:

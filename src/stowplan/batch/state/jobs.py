@@ -13,6 +13,7 @@ import enum
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
+from stowplan._deprecated import deprecated_property
 from stowplan.batch.state.resource_vector import ResourceArithmetic, ResourceVector, TaskRequest
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroupStatus
@@ -215,6 +216,8 @@ class JobInfo:
 
     def __repr__(self) -> str:
         return f"Job({self.uid}, {len(self.tasks)} tasks)"
+
+    complaint = deprecated_property("complaint", "fit_errors")
 
     def of(self, status: TaskStatus) -> Mapping[str, TaskInfo]:
         """Tasks in a status, by uid."""

@@ -208,7 +208,7 @@ class Engine:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
                 # Only these are evaluated for a plan.
-                if use.parts is not None or use.member.node_only:
+                if use.kernel_terms is not None or use.member.node_only:
                     reads = use.member.declaration.reads
                     self._reads_any |= reads is None
                     self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))

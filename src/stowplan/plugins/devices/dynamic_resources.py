@@ -101,7 +101,7 @@ class DynamicResources:
         shared = self.handle.shared
         return dynamic_resources_events(lambda pod: resource_claims_of(pod, shared.object_store))
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims."""
         return bool(pod.spec.resource_claims)
 

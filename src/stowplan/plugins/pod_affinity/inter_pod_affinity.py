@@ -372,7 +372,7 @@ class InterPodAffinity:
         normal: NDArray[np.int64] = (SCORE_MAX * share).astype(np.int64)
         return normal
 
-    def parts(
+    def kernel_terms(
         self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms
     ) -> tuple[KernelTerm, ...] | None:
         """A kernel term per topology key and kind; None where a selector cannot be parsed."""

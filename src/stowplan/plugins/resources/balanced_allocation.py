@@ -93,7 +93,7 @@ class NodeResourcesBalancedAllocation:
         amounts = balanced_requests(pod, self._names)
         return {name: amounts[name] for name in self._names if name in amounts}
 
-    def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The resources to balance; none for a pod that requests none of them."""
         requests = self.requests(pod)
         if not any(requests.values()):

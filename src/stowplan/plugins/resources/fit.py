@@ -215,7 +215,7 @@ class NodeResourcesFit:
         held = resource_utilizations(source, resources, _score_requests(pod), fill_in=True)
         return score_resources(held, source.n_rows, self._rule)
 
-    def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The fit and the utilization score of the pod, as kernel terms."""
         if self.pre_filter(pod) is not OK:
             return None

@@ -438,7 +438,7 @@ class PodTopologySpread:
 
     # Kernel terms, events and explanations.
 
-    def parts(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
         """A kernel term per constraint; None where a selector cannot be parsed."""
         nodes = snapshot.nodes
         try:

@@ -109,7 +109,7 @@ class NodeVolumeLimits:
     def __init__(self, handle: Handle) -> None:
         self._asks_for_driver = handle.gates.volume_limit_scaling
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 

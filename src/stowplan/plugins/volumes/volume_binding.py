@@ -173,7 +173,7 @@ class VolumeBinding:
 
     # Before any node.
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 

@@ -90,7 +90,7 @@ class VolumeRestrictions:
 
     # Before any node.
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 

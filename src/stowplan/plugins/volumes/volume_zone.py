@@ -79,7 +79,7 @@ class VolumeZone:
     CLASS_UNNAMED = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     VOLUME_UNNAMED = unresolvable("PersistentVolume had no name")
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 

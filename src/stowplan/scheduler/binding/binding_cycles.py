@@ -100,7 +100,7 @@ class BindingCycles:
             entry, node, framework, state, score=decision.score
         )
         try:
-            if framework.goes_straight(state):
+            if framework.binds_directly(state):
                 self._context.activate(state.to_activate)
                 context.queue.done(uid)
                 self._bind(uid, cycle)
