@@ -8,6 +8,7 @@ import pytest
 
 from stowplan.cli.main import kubectl_main, main
 from stowplan.cli.runs import status
+from stowplan.cli.tables.console import stdout_console
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver.client import one_shot_requests
 from stowplan.driver.client.one_shot_requests import ClusterListing, ServerUnreachable
@@ -71,3 +72,32 @@ def test_without_a_cluster_in_this_directory_none_is_read(
         with pytest.raises(SystemExit):
             main(words)
         assert capsys.readouterr().err.startswith("error: no cluster given: ")
+
+
+def test_status_counts_one_and_many(capsys: pytest.CaptureFixture[str]) -> None:
+    tree = {
+        "schedulerNames": ["stowplan"],
+        "server": "https://up",
+        "leader": {"leads": True, "term": 1},
+        "counts": {"bound": 1, "refused": 1},
+        "rates": {"boundPerSecond": 1, "refusedPerSecond": 0},
+        "nodes": 1,
+        "writes": {"waiting": 1, "underWay": 0},
+        "sessions": {"held": 1, "waiting": 1},
+        "pending": {},
+        "followed": [],
+    }
+    status._print(tree, stdout_console())
+    many = {
+        "counts": {"bound": 2, "refused": 0},
+        "nodes": 3,
+        "writes": {"waiting": 0, "underWay": 2},
+    }
+    status._print({**tree, **many, "sessions": {"held": 0, "waiting": 2}}, stdout_console())
+    lines = [line for line in capsys.readouterr().out.splitlines() if ";" in line or "run" in line]
+    assert lines == [
+        "1 node; 1 pod bound (1/s), 1 attempt unschedulable (0/s); 1 write queued, 0 in flight",
+        "1 session run, 1 pod pending",
+        "3 nodes; 2 pods bound (1/s), 0 attempts unschedulable (0/s); 0 writes queued, 2 in flight",
+        "0 sessions run, 2 pods pending",
+    ]

@@ -455,7 +455,7 @@ def test_two_session_plugins_of_one_name(here: Path) -> None:
         "        pass\n"
     )
     check_one_line(
-        run("plugin", "list", "--plugin", "own.py"),
+        run("queues", "-f", "cluster.yaml", "--plugin", "own.py"),
         "error: class stowplan_plugin_own_py.Mine (own.py:4): a plugin named 'gang' already exists",
         "exists: class stowplan.batch.session_plugins.gang.GangPlugin (gang.py:",
     )

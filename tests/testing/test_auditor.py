@@ -120,7 +120,7 @@ def test_a_pod_that_may_pause_is_not_judged_by_the_node_of_now() -> None:
         (pod("p"), node("n", cordoned=True), "cordoned"),
         (pod("p"), node("n", taints=["gpu:NoSchedule"]), "taint gpu"),
         (pod("p", tolerations=["gpu"]), node("n", taints=["gpu:NoSchedule"]), ""),
-        (pod("p"), node("n", pods=0), "0 pods are there"),
+        (pod("p"), node("n", pods=0), "it has 0 pods"),
         (pod("p", cpu="5"), node("n", cpu="4"), "cpu: 5000 wanted"),
         (pod("p", cpu="4"), node("n", cpu="4"), ""),
     ],

@@ -87,7 +87,7 @@ def test_a_snapshot_has_the_other_objects() -> None:
     ("text", "message"),
     [
         ("nodes\nn1", "line 1: table of 'nodes'; expected one of node, pod"),
-        ("node zone\nn1", "line 2: 1 cells; expected 2 (node zone)"),
+        ("node zone\nn1", "line 2: 1 cell; expected 2 (node zone)"),
         ("node colour\nn1 red", "line 2: column 'colour'; expected one of cpu, memory, pods"),
         ("node\nn1\nn1", "line 3: node 'n1' appears twice"),
         ("node pods\nn1 many", "line 2: pods 'many': expected a whole number"),

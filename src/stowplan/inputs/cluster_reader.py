@@ -17,6 +17,7 @@ from stowplan._deprecated import deprecated_method
 from stowplan.columns.nodetable import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.inputs.admission.admission_result import AdmissionResult
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
@@ -60,8 +61,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
 
     def __repr__(self) -> str:
-        pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
-        return f"Cluster({len(self.nodes):,} nodes, {pods})"
+        pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
+        return f"Cluster({count_of(len(self.nodes), 'node')}, {pods})"
 
     def table(self) -> NodeTable:
         """A new node table with the bound pods."""
@@ -202,7 +203,7 @@ class _ClusterReader:
             raise InputError.at("", "", problem) from None
         nodes = list(self.inventory.all(Node))
         if not nodes:
-            got = f"no nodes ({len(population.pods)} pods)"
+            got = f"no nodes ({count_of(len(population.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
         admitted = self._admitted(population.pods)
         found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)

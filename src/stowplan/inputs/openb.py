@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeStatus
@@ -203,7 +204,7 @@ def _rows(lines: list[str], header: list[str], source: str) -> Iterator[OpenBRow
             continue
         cells = _cells(line, source, number)
         if len(cells) != len(header):
-            got = f"{len(cells)} cells"
+            got = count_of(len(cells), "cell")
             raise InputError(source, f"line {number}", got, f"{len(header)}, as in the header")
         yield OpenBRow(source, number, dict(zip(header, cells, strict=True)))
 

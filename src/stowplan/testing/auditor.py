@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.inputs.counts import count_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect, is_write
@@ -502,7 +503,7 @@ def misfit_reason(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
     others = [one for one in there if one.uid != pod.uid]
     offered = allocatable_of(node.status.allocatable)
     if len(others) + 1 > offered.get("pods", 0):
-        return f"{len(others)} pods are there, it takes {offered.get('pods', 0)}"
+        return f"it has {count_of(len(others), 'pod')}, and takes {offered.get('pods', 0)}"
     for name, wants in requests_of(pod).items():
         taken = sum(requests_of(one).get(name, 0) for one in others)
         if wants and wants + taken > offered.get(name, 0):

@@ -61,5 +61,7 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
                 print_error(answer["result"]["message"])
     stdout.flush()
     if n_invalid > INVALID_LISTED:
-        print_error(f"{source}: {n_invalid - INVALID_LISTED} more invalid lines")
+        from stowplan.inputs.counts import count_of
+
+        print_error(f"{source}: {count_of(n_invalid - INVALID_LISTED, 'more invalid line')}")
     sys.exit(2 if n_invalid else 0)

@@ -11,6 +11,7 @@ from stowplan.assembly.plugin_files import is_batch_part, plugins_of_file
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import print_tree
 from stowplan.framework.runtime.declarations import ineffective_fields
+from stowplan.inputs.counts import count_of
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.testing import CheckFailed, checks, session_plugin_checks
 
@@ -85,4 +86,4 @@ def _print(name: str, results: list[PluginCheckResult]) -> None:
             if others:
                 click.echo(f"    (the same in {', '.join(others)})")
     else:
-        click.echo(f"{name}: {len(results)} checks passed")
+        click.echo(f"{name}: {count_of(len(results), 'check')} passed")

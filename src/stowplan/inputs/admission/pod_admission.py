@@ -29,9 +29,9 @@ from stowplan.inputs.admission.resource_amounts import (
     requests_of,
 )
 from stowplan.inputs.admission.resource_quotas import NamespaceQuotas, unenforced_limits
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.importers.imported_objects import list_names
 from stowplan.inputs.manifests import ManifestInventory
-from stowplan.inputs.orphaned_pods import count_of
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.limits import LimitRange, LimitRangeItem, ResourceQuota
 from stowplan.objects.pod import Container, Pod, PodSpec

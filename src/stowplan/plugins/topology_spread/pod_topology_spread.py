@@ -511,7 +511,8 @@ class PodTopologySpread:
                 n_pods, lowest = kept.domains[i].of(value), kept.lowest(i)
                 texts.append(
                     f"{key}: needs skew {constraint.max_skew} or less, would be {skew} in "
-                    f"{value!r} ({n_pods} pods there, {lowest} in the emptiest domain)"
+                    f"{value!r} ({n_pods} {'pod' if n_pods == 1 else 'pods'} there, "
+                    f"{lowest} in the emptiest domain)"
                 )
         return texts
 
