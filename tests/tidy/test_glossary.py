@@ -97,6 +97,11 @@ EXCEPTIONS = {
     "src/stowplan/framework/handle_state.py:world": "old name that plugins use, for a release",
     "src/stowplan/framework/snapshot.py:world": "old name that plugins use, for a release",
     "src/stowplan/driver/blocking_queue.py:put_back": "old name, for a release",
+    "src/stowplan/batch/session.py:complaints": "old name, for a release",
+    "src/stowplan/batch/session.py:dice": "old name, for a release",
+    "src/stowplan/batch/state/jobs.py:complaint": "old name, for a release",
+    "src/stowplan/queue/options.py:flush_leftover_s": "old name, for a release",
+    "src/stowplan/queue/options.py:max_parked_s": "old name, for a release",
 }
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 

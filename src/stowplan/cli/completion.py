@@ -123,7 +123,7 @@ def _pods_of_kubectl(ctx: click.Context, namespace: str | None) -> list[str]:
     """Names of the pods of the cluster that kubectl reads; none where it fails."""
     import subprocess
 
-    from stowplan.driver.local_kubeconfig import local_cluster_kubeconfig
+    from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
 
     kubeconfig, context = ctx.params.get("kubeconfig"), ctx.params.get("context")
     if not (kubeconfig or context or ctx.find_root().info_name == KUBECTL_PROGRAM):

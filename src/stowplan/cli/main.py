@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "config": ("stowplan.cli.commands.config", "Validate configuration files."),
     "bench": ("stowplan.cli.commands.bench", "Measure scheduling throughput and latency."),
-    "plugin": ("stowplan.cli.commands.plugin", "List, create and check plugins."),
+    "plugin": ("stowplan.cli.commands.plugin", "List, describe, create and check plugins."),
     "parity": (
         "stowplan.cli.commands.parity",
         "List the differences from kube-scheduler and kube-batch.",
@@ -60,8 +60,11 @@ stowplan simulate
 # Explain why a pod of a manifest is pending
 stowplan explain pod/web -f cluster.yaml
 
-# Run an embedded cluster with five nodes
+# Run an embedded cluster with five nodes, for kubectl
 stowplan up --node-count 5
+
+# Schedule a live cluster: see first what would be decided
+stowplan run --dry-run
 """
 
 

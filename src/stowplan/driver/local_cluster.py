@@ -35,9 +35,9 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
-from stowplan.driver.local_kubeconfig import IN_MEMORY_KUBECONFIG
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.credentials_files import (

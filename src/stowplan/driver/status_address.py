@@ -13,7 +13,7 @@ from stowplan.client.responses import error_message
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import TIMEOUT_S, ServerUnreachable
-from stowplan.driver.local_kubeconfig import local_cluster_kubeconfig
+from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
 from stowplan.driver.logs import log_keys
 
 log = logging.getLogger("stowplan.http")

@@ -47,7 +47,7 @@ class ClusterSource(NamedTuple):
             raise click.UsageError("--kubeconfig and --context cannot be used with files")
         is_live = is_named or (not paths and live_options.uses_current_context())
         if local and not (paths or is_live):
-            from stowplan.driver.local_kubeconfig import local_cluster_kubeconfig
+            from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
 
             kubeconfig = local_cluster_kubeconfig()
             is_live = kubeconfig is not None
