@@ -28,8 +28,6 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.columns import column_cache, journal, vocabulary
 from stowplan.columns.pods import podcounts, podterms
-from stowplan.fault_runs.delayed_watch import DelayedWatch
-from stowplan.fault_runs.fault_schedule import REQUESTS, WATCHES, PendingFaults, fault
 from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -50,6 +48,8 @@ from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import pick, random_int
 from tests.fault_runs.configs import PERMIT_GATE, GatePermit
+from tests.fault_runs.delayed_watch import DelayedWatch
+from tests.fault_runs.fault_schedule import REQUESTS, WATCHES, PendingFaults, fault
 from tests.fault_runs.informer_instance import InformerInstance
 from tests.fault_runs.node_rotation import NodeRotation
 from tests.fault_runs.object_sizes import ObjectSizes, of_modules, resident
