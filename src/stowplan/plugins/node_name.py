@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import NODE, Action, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import n_rows_of
 
 
@@ -38,9 +37,9 @@ class NodeName:
             is_named[row] = True
         return is_named[rows]
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added."""
-        return hints.node_name_events()
+        return (on(NODE, Action.ADD),)
 
     def signature(self, pod: Pod) -> object:
         """The node that the pod names."""

@@ -10,10 +10,19 @@ from numpy.typing import NDArray
 
 from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    QUEUE_SKIP,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins import node_hints as hints
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 _KEPT = "NodePorts"
 
@@ -50,13 +59,21 @@ class NodePorts:
         """bool (n_rows,): True where `filter` succeeds."""
         return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added, or a pod frees a port."""
-        return hints.node_ports_events(host_ports_of)
+        return (on(POD, Action.DELETE, _after_delete), on(NODE, Action.ADD))
 
     def signature(self, pod: Pod) -> object:
         """The ports, in any order."""
         return frozenset(host_ports_of(pod))
+
+
+def _after_delete(pod: Pod, old: Pod, new: None) -> QueueingHint:
+    """The deleted pod freed a port that the pod requests."""
+    if not is_assigned_or_nominated(old):
+        return QUEUE_SKIP
+    freed = NodeInfo(Node(), used_ports=host_ports_of(old))
+    return queueing_hint(any(map(freed.port_conflicts, host_ports_of(pod))))
 
 
 def host_ports_of(pod: Pod) -> tuple[Port, ...]:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
-from stowplan.plugins import node_hints as hints
+from stowplan.plugins.pod_hints import queueing_hint
 
 
 class NodeUnschedulable:
@@ -40,9 +41,19 @@ class NodeUnschedulable:
         cordoned = nodes.unschedulable[rows]
         return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or uncordoned, or the pod tolerates more."""
-        return hints.node_unschedulable_events(self.tolerates_unschedulable)
+        return (
+            on(NODE, Action.ADD | Action.UPDATE_NODE_TAINT, self._after_node),
+            on(POD, Action.UPDATE_POD_TOLERATION, self._after_toleration),
+        )
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        was_closed = old is None or old.spec.unschedulable
+        return queueing_hint(was_closed and not new.spec.unschedulable)
+
+    def _after_toleration(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        return queueing_hint(new.uid == pod.uid and self.tolerates_unschedulable(new))
 
     def signature(self, pod: Pod) -> object:
         """Whether the pod tolerates cordoned nodes."""

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_untolerated
-from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import default_normalize_score_reversed
+from stowplan.plugins.pod_hints import after_own_update, queueing_hint
 
 
 class TaintToleration:
@@ -80,9 +80,16 @@ class TaintToleration:
         """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
         return default_normalize_score_reversed(scores)
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or has other taints, or the pod tolerates more."""
-        return hints.taint_toleration_events(self.tolerates_node)
+        return (
+            on(NODE, Action.ADD | Action.UPDATE_NODE_TAINT, self._after_node),
+            on(POD, Action.UPDATE_POD_TOLERATION, after_own_update),
+        )
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        tolerated_before = old is not None and self.tolerates_node(pod, old)
+        return queueing_hint(not tolerated_before and self.tolerates_node(pod, new))
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""

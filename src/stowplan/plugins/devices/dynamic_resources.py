@@ -32,12 +32,24 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    QUEUE_POD,
+    QUEUE_SKIP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
-from stowplan.plugins.devices.hints import dynamic_resources_events
+from stowplan.plugins.pod_hints import queueing_hint
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -58,6 +70,7 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
                 yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
 
 
+_ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 NO_RESOURCE_CLAIMS: tuple[str, ...] = ()
 
 
@@ -91,15 +104,38 @@ class DynamicResources:
         """Success once every claim of the pod exists and, if generated, belongs to the pod."""
         if not pod.spec.resource_claims or not self._is_enabled:
             return OK
-        claims = resource_claims_of(pod, self.handle.shared.object_store)
+        claims = self._claims(pod)
         return claims if isinstance(claims, Status) else OK
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, classes, slices or nodes are added or changed."""
         if not self._is_enabled:
             return ()
-        shared = self.handle.shared
-        return dynamic_resources_events(lambda pod: resource_claims_of(pod, shared.object_store))
+        of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        return (
+            on(NODE, of_nodes),
+            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
+            on(DEVICE_CLASS, _ADD_OR_UPDATE),
+            on(RESOURCE_SLICE, _ADD_OR_UPDATE),
+        )
+
+    def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | Status:
+        return resource_claims_of(pod, self.handle.shared.object_store)
+
+    def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+        claims = self._claims(pod)
+        if isinstance(claims, Status):
+            return QUEUE_SKIP
+        # Devices that another claim releases may serve this pod.
+        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+            return QUEUE_POD
+        if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
+            return QUEUE_SKIP
+        return queueing_hint(old is None or old.status != new.status)
+
+    def _after_pod(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        return queueing_hint(new.uid == pod.uid and not isinstance(self._claims(new), Status))
 
     def concerns(self, pod: Pod) -> bool:
         """False for a pod without claims."""

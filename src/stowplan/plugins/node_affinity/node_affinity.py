@@ -24,7 +24,14 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    QUEUE_SKIP,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
 from stowplan.objects import pod as pods
 from stowplan.objects.node import Node
@@ -33,12 +40,12 @@ from stowplan.objects.selectors import (
     NODE_NAME_FIELD,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
+    node_selector_error,
     node_selector_matches,
     preferred_terms_error,
     requirement_admits,
     term_matches,
 )
-from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
@@ -48,6 +55,7 @@ from stowplan.plugins.node_affinity.node_selector import (
     node_selector_term_column,
     required_node_selector,
 )
+from stowplan.plugins.pod_hints import queueing_hint
 
 _PARSE_ERROR = re.compile(r"(?P<place>\S+): \w+ value: (?P<got>.*?): (?P<wanted>.*)", re.DOTALL)
 
@@ -168,9 +176,22 @@ class NodeAffinityPlugin:
         """int64 (n_rows,) in [0, 100]: percentages of the highest score."""
         return default_normalize_score(scores)
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or has other labels."""
-        return hints.node_affinity_events(self._meets_added)
+        return (on(NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._after_node),)
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """The pod selects the node now and did not before. A term that cannot be parsed requeues
+        the pod, unless a term that can be parsed decides."""
+        if not self._meets_added(new):
+            return QUEUE_SKIP
+        if matches_node_selector_and_affinity(pod, new.labels, new.name):
+            return queueing_hint(
+                old is None or not matches_node_selector_and_affinity(pod, old.labels, old.name)
+            )
+        required, wanted = required_node_selector(pod), pod.spec.node_selector or {}
+        is_faulty = required is not None and node_selector_error(required) is not None
+        return queueing_hint(is_faulty and wanted.items() <= new.labels.items())
 
     def signature(self, pod: Pod) -> object:
         """The selector and the affinity."""

@@ -14,8 +14,8 @@ from stowplan.framework.clusterevents import (
     QUEUE_POD,
     QUEUE_SKIP,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.node import Node
@@ -25,7 +25,7 @@ from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 Terms = tuple[AffinityTerm, ...]
 
 
-def inter_pod_affinity_events() -> tuple[ClusterEventWithHint, ...]:
+def inter_pod_affinity_events() -> RegisteredEvents:
     """Events that InterPodAffinity registers."""
     of_pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
     return (

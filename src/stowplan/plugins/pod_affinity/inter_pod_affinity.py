@@ -40,7 +40,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     PeerAffinityTerms,
@@ -397,7 +397,7 @@ class InterPodAffinity:
             found += preferred_affinity_terms(sides, own, self._hard_weight)
         return (TopologyTerms(tuple(found)),) if found else ()
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Pods are added or deleted, or nodes change domains."""
         return inter_pod_affinity_events()
 

@@ -31,7 +31,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, ClusterEventWithHint, on
+from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, RegisteredEvents, on
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
@@ -131,7 +131,7 @@ class DefaultPreemption:
         """Keep the pod out of the queue while its victims are terminating."""
         return WAITING_FOR_PREEMPTION if pod.uid in self.handle.shared.preempting else OK
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A deleted pod may end a preemption, but never turns one of these refusals."""
         return (on(POD, Action.DELETE, lambda pod, old, new: QUEUE_SKIP),)
 

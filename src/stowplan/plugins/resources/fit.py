@@ -22,7 +22,7 @@ from stowplan.framework import (
     Status,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     ResourceFit,
@@ -237,7 +237,7 @@ class NodeResourcesFit:
             tuple(piecewise_linear_scores(ratio.shape).tolist()),
         )
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Resources are freed by a pod, a node or a device class."""
         shared, devices = self.handle.shared, self.handle.gates.dra_extended_resource
         return fit_events(_pod_requests, lambda: shared.object_store, devices=devices)

@@ -17,8 +17,8 @@ from stowplan.framework.clusterevents import (
     QUEUE_POD,
     QUEUE_SKIP,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.devices.device import DEVICE_CLASS_PREFIX, DeviceClass
@@ -33,7 +33,7 @@ RequestedResourcesOf = Callable[[Pod], tuple[tuple[str, int], ...]]
 
 def fit_events(
     wanted: RequestedResourcesOf, object_store: Callable[[], ObjectStore], *, devices: bool
-) -> tuple[ClusterEventWithHint, ...]:
+) -> RegisteredEvents:
     """Events that NodeResourcesFit registers.
 
     object_store: the current one, for its device classes. devices: whether a class may provide an

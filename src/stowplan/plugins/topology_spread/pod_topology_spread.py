@@ -39,7 +39,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     TopologyTerm,
@@ -476,7 +476,7 @@ class PodTopologySpread:
             () if selection is None else anchor(selection.requirements),
         )
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Counted pods are added, changed or deleted, or nodes that are domains are."""
         shared = self.handle.shared
         return pod_topology_spread_events(

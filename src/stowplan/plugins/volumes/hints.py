@@ -22,8 +22,8 @@ from stowplan.framework.clusterevents import (
     STORAGE_CLASS,
     VOLUME_ATTACHMENT,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.pod import Pod
@@ -46,7 +46,7 @@ from stowplan.plugins.volumes.volume_index import MIGRATED_PLUGINS
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
 
-def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
+def volume_binding_events() -> RegisteredEvents:
     """Events that VolumeBinding registers."""
     return (
         on(STORAGE_CLASS, _ADD_OR_UPDATE, after_storage_class),
@@ -61,7 +61,7 @@ def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
 
 def volume_zone_events(
     topologies_of: Callable[[PersistentVolume], Iterable[object]],
-) -> tuple[ClusterEventWithHint, ...]:
+) -> RegisteredEvents:
     """Events that VolumeZone registers. topologies_of: the topology of a volume's labels."""
 
     def after_volume(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
@@ -77,7 +77,7 @@ def volume_zone_events(
 
 def volume_restrictions_events(
     conflicts_with_pod: Callable[[Volume, Pod], bool],
-) -> tuple[ClusterEventWithHint, ...]:
+) -> RegisteredEvents:
     """Events that VolumeRestrictions registers.
 
     conflicts_with_pod: a volume and one of the pod's may not be used on one node.
@@ -98,7 +98,7 @@ def volume_restrictions_events(
     )
 
 
-def node_volume_limits_events() -> tuple[ClusterEventWithHint, ...]:
+def node_volume_limits_events() -> RegisteredEvents:
     """Events that NodeVolumeLimits registers."""
     return (
         on(CSI_NODE, Action.ADD),

@@ -27,7 +27,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -247,7 +247,7 @@ class NodeVolumeLimits:
             return []
         return list(self.exceeded_limits(new.attached, there, limits))
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Volumes are or may be detached, limits grow, or a claim of the pod is added."""
         return node_volume_limits_events()
 

@@ -33,7 +33,7 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
@@ -329,7 +329,7 @@ class VolumeBinding:
         except VolumeBindingError as fault:
             return [str(fault)]
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, volumes, classes, nodes, drivers or their capacity are added or changed."""
         return volume_binding_events()
 

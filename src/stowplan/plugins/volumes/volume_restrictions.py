@@ -25,7 +25,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
@@ -169,7 +169,7 @@ class VolumeRestrictions:
             return self.DISK_CONFLICT
         return NO_STATE if state.find(self.name) is None else self.CLAIM_CONFLICT
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A pod frees a disk or a claim, or a node or a claim of the pod is added."""
         return volume_restrictions_events(self.conflicts_with_pod)
 

@@ -22,7 +22,7 @@ from stowplan.framework import (
     Status,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -175,7 +175,7 @@ class VolumeZone:
                 texts.append(f"volume {topology.volume_name}: needs {key} {needs}, node has {text}")
         return texts
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, volumes, classes that wait for the first consumer, or nodes are added or
         changed."""
         return volume_zone_events(topology_labels_of)

@@ -33,10 +33,20 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    SCV,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.node import Node
 from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
     CardMaxima,
@@ -64,7 +74,6 @@ from stowplan.plugins.yoda.gpu_request import (
     parse_uint,
     queue_priority,
 )
-from stowplan.plugins.yoda.hints import yoda_events
 
 NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
@@ -381,10 +390,24 @@ class Yoda:
 
     # Events, signature and explanations.
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A report or a node is added or changed, a pod with cards is deleted, or the pod's request
         changes."""
-        return yoda_events(self._report_fits, self._shared)
+        return (
+            on(SCV, Action.ADD | Action.UPDATE, self._after_report),
+            on(NODE, Action.ADD, self._after_node),
+            on(POD, Action.DELETE, _after_deletion),
+            on(POD, Action.UPDATE_POD_LABEL, _after_labels),
+        )
+
+    def _after_report(self, pod: Pod, old: Scv | None, new: Scv) -> QueueingHint:
+        """Also where the report would satisfy the pod before: it may include what was reserved
+        until now."""
+        return queueing_hint(self._report_fits(GpuRequest.of(pod.labels), new))
+
+    def _after_node(self, pod: Pod, old: None, new: Node) -> QueueingHint:
+        scv = self._shared.object_store.find(Scv, new.name)
+        return queueing_hint(scv is not None and self._report_fits(GpuRequest.of(pod.labels), scv))
 
     def _report_fits(self, demand: GpuRequest, scv: Scv) -> bool:
         """True when the cards of a report would satisfy the pod without reservations."""
@@ -417,6 +440,15 @@ class Yoda:
             f"gpus: needs {', '.join(needs)}, there {'is' if len(cards_left) == 1 else 'are'} "
             f"{cards or 'none'}"
         ]
+
+
+def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
+    return queueing_hint(is_assigned_or_nominated(old) and not GpuRequest.of(old.labels).is_none)
+
+
+def _after_labels(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    other = GpuRequest.of(old.labels) != GpuRequest.of(new.labels)
+    return queueing_hint(new.uid == pod.uid and other)
 
 
 def _format_card(left: AvailableCard) -> str:
