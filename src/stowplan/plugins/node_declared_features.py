@@ -6,9 +6,7 @@ nodedeclaredfeatures.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
@@ -44,7 +42,7 @@ class NodeDeclaredFeatures:
         declared = node.node.status.declared_features
         return OK if all(f in declared for f in self.required(pod)) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         return nodes.features.has_all(self.required(pod), rows)
 

@@ -6,8 +6,8 @@ Source: kube-scheduler v1.36, plugins/nodename.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import NODE, Action, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
@@ -27,7 +27,7 @@ class NodeName:
         """Success on the node that the pod names, or on all nodes when it names none."""
         return OK if pod.node_name in ("", node.name) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         if not pod.node_name:
             return np.ones(n_rows_of(rows), dtype=np.bool_)

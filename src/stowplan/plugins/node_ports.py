@@ -5,9 +5,7 @@ Source: kube-scheduler v1.36, plugins/nodeports.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Bools
 from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.clusterevents import (
@@ -55,7 +53,7 @@ class NodePorts:
             if node.port_conflicts((ip, protocol, number))
         ]
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 

@@ -6,8 +6,8 @@ Source: kube-scheduler v1.36, plugins/nodeunschedulable.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
@@ -36,7 +36,7 @@ class NodeUnschedulable:
         """Success unless the node is cordoned and the pod does not tolerate it."""
         return OK if not node.unschedulable or self.tolerates_unschedulable(pod) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         cordoned = nodes.unschedulable[rows]
         return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned

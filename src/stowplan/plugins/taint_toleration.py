@@ -6,8 +6,8 @@ Source: kube-scheduler v1.36, plugins/tainttoleration.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
@@ -65,18 +65,18 @@ class TaintToleration:
 
     # Every node: the same answers, with one call of the rule per distinct taint.
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         repelled = nodes.taints.count_where(
             lambda t: self.is_untolerated(t, pod, HARD_EFFECTS), rows
         )
         return np.equal(repelled, 0)
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return nodes.taints.count_where(lambda t: self.is_untolerated(t, pod, SOFT_EFFECTS), rows)
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
         return default_normalize_score_reversed(scores)
 

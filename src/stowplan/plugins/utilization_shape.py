@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Problem
 
 UTILIZATION_MAX = 100
@@ -42,7 +42,7 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterato
             yield Problem(f"{path}[{i}].score", str(point.score), "0 to 10")
 
 
-def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> Ints:
     """int64 (101,): the score, 0 to 100, at each whole percentage of utilization."""
     return np.array([_score_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
 

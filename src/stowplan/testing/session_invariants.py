@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch import Session
 from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.columns.array_types import Floats
 
-Floats = NDArray[np.float64]
 Shares = dict[str, dict[str, float]]
 
 EPSILON = 0.1

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.session_rules import ScoringError
+from stowplan.columns.array_types import Ints
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError, label_selector_matches
@@ -152,7 +152,7 @@ def preferred_affinity_scores(
     held: Iterable[tuple[Node, Sequence[Pod]]],
     nodes: Mapping[str, Node],
     default_node: Node | None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
 
     held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
@@ -176,9 +176,7 @@ def preferred_affinity_scores(
     lowest, highest = float(counts.min(initial=0.0)), float(counts.max(initial=0.0))
     if highest - lowest <= 0:
         return np.zeros(len(candidates), dtype=np.int64)
-    scores: NDArray[np.int64] = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(
-        np.int64
-    )
+    scores: Ints = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(np.int64)
     return scores
 
 

@@ -14,8 +14,8 @@ from datetime import timedelta
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -168,7 +168,7 @@ class DynamicResources:
             return self.NO_STATE
         return self.REJECTED if names else OK
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `filter` is the same for every row."""
         return np.full(n_rows_of(rows), not self.filter(state).is_success, dtype=np.int64)
 
@@ -193,11 +193,11 @@ class DynamicResources:
         """0: the score ranks alternatives among devices, and there are no devices."""
         return 0
 
-    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return np.zeros(n_rows_of(rows), dtype=np.int64)
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
         return default_normalize_score(scores)
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -126,7 +126,7 @@ class NodeAffinityPlugin:
             OK if matches_node_selector_and_affinity(pod, node.labels, node.name) else self.REJECTED
         )
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 for REJECTED, 2 for ENFORCED."""
         codes = (~node_selector_and_affinity_column(pod, nodes, rows)).astype(np.int64)
         if self._added_required is not None:
@@ -165,14 +165,14 @@ class NodeAffinityPlugin:
             if term_matches(term.preference, node.labels, node.name)
         )
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         scores = np.zeros(n_rows_of(rows), dtype=np.int64)
         for term in self._preferred(pod):
             scores[node_selector_term_column(term.preference, nodes, rows)] += term.weight
         return scores
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: percentages of the highest score."""
         return default_normalize_score(scores)
 

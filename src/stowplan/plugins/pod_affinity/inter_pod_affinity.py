@@ -17,9 +17,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits, sums_by_value
 from stowplan.columns.pods.podterms import AffinityTerm, ExistingPodTerms, TermRole, terms_of
@@ -128,11 +127,11 @@ class TopologyPairCounts:
         """The label keys of all pairs."""
         return {*self._sums, *(key for key, _ in self._changes)}
 
-    def counted(self, key: str, rows: Rows) -> NDArray[np.bool_]:
+    def counted(self, key: str, rows: Rows) -> Bools:
         """bool (n_rows,): rows whose pair has a count. Not for a clone that was changed."""
         if key not in self._sums:
             return np.zeros(n_rows_of(rows), dtype=np.bool_)
-        chosen: NDArray[np.bool_] = (self._sums[key] > 0)[self._columns[key].codes[rows]]
+        chosen: Bools = (self._sums[key] > 0)[self._columns[key].codes[rows]]
         return chosen
 
     def clone(self) -> TopologyPairCounts:
@@ -266,9 +265,7 @@ class InterPodAffinity:
             kept.affinity.of(key, labels[key]) > 0 for key in keys
         ) or is_first_pod_of_affinity(pod, kept)
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
         kept = state.read(self.name, InterPodAffinityPreFilterState)
         codes = np.zeros(n_rows_of(rows), dtype=np.int64)
@@ -356,20 +353,20 @@ class InterPodAffinity:
             total += int(scores[item]) if item >= 0 else 0
         return total
 
-    def score_column(self, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def score_column(self, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         total = np.zeros(n_rows_of(rows), dtype=np.int64)
         for column, scores in state.read(_PRE_SCORE, InterPodAffinityPreScoreState).by_key.values():
             total += scores[column.codes[rows]]
         return total
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: from the lowest to the highest score; 0 if all are equal."""
         spread = int(np.ptp(scores)) if scores.size else 0
         if spread == 0:
             return np.zeros(scores.shape, dtype=np.int64)
         share = (scores - scores.min()).astype(np.float64) / float(spread)
-        normal: NDArray[np.int64] = (SCORE_MAX * share).astype(np.int64)
+        normal: Ints = (SCORE_MAX * share).astype(np.int64)
         return normal
 
     def parts(

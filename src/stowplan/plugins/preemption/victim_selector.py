@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, PodInfo
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, Framework, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
@@ -62,7 +61,7 @@ class VictimSelector:
         self._budgets = budgets
         self._protected_uids = protected_uids
 
-    def is_resource_only(self, rows: Ints) -> NDArray[np.bool_]:
+    def is_resource_only(self, rows: Ints) -> Bools:
         """bool (n_rows,): rows where pods count by their requests only."""
         if self.fit is None:
             return np.zeros(rows.shape[0], dtype=np.bool_)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     Code,
@@ -139,7 +139,7 @@ class NodeResourcesFit:
                 code |= _resource_bit(place) | (_UNRESOLVABLE if amount > offered else 0)
         return self.filter_status(code, pod) if code else OK
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         codes = (nodes.pod_count[rows] + 1 > nodes.pod_limit[rows]).astype(np.int64)
         for place, (name, amount) in enumerate(self.wanted(pod)):
@@ -206,11 +206,11 @@ class NodeResourcesFit:
         """The score of the strategy for `node` with the pod on it."""
         return int(self._scores(pod, NodeResourceReader(node))[0])
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return self._scores(pod, RowsResourceReader(nodes, rows))
 
-    def _scores(self, pod: Pod, source: ResourceReader) -> NDArray[np.int64]:
+    def _scores(self, pod: Pod, source: ResourceReader) -> Ints:
         resources = self.args.scoring_strategy.resources
         held = resource_utilizations(source, resources, _score_requests(pod), fill_in=True)
         return score_resources(held, source.n_rows, self._rule)

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -218,9 +218,7 @@ class VolumeBinding:
 
     # Every node.
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
@@ -394,7 +392,7 @@ def requested_and_capacity_by_class(found: PodVolumeBindings) -> dict[str, tuple
     return storage
 
 
-def storage_score(storage: dict[str, tuple[int, int]], line: NDArray[np.int64]) -> int:
+def storage_score(storage: dict[str, tuple[int, int]], line: Ints) -> int:
     """The mean of the classes' scores, rounded half up. line: int64 (101,): score by percent."""
     if not storage:
         return 0

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Bools
 from stowplan.framework import ObjectStore
 from stowplan.objects.meta import Object
 from stowplan.objects.storage import (
@@ -70,7 +70,7 @@ class VolumeIndex:
         self._objects: dict[type[Object], Sequence[Object]] = {}
         self._seen: set[type[Object]] = set()
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
-        self._migrated: dict[str, NDArray[np.bool_]] = {}
+        self._migrated: dict[str, Bools] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
     def all(self, kind: type[T]) -> Sequence[T]:
@@ -119,7 +119,7 @@ class VolumeIndex:
         """In-tree plugin -> the nodes on which it is migrated."""
         return self.part("migrating", CSINode, _migrating)
 
-    def migrated_column(self, plugin: str, nodes: NodeTable) -> NDArray[np.bool_]:
+    def migrated_column(self, plugin: str, nodes: NodeTable) -> Bools:
         """bool (n_nodes,): rows of nodes on which an in-tree plugin is migrated; read only, since
         it is cached until a node or a CSINode changes."""
         migrating, made_for = self.migrating, self._migrated_for

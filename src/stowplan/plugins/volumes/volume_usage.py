@@ -13,9 +13,8 @@ from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Ints, grow
 from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
 from stowplan.plugins.table_watcher import TableWatcher
@@ -54,7 +53,7 @@ class VolumeUsage(TableWatcher):
         self.pods: dict[int, list[PodInfo]] = {}
         self.claims: Counter[str] = Counter()
         self.disks: dict[DiskKey, Counter[int]] = {}
-        self.attachable: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.attachable: Ints = np.zeros(0, dtype=np.int64)
         self.delicate: Counter[int] = Counter()
 
     def pod_added(self, row: int, info: PodInfo) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import (
     OK,
@@ -146,7 +146,7 @@ class VolumeZone:
 
     # Every node.
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds."""
         topologies: tuple[VolumeTopologyLabel, ...] | None = state.find(self.name)
         if topologies is None:
@@ -197,9 +197,7 @@ def topology_labels_of(volume: PersistentVolume) -> list[VolumeTopologyLabel]:
     return found
 
 
-def _topology_label_column(
-    topology: VolumeTopologyLabel, nodes: NodeTable, rows: Rows
-) -> NDArray[np.bool_]:
+def _topology_label_column(topology: VolumeTopologyLabel, nodes: NodeTable, rows: Rows) -> Bools:
     """bool (n_rows,): rows with one of the values, under the label or else its successor."""
     values = tuple(topology.values)
     column = nodes.labels.column(topology.key)

@@ -94,7 +94,7 @@ class CardColumns:
         np.cumsum(amounts, out=sums[1:])
         return sums[self._starts[1:]] - sums[self._starts[:-1]]
 
-    def spread(self, per_report: NDArray[np.bool_]) -> Bools:
+    def spread(self, per_report: Bools) -> Bools:
         """bool (n_cards,): the value of each card's report."""
         return np.repeat(per_report, np.diff(self._starts))
 

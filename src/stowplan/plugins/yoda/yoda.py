@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -111,7 +110,7 @@ class YodaPreScoreState(msgspec.Struct, frozen=True):
     demand: GpuRequest
     object_store: ObjectStore
     cards: CardColumns
-    counting: NDArray[np.bool_]
+    counting: Bools
     maxima: CardMaxima
 
 
@@ -339,14 +338,14 @@ class Yoda:
         state.write(f"{self.name}/scores", scores)
         return OK
 
-    def _counting(self, demand: GpuRequest, cards: CardColumns) -> NDArray[np.bool_]:
+    def _counting(self, demand: GpuRequest, cards: CardColumns) -> Bools:
         """bool (n_cards,): the counted cards, of reports that satisfy the pod."""
         fast = cards.clock >= (demand.clock or 0)
         if self.compat:
             suiting = (cards.free >= (demand.memory or 0)) & fast
         else:
             suiting = cards.healthy & cards.open & (cards.left >= (demand.memory or 0)) & fast
-        counting: NDArray[np.bool_] = suiting & cards.spread(self._codes(demand, cards) == FITS)
+        counting: Bools = suiting & cards.spread(self._codes(demand, cards) == FITS)
         return counting
 
     def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:

@@ -6,8 +6,8 @@ Source: Kubernetes v1.13, predicates.CheckNodeUnschedulablePredicate.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
@@ -30,7 +30,7 @@ class CheckNodeUnschedulable:
         """Success unless the node is cordoned and the pod does not tolerate it."""
         return OK if not node.unschedulable or self.tolerates_unschedulable(pod) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         cordoned = nodes.unschedulable[rows]
         return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned

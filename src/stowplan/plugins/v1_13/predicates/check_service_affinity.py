@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits
 from stowplan.framework import (
     OK,
@@ -117,7 +117,7 @@ class CheckServiceAffinity:
         alike = admits(requirements_from_labels(wanted), node.labels)
         return OK if alike else self.REJECTED
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.bool_]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         passes = np.ones(n_rows_of(rows), dtype=np.bool_)
         for key, value in (

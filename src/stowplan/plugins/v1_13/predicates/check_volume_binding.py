@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -212,9 +212,7 @@ class CheckVolumeBinding(VolumeBinding):
         reasons = (text for bit, text in REASONS.items() if found.conflicts & bit)
         return unresolvable(*reasons) if found.conflicts else OK
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         search = state.read(self.name, CheckVolumeBindingState).state
         asked = nodes.nodes[rows] if isinstance(rows, slice) else [nodes.nodes[r] for r in rows]

@@ -6,8 +6,8 @@ Source: Kubernetes v1.13, predicates.PodFitsHost.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
@@ -24,13 +24,13 @@ class HostName:
         """Success where the pod names this node or none."""
         return OK if pod.node_name in ("", node.name) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         passes = np.full(nodes.n_nodes, not pod.node_name)
         row = nodes.row(pod.node_name)
         if row >= 0:
             passes[row] = True
-        chosen: NDArray[np.bool_] = passes[rows]
+        chosen: Bools = passes[rows]
         return chosen
 
     def signature(self, pod: Pod) -> object:

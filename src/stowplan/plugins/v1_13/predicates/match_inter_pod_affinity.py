@@ -9,8 +9,8 @@ Source: Kubernetes v1.13, predicates.PodAffinityChecker and predicates/metadata.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.framework import (
     OK,
@@ -104,9 +104,7 @@ class MatchInterPodAffinity:
         code = _code(pod, node, metadata)
         return self.filter_status(code, state) if code else OK
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
         metadata = state.read(self.name, AffinityPredicateMetadata)
         counts = metadata.counts

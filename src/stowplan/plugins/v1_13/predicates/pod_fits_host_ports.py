@@ -5,9 +5,7 @@ Source: Kubernetes v1.13, predicates.PodFitsHostPorts and scheduler/cache/host_p
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
@@ -29,7 +27,7 @@ class PodFitsHostPorts:
         """Success where every port of the pod is free."""
         return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 

@@ -6,8 +6,8 @@ Source: Kubernetes v1.13, scheduler/core EqualPriorityMap.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Rows
 from stowplan.framework.plugin import Plugin
 from stowplan.plugins.arithmetic import n_rows_of
@@ -23,6 +23,6 @@ class EqualPriority:
         """1."""
         return 1
 
-    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return np.ones(n_rows_of(rows), dtype=np.int64)
