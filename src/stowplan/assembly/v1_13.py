@@ -10,12 +10,16 @@ from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
 from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
 from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.general_predicates import (
+    GeneralPredicates,
+    HostName,
+    PodFitsHostPorts,
+    PodFitsPorts,
+)
 from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import MatchInterPodAffinity
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
 from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred
@@ -26,7 +30,6 @@ from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
 )
 from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
 from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts, PodFitsPorts
 from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,

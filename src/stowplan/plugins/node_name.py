@@ -15,13 +15,10 @@ from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
 
 
-class NodeName:
-    """Filter on `spec.nodeName`."""
+class NodeNameFilter:
+    """Filter on `spec.nodeName`, with the refusal of its subclasses."""
 
-    name = "NodeName"
-    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
-    # Unresolvable: no eviction renames a node.
-    REJECTED = unresolvable("node(s) didn't match the requested node name")
+    REJECTED: Status
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success on the node that the pod names, or on all nodes when it names none."""
@@ -37,10 +34,19 @@ class NodeName:
             is_named[row] = True
         return is_named[rows]
 
-    def events_to_register(self) -> RegisteredEvents:
-        """A node is added."""
-        return (on(NODE, Action.ADD),)
-
     def signature(self, pod: Pod) -> object:
         """The node that the pod names."""
         return pod.node_name
+
+
+class NodeName(NodeNameFilter):
+    """Filter on `spec.nodeName`."""
+
+    name = "NodeName"
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+    # Unresolvable: no eviction renames a node.
+    REJECTED = unresolvable("node(s) didn't match the requested node name")
+
+    def events_to_register(self) -> RegisteredEvents:
+        """A node is added."""
+        return (on(NODE, Action.ADD),)

@@ -25,13 +25,30 @@ from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 _KEPT = "NodePorts"
 
 
-class NodePorts:
+class HostPortsFilter:
+    """Filter on the host ports of containers and sidecars."""
+
+    # Resolvable: the pod that uses the port may be evicted.
+    REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where every port of the pod is free. Ports within the pod never conflict."""
+        return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
+        """bool (n_rows,): True where `filter` succeeds."""
+        return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
+
+    def signature(self, pod: Pod) -> object:
+        """The ports, in any order."""
+        return frozenset(host_ports_of(pod))
+
+
+class NodePorts(HostPortsFilter):
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
     declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
-    # Resolvable: the pod that uses the port may be evicted.
-    REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
     def concerns(self, pod: Pod) -> bool:
         """False for a pod without host ports."""
@@ -41,10 +58,6 @@ class NodePorts:
         """Skip for pods without host ports."""
         return OK if host_ports_of(pod) else SKIP
 
-    def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where every port of the pod is free. Ports within the pod never conflict."""
-        return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
-
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
         """The ports that are in use."""
         return [
@@ -53,17 +66,9 @@ class NodePorts:
             if node.port_conflicts((ip, protocol, number))
         ]
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
-        """bool (n_rows,): True where `filter` succeeds."""
-        return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
-
     def events_to_register(self) -> RegisteredEvents:
         """A node is added, or a pod frees a port."""
         return (on(POD, Action.DELETE, _after_delete), on(NODE, Action.ADD))
-
-    def signature(self, pod: Pod) -> object:
-        """The ports, in any order."""
-        return frozenset(host_ports_of(pod))
 
 
 def _after_delete(pod: Pod, old: Pod, new: None) -> QueueingHint:

@@ -17,16 +17,13 @@ from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
 from stowplan.plugins.pod_hints import queueing_hint
 
 
-class NodeUnschedulable:
-    """Filter on `spec.unschedulable` of nodes."""
+class CordonedNodesFilter:
+    """Filter on `spec.unschedulable` of nodes, unless the pod tolerates it."""
 
-    name = "NodeUnschedulable"
-    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: no eviction uncordons a node.
     REJECTED = unresolvable("node(s) were unschedulable")
-
-    def __init__(self, handle: Handle) -> None:
-        self._comparisons = handle.gates.taint_toleration_comparison_operators
+    # Whether tolerations may compare numbers.
+    _comparisons = False
 
     def tolerates_unschedulable(self, pod: Pod) -> bool:
         """True when the pod tolerates the taint of cordoned nodes."""
@@ -41,6 +38,20 @@ class NodeUnschedulable:
         cordoned = nodes.unschedulable[rows]
         return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned
 
+    def signature(self, pod: Pod) -> object:
+        """Whether the pod tolerates cordoned nodes."""
+        return self.tolerates_unschedulable(pod)
+
+
+class NodeUnschedulable(CordonedNodesFilter):
+    """Filter on `spec.unschedulable` of nodes."""
+
+    name = "NodeUnschedulable"
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
+
+    def __init__(self, handle: Handle) -> None:
+        self._comparisons = handle.gates.taint_toleration_comparison_operators
+
     def events_to_register(self) -> RegisteredEvents:
         """A node is added or uncordoned, or the pod tolerates more."""
         return (
@@ -54,7 +65,3 @@ class NodeUnschedulable:
 
     def _after_toleration(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         return queueing_hint(new.uid == pod.uid and self.tolerates_unschedulable(new))
-
-    def signature(self, pod: Pod) -> object:
-        """Whether the pod tolerates cordoned nodes."""
-        return self.tolerates_unschedulable(pod)

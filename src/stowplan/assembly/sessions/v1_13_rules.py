@@ -28,10 +28,10 @@ from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
+from stowplan.plugins.v1_13.predicates.general_predicates import PodFitsHostPorts
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,
     BalancedResourceAllocationArgs,

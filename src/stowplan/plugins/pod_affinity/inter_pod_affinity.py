@@ -174,11 +174,39 @@ class InterPodAffinityPreFilterState:
         copy.existing_anti = self.existing_anti.clone()
         return copy
 
+    def change(self, pod: Pod, info: PodInfo, node: NodeInfo, by: int) -> None:
+        """Count a pod on a node once more or less, for the incoming pod."""
+        required, labels = self.required, node.labels
+        for weighted in terms_of(info.pod).required_anti_affinity:
+            if weighted.term.matches(pod, required.namespace_labels):
+                self.existing_anti.change(weighted.term.topology_key, labels, by)
+        if required.affinity and required.near.takes(info.pod):
+            for key in required.affinity:
+                self.affinity.change(key, labels, by)
+        for key, selection in required.anti:
+            if selection.takes(info.pod):
+                self.anti.change(key, labels, by)
+
 
 class InterPodAffinityPreScoreState(msgspec.Struct, frozen=True):
     """Result of PreScore, read by Score: key -> (column, int64 (n_values + 1,) score by value)."""
 
     by_key: dict[str, tuple[LabelColumn, Ints]]
+
+    def score(self, node: NodeInfo) -> int:
+        """The sum over the node's pairs: any int64, more is better."""
+        total = 0
+        for key, (column, scores) in self.by_key.items():
+            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
+            total += int(scores[item]) if item >= 0 else 0
+        return total
+
+    def score_column(self, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        total = np.zeros(n_rows_of(rows), dtype=np.int64)
+        for column, scores in self.by_key.values():
+            total += scores[column.codes[rows]]
+        return total
 
 
 class InterPodAffinity:
@@ -218,26 +246,13 @@ class InterPodAffinity:
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Count a pod that was added to a node."""
-        self._change(pod, info, node, state, 1)
+        state.read(self.name, InterPodAffinityPreFilterState).change(pod, info, node, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Stop counting a pod that was removed from a node."""
-        self._change(pod, info, node, state, -1)
+        state.read(self.name, InterPodAffinityPreFilterState).change(pod, info, node, -1)
         return OK
-
-    def _change(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState, by: int) -> None:
-        kept = state.read(self.name, InterPodAffinityPreFilterState)
-        required, labels = kept.required, node.labels
-        for weighted in terms_of(info.pod).required_anti_affinity:
-            if weighted.term.matches(pod, required.namespace_labels):
-                kept.existing_anti.change(weighted.term.topology_key, labels, by)
-        if required.affinity and required.near.takes(info.pod):
-            for key in required.affinity:
-                kept.affinity.change(key, labels, by)
-        for key, selection in required.anti:
-            if selection.takes(info.pod):
-                kept.anti.change(key, labels, by)
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success where all required terms, the pod's and those of existing pods, hold."""
@@ -303,7 +318,7 @@ class InterPodAffinity:
         if not (prefers or held.has(TermRole.PREFERRED) or held.has(TermRole.REQUIRED_AFFINITY)):
             return SKIP
         scores: dict[str, tuple[LabelColumn, Ints]] = {}
-        for key, (met, weighed) in self._met(pod, snapshot, held).items():
+        for key, (met, weighed) in self._met(pod, snapshot).items():
             column = snapshot.nodes.labels.column(key)
             codes = column.codes[snapshot.nodes.all_rows]
             # Matches on a node with the label, even if weights cancel out: not skipped.
@@ -314,51 +329,22 @@ class InterPodAffinity:
         state.write(_PRE_SCORE, InterPodAffinityPreScoreState(scores))
         return OK
 
-    def _met(
-        self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
-    ) -> dict[str, tuple[Ints, Ints]]:
+    def _met(self, pod: Pod, snapshot: Snapshot) -> dict[str, tuple[Ints, Ints]]:
         """Topology key -> int64 (n_nodes,) twice: how often the pods of each row match a
         preference, and the same weighted."""
         met: dict[str, tuple[Ints, Ints]] = {}
-        for key, weight, counts in self._preferences(pod, snapshot, held):
+        for key, weight, counts in preferences(pod, snapshot, self._hard_weight):
             times, weighed = met.get(key, (0, 0))
             met[key] = times + counts, weighed + counts * weight
         return met
 
-    def _preferences(
-        self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
-    ) -> Iterator[tuple[str, int, Ints]]:
-        """Topology key, weight and int64 (n_nodes,) matches by row, of each preference of both
-        sides."""
-        preferred = terms_of(pod).preferred
-        if preferred:
-            pods = MatchingPods.of(snapshot.nodes)
-            for own in preferred:
-                selection = resolve_namespaces(own.term, snapshot.object_store)
-                yield own.term.topology_key, own.weight, pods.counts(selection)
-        labels = namespace_labels_of(pod, snapshot.object_store)
-        for one in held.matching(TermRole.PREFERRED, pod, labels):
-            yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
-        if self._hard_weight > 0:
-            for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
-                yield one.weighted.term.topology_key, self._hard_weight, held.counts(one)
-
     def score(self, node: NodeInfo, state: CycleState) -> int:
         """The sum over the node's pairs: any int64, more is better."""
-        total = 0
-        for key, (column, scores) in state.read(
-            _PRE_SCORE, InterPodAffinityPreScoreState
-        ).by_key.items():
-            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
-            total += int(scores[item]) if item >= 0 else 0
-        return total
+        return state.read(_PRE_SCORE, InterPodAffinityPreScoreState).score(node)
 
     def score_column(self, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
-        total = np.zeros(n_rows_of(rows), dtype=np.int64)
-        for column, scores in state.read(_PRE_SCORE, InterPodAffinityPreScoreState).by_key.values():
-            total += scores[column.codes[rows]]
-        return total
+        return state.read(_PRE_SCORE, InterPodAffinityPreScoreState).score_column(rows)
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: from the lowest to the highest score; 0 if all are equal."""
@@ -422,6 +408,26 @@ class InterPodAffinity:
             for key in sorted(counts.keys() & labels.keys())
             if counts.of(key, labels[key]) > 0
         ]
+
+
+def preferences(pod: Pod, snapshot: Snapshot, hard_weight: int) -> Iterator[tuple[str, int, Ints]]:
+    """Topology key, weight and int64 (n_nodes,) matches by row, of each preference of both sides.
+
+    hard_weight: weight of required affinity of existing pods; they do not count with 0.
+    """
+    preferred = terms_of(pod).preferred
+    if preferred:
+        pods = MatchingPods.of(snapshot.nodes)
+        for own in preferred:
+            selection = resolve_namespaces(own.term, snapshot.object_store)
+            yield own.term.topology_key, own.weight, pods.counts(selection)
+    held = ExistingPodTerms.of(snapshot.nodes)
+    labels = namespace_labels_of(pod, snapshot.object_store)
+    for one in held.matching(TermRole.PREFERRED, pod, labels):
+        yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
+    if hard_weight > 0:
+        for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
+            yield one.weighted.term.topology_key, hard_weight, held.counts(one)
 
 
 def is_first_pod_of_affinity(pod: Pod, kept: InterPodAffinityPreFilterState) -> bool:

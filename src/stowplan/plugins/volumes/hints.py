@@ -27,7 +27,7 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.objects.pod import Pod
-from stowplan.objects.quantity import Quantity, value
+from stowplan.objects.quantity import value
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,
@@ -40,7 +40,11 @@ from stowplan.objects.storage import (
 from stowplan.objects.volume import Volume
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
-from stowplan.plugins.volumes.volume_claims import WAIT_FOR_FIRST_CONSUMER, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import (
+    WAIT_FOR_FIRST_CONSUMER,
+    volume_limit,
+    volume_uses_of,
+)
 from stowplan.plugins.volumes.volume_index import MIGRATED_PLUGINS
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
@@ -166,16 +170,10 @@ def after_capacity(
     """Larger volumes can be provisioned than before."""
     if old is None:
         return QUEUE_POD
-    before, after = _volume_limit(old), _volume_limit(new)
+    before, after = volume_limit(old), volume_limit(new)
     if after is None:
         return QUEUE_SKIP
     return queueing_hint(before is None or value(after) > value(before))
-
-
-def _volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
-    """The size of the largest volume that can be provisioned; the more exact of both figures."""
-    largest = capacity.maximum_volume_size
-    return capacity.capacity if largest is None else largest
 
 
 # Limits.

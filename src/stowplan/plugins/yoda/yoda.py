@@ -271,17 +271,8 @@ class Yoda:
         return node_score(cards, report.total, free, wrap_uint64(asked))
 
     def _card_score(self, left: AvailableCard, maxima: CardMaxima) -> int:
-        gpu, free = left.gpu, left.gpu.free if self.compat else left.memory
-        return card_score(
-            gpu.bandwidth,
-            gpu.clock,
-            gpu.core,
-            gpu.power,
-            free,
-            gpu.total,
-            maxima,
-            compat=self.compat,
-        )
+        free = left.gpu.free if self.compat else left.memory
+        return card_score(left.gpu, free, maxima, compat=self.compat)
 
     def _counts(self, left: AvailableCard, demand: GpuRequest) -> bool:
         """True for a card whose strength counts. The clock need not be the requested one.
@@ -452,7 +443,10 @@ def _after_labels(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
 
 def _format_card(left: AvailableCard) -> str:
     gpu = left.gpu
-    parts = [f"card {gpu.id}: {left.memory} of {gpu.total} MiB free", f"clock {gpu.clock} MHz"]
+    parts = [
+        f"card {gpu.id}: {left.memory} of {gpu.total_memory} MiB free",
+        f"clock {gpu.clock} MHz",
+    ]
     if left.memory < gpu.free or not left.is_open:
         parts.append(f"{gpu.free - left.memory} MiB held" if left.is_open else "held whole")
     if not gpu.is_healthy:

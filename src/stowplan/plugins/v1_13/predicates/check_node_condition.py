@@ -17,6 +17,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import exact
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.node_unschedulable import CordonedNodesFilter
 
 NOT_READY = "node(s) were not ready"
 OUT_OF_DISK = "node(s) were out of disk space"
@@ -76,6 +77,13 @@ def _code(node: Node) -> int:
         reasons.append(NODE_UNSCHEDULABLE)
     digits = [_REASONS.index(reason) + 1 for reason in reasons[:_DIGITS_MAX]]
     return sum(digit * _BASE**place for place, digit in enumerate(digits))
+
+
+class CheckNodeUnschedulable(CordonedNodesFilter):
+    """Filter on `spec.unschedulable` of nodes."""
+
+    name = "CheckNodeUnschedulable"
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
 
 class _PressurePredicate:
