@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stowplan.columns import PodInfo
-from stowplan.plugins.table_watcher import TableWatcher
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
 
 NO_PODS = float("inf")
 
@@ -14,7 +15,8 @@ class AssignedPodPriorities(TableWatcher):
     lowest: the lowest priority of a pod on any node, NO_PODS where there is no pod.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self._counts: dict[int, int] = {}
         self.lowest: float = NO_PODS
 
