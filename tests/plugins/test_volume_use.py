@@ -107,7 +107,7 @@ class CountsDisksOnce(VolumeUsage):
 
 @pytest.mark.parametrize("wrong", [StaysBehind, CountsDisksOnce])
 def test_wrong_keeping_is_caught(wrong: type[VolumeUsage]) -> None:
-    assert fails(lambda data: follow(data, wrong()))
+    assert fails(lambda data: follow(data, wrong(NodeTable())))
 
 
 def test_it_is_kept_once_per_table() -> None:
