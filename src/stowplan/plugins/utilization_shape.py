@@ -44,11 +44,12 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterato
 
 def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> Ints:
     """int64 (101,): the score, 0 to 100, at each whole percentage of utilization."""
-    return np.array([_score_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
-
-
-def _score_at(percent: int, shape: Sequence[UtilizationShapePoint]) -> int:
     scale = SCORE_MAX // POINT_SCORE_MAX
+    return np.array([score_at(p, shape, scale) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
+
+
+def score_at(percent: int, shape: Sequence[UtilizationShapePoint], scale: int = 1) -> int:
+    """The score at a percentage of utilization, times `scale`."""
     if percent <= shape[0].utilization:
         return shape[0].score * scale
     for before, point in pairwise(shape):

@@ -17,7 +17,10 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
+from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Ints
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import (
     OK,
     Code,
@@ -46,7 +49,6 @@ from stowplan.plugins.preemption.dry_runs import (
     candidate_costs,
 )
 from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
-from stowplan.plugins.preemption.pod_priorities import AssignedPodPriorities
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
 from stowplan.plugins.preemption.victim_selector import VictimSelector
@@ -72,6 +74,36 @@ PERCENTAGE_DEFAULT = 10
 ABSOLUTE_DEFAULT = 100
 VECTOR_DRY_RUN_MIN = 6
 """With this many rows or more, vectorized dry runs cost less than one by one."""
+
+
+NO_PODS = float("inf")
+
+
+class AssignedPodPriorities(TableWatcher):
+    """Number of pods on nodes by priority; updated by delta beside a table.
+
+    lowest: the lowest priority of a pod on any node, NO_PODS where there is no pod.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._counts: dict[int, int] = {}
+        self.lowest: float = NO_PODS
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod was added to a row."""
+        priority = info.pod.priority
+        self._counts[priority] = self._counts.get(priority, 0) + 1
+        self.lowest = min(self.lowest, priority)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod was removed from a row."""
+        priority = info.pod.priority
+        self._counts[priority] -= 1
+        if not self._counts[priority]:
+            del self._counts[priority]
+            if priority == self.lowest:
+                self.lowest = min(self._counts, default=NO_PODS)
 
 
 class DefaultPreemptionArgs(
