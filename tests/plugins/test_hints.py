@@ -40,7 +40,7 @@ from stowplan.objects.workload import Service
 from stowplan.plugins.node_affinity.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
-from stowplan.plugins.resources.hints import fit_events
+from stowplan.plugins.resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.topology_spread.spread_constraint import PodTopologySpreadArgs
 from stowplan.plugins.volumes.hints import node_volume_limits_events, volume_binding_events
@@ -137,17 +137,10 @@ def device_class(name: str, extended: str | None = None) -> DeviceClass:
     return convert(tree, DeviceClass)
 
 
-def asked_for(of: Pod) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (name, int(str(amount).rstrip("m")))
-        for container in of.spec.containers
-        for name, amount in container.resources.requests.items()
-    )
-
-
 def fit(*classes: DeviceClass, devices: bool = True) -> tuple[ClusterEventWithHint, ...]:
-    object_store = ObjectStore(classes)
-    return fit_events(asked_for, lambda: object_store, devices=devices)
+    handle = Handle(FeatureGates(dra_extended_resource=devices))
+    handle.shared.object_store = ObjectStore(classes)
+    return NodeResourcesFit(NodeResourcesFitArgs(), handle).events_to_register()
 
 
 GPU = pod("a", resources={"example.com/gpu": "2"})
