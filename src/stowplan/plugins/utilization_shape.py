@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Problem
+from stowplan.plugins.plugin_args import PluginArgs
 
 UTILIZATION_MAX = 100
 POINT_SCORE_MAX = 10
 
 
-class UtilizationShapePoint(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class UtilizationShapePoint(PluginArgs, frozen=True):
     """A point of the function. utilization: percent. score: 0 to 10."""
 
     utilization: int = 0

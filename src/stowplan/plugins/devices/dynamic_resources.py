@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -49,10 +48,11 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import queueing_hint
 
 
-class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class DynamicResourcesArgs(PluginArgs, frozen=True):
     """filter_timeout: limit of the device search per node, 0 for none. binding_timeout: limit until
     devices are ready. Both are validated and have no effect yet."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -55,12 +54,13 @@ from stowplan.plugins.node_affinity.node_selector import (
     node_selector_term_column,
     required_node_selector,
 )
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import queueing_hint
 
 _PARSE_ERROR = re.compile(r"(?P<place>\S+): \w+ value: (?P<got>.*?): (?P<wanted>.*)", re.DOTALL)
 
 
-class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeAffinityArgs(PluginArgs, frozen=True):
     """added_affinity: node affinity that every pod of the profile has in addition to its own."""
 
     added_affinity: pods.NodeAffinity | None = None

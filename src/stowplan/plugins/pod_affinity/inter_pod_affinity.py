@@ -51,6 +51,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
     IncomingPodAffinity,
@@ -69,7 +70,7 @@ AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY = 1, 2, 3
 """Codes of `filter_column`, in the order of evaluation."""
 
 
-class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class InterPodAffinityArgs(PluginArgs, frozen=True):
     """hard_pod_affinity_weight: weight of required affinity terms of existing pods in scores.
     ignore_preferred_terms_of_existing_pods: whether pods without preferences are not scored."""
 

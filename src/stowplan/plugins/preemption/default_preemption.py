@@ -14,7 +14,6 @@ import zlib
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 
 from stowplan.columns import PodInfo
@@ -41,6 +40,7 @@ from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.dry_runs import (
     NO_VICTIMS,
@@ -106,9 +106,7 @@ class AssignedPodPriorities(TableWatcher):
                 self.lowest = min(self._counts, default=NO_PODS)
 
 
-class DefaultPreemptionArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
     """How many candidate nodes are searched.
 
     Differs: the original searches 10 % of the nodes and at least 100, from a random start. Here

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -57,6 +56,7 @@ from stowplan.objects.pod_requests import (
 )
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import label_key_errors
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.resources.resource_allocation import (
     NONZERO_RESOURCES,
@@ -83,7 +83,7 @@ RequestedResources = tuple[tuple[str, int], ...]
 """(resource, amount in base units) of a pod's requests, every amount above 0."""
 
 
-class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
     """Arguments of NodeResourcesFit: extended resources that Filter ignores, and the scoring
     strategy.
 

@@ -20,12 +20,13 @@ from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.pod_requests import is_scalar, is_tracked
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")
 
 
-class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ResourceSpec(PluginArgs, frozen=True):
     """A resource that is scored, and its weight; a weight of 0 counts as unset and becomes 1."""
 
     name: str = ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -46,6 +45,7 @@ from stowplan.objects.storage import (
     StorageClass,
 )
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,
@@ -101,7 +101,7 @@ DEFAULT_SHAPE = (
 )
 
 
-class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class VolumeBindingArgs(PluginArgs, frozen=True):
     """bind_timeout_seconds: limit of binding. shape: score by utilization, increasing; only with
     the feature gate StorageCapacityScoring."""
 

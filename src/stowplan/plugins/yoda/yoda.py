@@ -45,6 +45,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node
 from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
@@ -78,7 +79,7 @@ NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both"
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
 
 
-class YodaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class YodaArgs(PluginArgs, frozen=True):
     """compat: sort, filter and score as the original does, with the defects that are fixed here."""
 
     compat: bool = False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Bools
@@ -26,6 +25,7 @@ from stowplan.framework import (
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.spread_selectors import (
     SpreadSelectors,
@@ -38,7 +38,7 @@ Peers = list[tuple[str, Mapping[str, str]]]
 NO_LABELS: Mapping[str, str] = {}
 
 
-class ServiceAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ServiceAffinityArgs(PluginArgs, frozen=True):
     """labels: the keys whose values must be equal."""
 
     labels: tuple[str, ...] = ()

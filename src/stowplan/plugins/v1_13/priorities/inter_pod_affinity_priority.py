@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -26,6 +25,7 @@ from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinityPreScoreState,
     preferences,
@@ -44,9 +44,7 @@ from stowplan.plugins.v1_13.priorities.priority_errors import (
 WEIGHT_MIN, WEIGHT_MAX = 1, 100
 
 
-class HardPodAffinityWeightArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class HardPodAffinityWeightArgs(PluginArgs, frozen=True):
     """hard_pod_affinity_weight: weight of a required affinity term of an existing pod."""
 
     hard_pod_affinity_weight: int = 1

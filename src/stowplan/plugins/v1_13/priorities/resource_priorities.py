@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -19,6 +18,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
+from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,
@@ -163,9 +163,7 @@ def _satisfies_limit(limit: int, offered: int) -> bool:
     return limit != 0 and offered != 0 and limit <= offered
 
 
-class RequestedToCapacityRatioArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
     """shape: score by utilization, a piecewise linear function; default: falling from 10 to 0."""
 
     shape: tuple[UtilizationShapePoint, ...] = (
