@@ -73,9 +73,7 @@ class Deciders(msgspec.Struct, frozen=True):
         return session_framework(own=own, shared=shared)
 
     def session_options(
-        self,
-        snapshot: Callable[[], Snapshot] | None = None,
-        framework: Framework | None = None,
+        self, snapshot: Callable[[], Snapshot] | None = None, framework: Framework | None = None
     ) -> SessionOptions:
         """Options of every session; `batch` must not be None.
 

@@ -200,9 +200,7 @@ EVERY_EVENT: RegisteredEvents = tuple(
 """Registration of a plugin that can reject pods and has no `events_to_register`."""
 
 
-def with_node_taint_events(
-    events: Iterable[ClusterEventWithHint],
-) -> RegisteredEvents:
+def with_node_taint_events(events: Iterable[ClusterEventWithHint]) -> RegisteredEvents:
     """`events`, with UpdateNodeTaint added where they contain Node/Add but not it.
 
     A workaround of the original for a defect that it has fixed since; its queue still applies it,

@@ -60,11 +60,7 @@ class Decider(Protocol):
     """Chooses a node for a pod."""
 
     def decide(
-        self,
-        pod: Pod,
-        snapshot: Snapshot,
-        framework: Framework,
-        rng: TieBreakSource,
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource
     ) -> Decision:
         """Choose a node for `pod`, or report why none fits; changes nothing.
 

@@ -19,11 +19,7 @@ from stowplan.columns.nodeinfo import wrapped
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod
-from stowplan.objects.pod_requests import (
-    NONZERO_CPU_MILLI,
-    NONZERO_MEMORY_BYTES,
-    is_tracked,
-)
+from stowplan.objects.pod_requests import NONZERO_CPU_MILLI, NONZERO_MEMORY_BYTES, is_tracked
 from stowplan.objects.quantity import Quantity, amount
 
 ResourceAmounts = Mapping[str, int]

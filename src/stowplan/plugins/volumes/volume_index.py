@@ -16,12 +16,7 @@ from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Bools
 from stowplan.framework import ObjectStore
 from stowplan.objects.meta import Object
-from stowplan.objects.storage import (
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    VolumeAttachment,
-)
+from stowplan.objects.storage import CSINode, CSIStorageCapacity, PersistentVolume, VolumeAttachment
 from stowplan.plugins.volumes.volume_claims import storage_class_of
 
 T = TypeVar("T", bound=Object)
@@ -165,9 +160,7 @@ def _claimed(volumes: Sequence[PersistentVolume]) -> dict[tuple[str, str], list[
     return found
 
 
-def _capacities(
-    capacities: Sequence[CSIStorageCapacity],
-) -> dict[str, list[CSIStorageCapacity]]:
+def _capacities(capacities: Sequence[CSIStorageCapacity]) -> dict[str, list[CSIStorageCapacity]]:
     found: dict[str, list[CSIStorageCapacity]] = {}
     for capacity in capacities:
         found.setdefault(capacity.storage_class_name, []).append(capacity)
@@ -187,9 +180,7 @@ def _limits(csi_nodes: Sequence[CSINode]) -> dict[str, dict[str, int]]:
     return {name: counts for name, counts in limits.items() if counts}
 
 
-def _attachments(
-    attachments: Sequence[VolumeAttachment],
-) -> dict[str, list[VolumeAttachment]]:
+def _attachments(attachments: Sequence[VolumeAttachment]) -> dict[str, list[VolumeAttachment]]:
     found: dict[str, list[VolumeAttachment]] = {}
     for attachment in attachments:
         found.setdefault(attachment.spec.node_name, []).append(attachment)

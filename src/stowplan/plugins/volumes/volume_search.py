@@ -288,12 +288,7 @@ class VolumeSearch:
         return codes
 
     def _refuse(
-        self,
-        claim: PersistentVolumeClaim,
-        needed: Bools,
-        codes: Ints,
-        nodes: NodeTable,
-        rows: Rows,
+        self, claim: PersistentVolumeClaim, needed: Bools, codes: Ints, nodes: NodeTable, rows: Rows
     ) -> Bools:
         """bool (n_rows,): `needed` rows where the claim cannot be provisioned; writes their
         `codes`."""

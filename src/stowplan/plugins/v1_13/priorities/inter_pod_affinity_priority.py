@@ -12,15 +12,7 @@ import numpy as np
 from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import LabelColumn
 from stowplan.columns.pods.podcounts import sums_by_value
-from stowplan.framework import (
-    CycleState,
-    Handle,
-    NodeInfo,
-    Problem,
-    Rows,
-    Snapshot,
-    Status,
-)
+from stowplan.framework import CycleState, Handle, NodeInfo, Problem, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
