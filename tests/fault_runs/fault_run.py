@@ -27,12 +27,12 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.fault_runs.auditor import Auditor, Violation, is_terminating
 from tests.fault_runs.cluster_churn import ChurnEvent, ClusterChurn, churn_events
-from tests.fault_runs.delayed_watch import DelayedWatch
+from tests.fault_runs.delayed_watch import DelayedWatch, is_not_pod, is_pod
 from tests.fault_runs.fault_schedule import (
     CALLS,
     LEADERS,

@@ -44,11 +44,11 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
-from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import pick, random_int
 from tests.fault_runs.configs import PERMIT_GATE, GatePermit
-from tests.fault_runs.delayed_watch import DelayedWatch
+from tests.fault_runs.delayed_watch import DelayedWatch, is_not_pod, is_pod
 from tests.fault_runs.fault_schedule import REQUESTS, WATCHES, PendingFaults, fault
 from tests.fault_runs.informer_instance import InformerInstance
 from tests.fault_runs.node_rotation import NodeRotation

@@ -12,7 +12,7 @@ import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Problem
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 
 UTILIZATION_MAX = 100
 POINT_SCORE_MAX = 10

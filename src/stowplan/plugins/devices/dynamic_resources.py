@@ -47,8 +47,8 @@ from stowplan.framework.clusterevents import (
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import queueing_hint
 
 

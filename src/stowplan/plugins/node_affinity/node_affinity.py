@@ -45,6 +45,7 @@ from stowplan.objects.selectors import (
     requirement_admits,
     term_matches,
 )
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
@@ -54,7 +55,6 @@ from stowplan.plugins.node_affinity.node_selector import (
     node_selector_term_column,
     required_node_selector,
 )
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import queueing_hint
 
 _PARSE_ERROR = re.compile(r"(?P<place>\S+): \w+ value: (?P<got>.*?): (?P<wanted>.*)", re.DOTALL)

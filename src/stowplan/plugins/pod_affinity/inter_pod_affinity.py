@@ -50,8 +50,8 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
     IncomingPodAffinity,

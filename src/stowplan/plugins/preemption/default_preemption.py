@@ -40,7 +40,7 @@ from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.dry_runs import (
     NO_VICTIMS,

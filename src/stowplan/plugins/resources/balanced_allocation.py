@@ -17,8 +17,8 @@ from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelT
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import balanced_requests
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     NodeResourceReader,

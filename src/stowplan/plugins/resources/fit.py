@@ -56,7 +56,7 @@ from stowplan.objects.pod_requests import (
 )
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import label_key_errors
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.resources.resource_allocation import (
     NONZERO_RESOURCES,

@@ -19,8 +19,8 @@ from msgspec.structs import force_setattr
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.pod_requests import is_scalar, is_tracked
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")

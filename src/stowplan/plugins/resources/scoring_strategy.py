@@ -14,8 +14,8 @@ from msgspec.structs import force_setattr
 from stowplan.columns.array_types import Ints
 from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated, percentages
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     ResourceSpec,

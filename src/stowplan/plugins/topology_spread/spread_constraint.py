@@ -22,7 +22,7 @@ from stowplan.objects.selectors import (
     SelectorRequirement,
     label_key_errors,
 )
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 SYSTEM, LIST = "System", "List"

@@ -12,8 +12,8 @@ from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 
 
 class LabelsPresenceArgs(PluginArgs, frozen=True):

@@ -44,8 +44,8 @@ from stowplan.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,

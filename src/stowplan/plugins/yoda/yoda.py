@@ -42,10 +42,10 @@ from stowplan.framework.clusterevents import (
     on,
 )
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.node import Node
 from stowplan.objects.devices.scv import Scv
+from stowplan.objects.node import Node
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (

@@ -24,8 +24,8 @@ from stowplan.framework import (
 )
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.spread_selectors import (
     SpreadSelectors,

@@ -24,7 +24,7 @@ from stowplan.framework import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
 from stowplan.objects.volume import Volume
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 INSTANCE_TYPE = "beta.kubernetes.io/instance-type"

@@ -13,7 +13,7 @@ from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedula
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_extended
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.resources.fit import format_amount
 from stowplan.plugins.v1_13.resource_requests import (
     NATIVE_RESOURCES,

@@ -13,7 +13,7 @@ from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
     AttachedVolumeCount,

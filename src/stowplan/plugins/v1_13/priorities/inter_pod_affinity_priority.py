@@ -17,7 +17,7 @@ from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.plugin_args import PluginArgs
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinityPreScoreState,
     preferences,

@@ -17,8 +17,8 @@ from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,

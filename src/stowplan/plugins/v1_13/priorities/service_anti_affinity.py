@@ -14,8 +14,8 @@ from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapsh
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.plugin_args import PluginArgs
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import selected_pods
