@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stowplan.testing import session_invariants
-from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
+from tests.fault_runs.auditor import Violation
 from tests.scenarios.cluster_script import ClusterScript
 
 BEGINNING = ["class low 1", "class mid 50", "class high 100"]

@@ -19,8 +19,6 @@ from typing import Any
 from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
-from stowplan.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
-from stowplan.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from stowplan.framework import OK, Handle, PermitWait, Registry, Status
 from stowplan.framework.clusterevents import STORAGE_CLASS, Action, ClusterEventWithHint, on
 from stowplan.messages import events as happened
@@ -37,6 +35,8 @@ from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
+from tests.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
+from tests.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from tests.scenarios.label_plugins import LABEL_PLUGINS, ReserveByLabel
 
 PERMIT_GATE = "permit-gate"

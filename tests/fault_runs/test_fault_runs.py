@@ -14,14 +14,6 @@ from msgspec.structs import replace
 
 from stowplan.cache import Cache
 from stowplan.cycle.extender_consultation import ExtenderConsultation
-from stowplan.fault_runs.fault_run import (
-    FaultRun,
-    FaultRunConfig,
-    FaultRunFailure,
-    first_failure,
-    run_with_faults,
-)
-from stowplan.fault_runs.fault_schedule import CALLS, ScheduledFault, shrink_schedule
 from stowplan.framework.status import error
 from stowplan.messages.events import PodRead
 from stowplan.objects.pod import Pod
@@ -30,6 +22,14 @@ from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
 from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
+from tests.fault_runs.fault_run import (
+    FaultRun,
+    FaultRunConfig,
+    FaultRunFailure,
+    first_failure,
+    run_with_faults,
+)
+from tests.fault_runs.fault_schedule import CALLS, ScheduledFault, shrink_schedule
 from tests.soak import examples
 
 N_PARTS = 20

@@ -9,8 +9,8 @@ import pytest
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import JobInfo
 from stowplan.batch.state.nodes import NodeLedger
-from stowplan.fault_runs.fault_run import FaultRunFailure, first_failure
 from stowplan.scheduler.session_lane import SessionLane
+from tests.fault_runs.fault_run import FaultRunFailure, first_failure
 from tests.fault_runs.gang_config import GANG_CONFIG
 from tests.soak import examples
 

@@ -9,11 +9,11 @@ import pytest
 from stowplan.columns import NodeTable
 from stowplan.columns.journal import Journal
 from stowplan.cycle import CycleDecider
-from stowplan.fault_runs.fault_schedule import WATCHES
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.scheduler.session_lane import SessionLane
+from tests.fault_runs.fault_schedule import WATCHES
 from tests.fault_runs.long_run import CAPS, LongRun
 from tests.fault_runs.object_sizes import ObjectSizes, kept_calls, resident
 

@@ -37,14 +37,14 @@ from stowplan.objects.selectors import (
 )
 from stowplan.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from stowplan.objects.workload import Service
-from stowplan.plugins.node_hints import node_affinity_events, node_ports_events
-from stowplan.plugins.node_ports import host_ports_of
+from stowplan.plugins.node_affinity.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
+from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
-from stowplan.plugins.resources.hints import fit_events
+from stowplan.plugins.resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.topology_spread.spread_constraint import PodTopologySpreadArgs
 from stowplan.plugins.volumes.hints import node_volume_limits_events, volume_binding_events
-from stowplan.testing.builders import node, pod
+from stowplan.testing.builders import affinity, node, pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 
@@ -92,12 +92,13 @@ GOLD, IRON = node("n", labels={"tier": "gold"}), node("n", labels={"tier": "iron
     ],
 )
 def test_node_affinity(of: Pod, old: Node | None, new: Node, wanted: QueueingHint) -> None:
-    events = node_affinity_events(lambda node: True)
+    events = NodeAffinityPlugin(NodeAffinityArgs()).events_to_register()
     assert said(events, NODE, Action.ADD, of, old, new) is wanted
 
 
 def test_a_node_that_the_profile_excludes_helps_nobody() -> None:
-    events = node_affinity_events(lambda node: False)
+    nowhere = NodeAffinityArgs(affinity(nodes="tier=none").node_affinity)
+    events = NodeAffinityPlugin(nowhere).events_to_register()
     assert said(events, NODE, Action.ADD, selecting(FAULTY), None, GOLD) is SKIP
 
 
@@ -122,7 +123,7 @@ def test_node_ports(
     mine: list[int | str], theirs: list[int | str], on: str, wanted: QueueingHint
 ) -> None:
     gone = pod("gone", ports=theirs, on=on)
-    events = node_ports_events(host_ports_of)
+    events = NodePorts().events_to_register()
     assert said(events, POD, Action.DELETE, pod("a", ports=mine), gone, None) is wanted
 
 
@@ -136,17 +137,10 @@ def device_class(name: str, extended: str | None = None) -> DeviceClass:
     return convert(tree, DeviceClass)
 
 
-def asked_for(of: Pod) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (name, int(str(amount).rstrip("m")))
-        for container in of.spec.containers
-        for name, amount in container.resources.requests.items()
-    )
-
-
 def fit(*classes: DeviceClass, devices: bool = True) -> tuple[ClusterEventWithHint, ...]:
-    object_store = ObjectStore(classes)
-    return fit_events(asked_for, lambda: object_store, devices=devices)
+    handle = Handle(FeatureGates(dra_extended_resource=devices))
+    handle.shared.object_store = ObjectStore(classes)
+    return NodeResourcesFit(NodeResourcesFitArgs(), handle).events_to_register()
 
 
 GPU = pod("a", resources={"example.com/gpu": "2"})

@@ -18,7 +18,7 @@ from stowplan.plugins.preemption import default_preemption, dry_run_cache, vecto
 from stowplan.plugins.preemption.default_preemption import DefaultPreemptionArgs
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
-from stowplan.plugins.preemption.remaining_resources import RemainingResources
+from stowplan.plugins.preemption.victim_selector import RemainingResources
 from tests.plugins.preemption_walk import Story, framework, told
 from tests.property.wrong import assert_caught
 from tests.soak import examples

@@ -19,8 +19,8 @@ from stowplan.batch.actions.victims import VictimCandidates, running
 from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.state.capability import QueueCapabilities
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
+from tests.fault_runs.auditor import Violation
 from tests.scenarios.cluster_script import ClusterScript
 from tests.soak import examples
 

@@ -2,7 +2,7 @@
 
 After every call of `handle` the scheduler is validated and its effects are checked.
 
-Fault runs (`stowplan.fault_runs.fault_run`) test the same scheduler in another way, and both are
+Fault runs (`tests.fault_runs.fault_run`) test the same scheduler in another way, and both are
 needed. A fault run is a cluster over time: watches lag and break, schedulers restart, two compete,
 and an auditor checks them from outside. In a random walk anything may happen between two calls, in
 any order, at any time. It covers what fault runs do not: claims and volumes, two profiles, pods

@@ -15,9 +15,10 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
 from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
-from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue, in_seconds
 from stowplan.testing import node, pod
+from tests.fault_runs.delayed_watch import is_not_pod, is_pod
 
 
 def world(*pods: Pod, pace: Pace | None = None) -> SimulatedCluster:

@@ -15,7 +15,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from stowplan.testing.auditor import Auditor, Violation, misfit_reason
+from tests.fault_runs.auditor import Auditor, Violation, misfit_reason
 
 NODE = node("n", cpu="4", pods=3)
 A = pod("a", cpu="3")

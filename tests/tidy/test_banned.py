@@ -17,7 +17,6 @@ IMPURE = {
     "examples",
     "conformance",
     "benchmarks",
-    "fault_runs",
     "forecast",
     "driver",
     "simulation",

@@ -45,7 +45,6 @@ ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
-    "stowplan.fault_runs.fault_run:first_failure": "entry point of seeded runs, for tests and soak",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",
     "stowplan.simulation.cluster.simulated_cluster:SimulatedCluster.drop_object": "deletion of"
     " objects in the fault runs of tests, beside put_object",

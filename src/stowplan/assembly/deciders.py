@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from stowplan import config
-from stowplan.assembly.build import registered, scheduler_for
+from stowplan.assembly.build import decoded, registered, scheduler_for
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.sessions.profile_rules import session_framework
@@ -74,9 +74,7 @@ class Deciders(msgspec.Struct, frozen=True):
         return session_framework(own=own, shared=shared)
 
     def session_options(
-        self,
-        snapshot: Callable[[], Snapshot] | None = None,
-        framework: Framework | None = None,
+        self, snapshot: Callable[[], Snapshot] | None = None, framework: Framework | None = None
     ) -> SessionOptions:
         """Options of every session; `batch` must not be None.
 
@@ -171,7 +169,7 @@ def deciders_of(
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
     tiers). Raises ConfigError and ContractError.
     """
-    texts = " ".join(_decoded(file.text) for file in files)
+    texts = " ".join(decoded(file.text) for file in files)
     given = tuple(plugins)
     actions, session_plugins = batch_parts(given, texts)
     for name in (
@@ -195,7 +193,3 @@ def deciders_of(
     known = known_names(compat, actions, session_plugins)
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
     return Deciders(config.merged(read), full, actions, session_plugins, compat or Compat())
-
-
-def _decoded(text: str | bytes) -> str:
-    return text if isinstance(text, str) else text.decode(errors="replace")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.images import ImageIndex
@@ -21,7 +20,7 @@ from stowplan.columns.vocabulary import Vocabulary
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 
-Rows = slice | NDArray[np.int64]
+Rows = slice | Ints
 """Rows: int64 row numbers, or a slice for all of them (columns are then views)."""
 
 

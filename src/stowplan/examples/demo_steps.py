@@ -202,9 +202,5 @@ DEMO_STEPS = (
     DemoStep(
         "Reclaim", "A queue borrows idle resources of others, until they reclaim them.", reclaim
     ),
-    DemoStep(
-        "Node failure",
-        "Pods of an unreachable node are evicted and replaced.",
-        dead_node,
-    ),
+    DemoStep("Node failure", "Pods of an unreachable node are evicted and replaced.", dead_node),
 )

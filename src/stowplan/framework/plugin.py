@@ -315,12 +315,7 @@ class ScoreExtensions(Protocol):
     """Scales a plugin's scores of one pod to 0..SCORE_MAX, given all of them."""
 
     def normalize_score(
-        self,
-        scores: NDArray[np.int64],
-        pod: Pod,
-        nodes: NodeTable,
-        rows: Rows,
-        state: CycleState,
+        self, scores: NDArray[np.int64], pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
         """int64 (n_rows,): the final scores. `scores` must not be changed in place."""
 

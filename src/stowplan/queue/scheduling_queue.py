@@ -57,8 +57,7 @@ from stowplan.queue.pod_updates import is_helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
-from stowplan.queue.unschedulable_index import UnschedulableIndex
-from stowplan.queue.unschedulable_pods import UnschedulablePods
+from stowplan.queue.unschedulable_pods import UnschedulableIndex, UnschedulablePods
 
 ArrivalCause = ClusterEvent | str
 """What puts a pod into a sub-queue: a cluster event, or one of the strings below."""

@@ -9,8 +9,9 @@ Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
+from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.queue.entry import QueueEntry
 
 
@@ -22,6 +23,24 @@ class UnschedulablePodsListener(Protocol):
 
     def left(self, entry: QueueEntry) -> None:
         """An entry has been removed."""
+
+
+class UnschedulableIndex(Protocol):
+    """Keeps unschedulable pods in place of the queue; see `scheduler.unschedulable_classes`."""
+
+    def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
+        """Same as `SchedulingQueue.move`; False when all entries are back in the queue, which must
+        move them."""
+
+    def flush(self, moment: int) -> bool:
+        """Same as `SchedulingQueue.flush_unschedulable` for pods older than `moment`; False as in
+        `move`."""
+
+    def release(self, entry: QueueEntry) -> None:
+        """Return an entry to the queue."""
+
+    def settle(self) -> None:
+        """Return all entries to the queue."""
 
 
 class UnschedulablePods:

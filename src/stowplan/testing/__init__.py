@@ -79,8 +79,7 @@ _OLD_MODULES = {
         {"Scene": "GeneratedCluster", "scene": "generate_cluster"},
     ),
     "stowplan.testing.generate_batch": MovedModule(
-        "stowplan.testing.generators.session_clusters",
-        {"batch_world": "generate_session_cluster"},
+        "stowplan.testing.generators.session_clusters", {"batch_world": "generate_session_cluster"}
     ),
     "stowplan.testing.generate_world": MovedModule(
         "stowplan.testing.generators.api_objects", {"world_objects": "generate_objects"}

@@ -378,7 +378,7 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
 
 
 ACTION_CHECKS: Mapping[str, Callable[[type[SessionAction], int], Iterator[str]]] = {
-    "job_and_node_ledgers_agree": _job_and_node_ledgers_agree,
+    "job_and_node_ledgers_agree": _job_and_node_ledgers_agree
 }
 """Name -> check of actions."""
 

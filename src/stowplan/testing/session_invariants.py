@@ -9,18 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch import Session
 from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
-from stowplan.testing.auditor import Violation
+from stowplan.columns.array_types import Floats
 
-Floats = NDArray[np.float64]
 Shares = dict[str, dict[str, float]]
 
 EPSILON = 0.1
 _PIPELINED = TaskStatus.PIPELINED
 WAITING_STATUSES = OCCUPYING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
+
+
+class Violation(AssertionError):
+    """An event that must never happen. uid: of the pod that it happened to, "" for none."""
+
+    def __init__(self, what: str, uid: str = "") -> None:
+        super().__init__(what)
+        self.uid = uid
 
 
 def check_session(session: Session) -> None:

@@ -22,18 +22,20 @@ from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeCondition,
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
 from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.general_predicates import (
+    GeneralPredicates,
+    HostName,
+    PodFitsHostPorts,
+)
 from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import (
     NO_MATCH,
     MatchInterPodAffinity,
 )
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
 from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
 from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
 from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints
 from stowplan.testing import affinity, node, pod, term

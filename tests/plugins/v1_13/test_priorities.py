@@ -17,7 +17,6 @@ from stowplan.plugins.v1_13.node_label import NodeLabelPriority
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,
 )
-from stowplan.plugins.v1_13.priorities.equal_priority import EqualPriority
 from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
 from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
 from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
@@ -25,11 +24,12 @@ from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import (
     ANNOTATION,
     NodePreferAvoidPodsPriority,
 )
-from stowplan.plugins.v1_13.priorities.resource_limits import ResourceLimitsPriority
 from stowplan.plugins.v1_13.priorities.resource_priorities import (
+    EqualPriority,
     LeastRequestedPriority,
     MostRequestedPriority,
     RequestedToCapacityRatioPriority,
+    ResourceLimitsPriority,
 )
 from stowplan.plugins.v1_13.priorities.selector_spread import (
     SelectorSpreadPriority,

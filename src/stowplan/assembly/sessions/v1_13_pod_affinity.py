@@ -14,18 +14,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.session_rules import ScoringError
+from stowplan.columns.array_types import Ints
 from stowplan.objects.node import Node
-from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
+from stowplan.objects.pod import Pod, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError, label_selector_matches
+from stowplan.plugins.v1_13.affinity_terms import affinity_of, anti_affinity_of
 
 SCORE_MAX = 10.0
 HARD_WEIGHT = 1
-
-_NO_POD_AFFINITY = PodAffinity()
-_NO_AFFINITY = Affinity()
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
@@ -33,14 +31,6 @@ class PlacedPod(msgspec.Struct, frozen=True):
 
     pod: Pod
     node: str
-
-
-def _affinity(pod: Pod) -> PodAffinity:
-    return (pod.spec.affinity or _NO_AFFINITY).pod_affinity or _NO_POD_AFFINITY
-
-
-def _anti_affinity(pod: Pod) -> PodAffinity:
-    return (pod.spec.affinity or _NO_AFFINITY).pod_anti_affinity or _NO_POD_AFFINITY
 
 
 def term_matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
@@ -97,7 +87,7 @@ def _violates_existing_anti_affinity(
     pairs: set[tuple[str, str]] = set()
     for other in placed_pods:
         home = _node_of(other, nodes)
-        for term in _anti_affinity(other.pod).required:
+        for term in anti_affinity_of(other.pod).required:
             if term_matches(term, other.pod, pod) and term.topology_key in home.labels:
                 pairs.add((term.topology_key, home.labels[term.topology_key]))
     return any(pair in pairs for pair in node.labels.items())
@@ -107,7 +97,7 @@ def _satisfies_own_terms(
     pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
 ) -> bool:
     """True if the node satisfies the pod's own required terms."""
-    near, apart = _affinity(pod).required, _anti_affinity(pod).required
+    near, apart = affinity_of(pod).required, anti_affinity_of(pod).required
     found = known = False
     for other in placed_pods:
         if near and not found:
@@ -152,7 +142,7 @@ def preferred_affinity_scores(
     held: Iterable[tuple[Node, Sequence[Pod]]],
     nodes: Mapping[str, Node],
     default_node: Node | None,
-) -> NDArray[np.int64]:
+) -> Ints:
     """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
 
     held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
@@ -176,19 +166,17 @@ def preferred_affinity_scores(
     lowest, highest = float(counts.min(initial=0.0)), float(counts.max(initial=0.0))
     if highest - lowest <= 0:
         return np.zeros(len(candidates), dtype=np.int64)
-    scores: NDArray[np.int64] = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(
-        np.int64
-    )
+    scores: Ints = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(np.int64)
     return scores
 
 
 def _matching_preferred_terms(pod: Pod, other: Pod) -> Iterator[tuple[PodAffinityTerm, float]]:
     """Preferred terms of either pod that select the other, with their weights."""
     for affinity, owner, about, sign in (
-        (_affinity(pod), pod, other, 1),
-        (_anti_affinity(pod), pod, other, -1),
-        (_affinity(other), other, pod, 1),
-        (_anti_affinity(other), other, pod, -1),
+        (affinity_of(pod), pod, other, 1),
+        (anti_affinity_of(pod), pod, other, -1),
+        (affinity_of(other), other, pod, 1),
+        (anti_affinity_of(other), other, pod, -1),
     ):
         if owner is other and sign == 1:
             for required in affinity.required:

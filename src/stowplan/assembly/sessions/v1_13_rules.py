@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
 
+from stowplan.assembly.sessions.profile_rules import table_of_session
 from stowplan.assembly.sessions.v1_13_pod_affinity import (
     PlacedPod,
     preferred_affinity_scores,
@@ -18,20 +19,20 @@ from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, Scori
 from stowplan.batch.state.jobs import OCCUPYING, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.session_state import SessionState
-from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import CycleState, FeatureGates, Handle, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.plugins.v1_13.affinity_terms import anti_affinity_of
 from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeCondition,
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
+from stowplan.plugins.v1_13.predicates.general_predicates import PodFitsHostPorts
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,
     BalancedResourceAllocationArgs,
@@ -46,14 +47,9 @@ class Release113Rules:
 
     def __init__(self, state: SessionState) -> None:
         self._session_state = state
-        nodes = state.nodes
-        self._table = NodeTable()
-        for node in nodes.nodes:
-            assert node is not None
-            self._table.add_node(node)
-        for row in range(nodes.n_nodes):
-            for held in nodes.tasks_on(row):
-                self._table.add_pod(held.task.pod, nodes.names[row])
+        # The rows of the table are those of the session.
+        assert all(node is not None for node in state.nodes.nodes)
+        self._table = table_of_session(state)
         self._conditions = CheckNodeCondition()
         self._filters = (
             CheckNodeUnschedulable(),
@@ -132,7 +128,7 @@ class Release113Rules:
         placed = list(self._placed_pods())
         affinity = pod.spec.affinity
         cares = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
-        if not cares and not any(_wants_apart(other.pod) for other in placed):
+        if not cares and not any(anti_affinity_of(other.pod).required for other in placed):
             # A pod on an unknown node makes the original fail for every node.
             result[:] = all(self._session_state.nodes.row(other.node) >= 0 for other in placed)
             return result
@@ -163,11 +159,6 @@ class Release113Rules:
 
     def _nodes(self) -> dict[str, Node]:
         return {node.name: node for node in self._table.nodes}
-
-
-def _wants_apart(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    return bool(affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required)
 
 
 def node_of_unassigned_pods(nodes: NodeLedger) -> Node | None:

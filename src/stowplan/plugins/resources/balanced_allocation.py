@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
@@ -18,6 +17,7 @@ from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelT
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import balanced_requests
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
@@ -34,9 +34,7 @@ from stowplan.plugins.resources.resource_allocation import (
 _KEPT = "NodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocationArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
     """resources: those whose use is balanced; none means cpu and memory."""
 
     resources: tuple[ResourceSpec, ...] = ()

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from stowplan.fault_runs.fault_schedule import ScheduledFault
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
@@ -16,6 +15,7 @@ from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.testing.builders import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
+from tests.fault_runs.fault_schedule import ScheduledFault
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))

@@ -28,17 +28,10 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.quantity import Quantity, amount
 from stowplan.objects.taints import tolerates
+from stowplan.testing.session_invariants import Violation
 
 HTTP_CREATED = 201
 LOG_LINES_MAX = 60
-
-
-class Violation(AssertionError):
-    """An event that must never happen. uid: of the pod that it happened to, "" for none."""
-
-    def __init__(self, what: str, uid: str = "") -> None:
-        super().__init__(what)
-        self.uid = uid
 
 
 class RequestedBinding(msgspec.Struct, frozen=True):

@@ -17,17 +17,6 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.invariants import InvariantBroken
-from stowplan.fault_runs.cluster_churn import ChurnEvent, ClusterChurn, churn_events
-from stowplan.fault_runs.delayed_watch import DelayedWatch
-from stowplan.fault_runs.fault_schedule import (
-    CALLS,
-    LEADERS,
-    REQUESTS,
-    PendingFaults,
-    ScheduledFault,
-    fault_schedule,
-    shrink_schedule,
-)
 from stowplan.messages import events as happened
 from stowplan.messages.effects import CallExtender, Effect, RecordEvent
 from stowplan.messages.events import Event
@@ -38,10 +27,21 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream
 from stowplan.simulation.event_queue import EventQueue
-from stowplan.testing.auditor import Auditor, Violation, is_terminating
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
+from tests.fault_runs.auditor import Auditor, Violation, is_terminating
+from tests.fault_runs.cluster_churn import ChurnEvent, ClusterChurn, churn_events
+from tests.fault_runs.delayed_watch import DelayedWatch, is_not_pod, is_pod
+from tests.fault_runs.fault_schedule import (
+    CALLS,
+    LEADERS,
+    REQUESTS,
+    PendingFaults,
+    ScheduledFault,
+    fault_schedule,
+    shrink_schedule,
+)
 
 FAULT_PHASE = 90 * SECOND
 QUIET_PHASE = 150 * SECOND

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stowplan.objects.meta import Object
+from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.watch_stream import WatchStream
@@ -62,3 +64,13 @@ class DelayedWatch:
             self._instance.deliver(event)
         if self.stream.version < self._cluster.version:
             event_queue.after(1, self._pull)
+
+
+def is_pod(value: Object) -> bool:
+    """True for pods."""
+    return isinstance(value, Pod)
+
+
+def is_not_pod(value: Object) -> bool:
+    """True for all other kinds."""
+    return not isinstance(value, Pod)
