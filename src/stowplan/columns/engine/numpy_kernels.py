@@ -13,7 +13,7 @@ Source: kube-scheduler v1.36, for the arithmetic: see the plugins' own files.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,8 @@ Bools = NDArray[np.bool_]
 class RunRules:
     """The rules of one class, read from its row of `ClassRules.classes`.
 
-    Arrays of items are int64 (n, 1), so that they select rows of a column block: (n, n_rows).
+    items: resources that its rules read. wanted, used, even: which of `items` must be free, are
+    scored by utilisation, and by balance; their amounts and weights are int64 (n, 1).
     """
 
     def __init__(self, number: int, rules: at.ClassRules) -> None:
@@ -38,18 +39,11 @@ class RunRules:
         self.number = number
         self.static, self.layout, self.tree = cells[at.STATIC], cells[at.LAYOUT], cells[at.TREE]
         self.n_groups = cells[at.N_GROUPS]
-        self.has_room, self.pods = cells[at.HAS_ROOM] == 1, cells[at.PODS]
-        self.wanted = _table(cells, at.WANTED, cells[at.N_WANTED], 2)
-        self.used = _table(cells, at.USED, cells[at.N_USED], 4)
-        self.even = _table(cells, at.EVEN, cells[at.N_EVEN], 2)
-        self.kind, self.use_weight = cells[at.USE_KIND], cells[at.USE_WEIGHT]
-        self.even_weight = cells[at.EVEN_WEIGHT]
+        self._read_amounts(cells)
         self.line = rules.classes[number, at.LINE : at.LINE + 101]
-        taken = cells[at.TAKEN : at.TAKEN + 2 * cells[at.N_TAKEN]]
-        self.taken = list(zip(taken[::2], taken[1::2], strict=True))
+        self.taken = _pairs(cells, at.TAKEN, cells[at.N_TAKEN])
         self.cpu, self.memory = cells[at.CPU], cells[at.MEMORY]
-        normalised = cells[at.NORMALISED : at.NORMALISED + 2 * cells[at.N_NORMALISED]]
-        self.normalised = list(zip(normalised[::2], normalised[1::2], strict=True))
+        self.normalised = _pairs(cells, at.NORMALISED, cells[at.N_NORMALISED])
         first, last = cells[at.FIRST_TERM], cells[at.FIRST_TERM] + cells[at.N_TERMS]
         by_domain = first + cells[at.N_HOST_TERMS]
         self.host_terms, self.domain_terms = range(first, by_domain), range(by_domain, last)
@@ -59,14 +53,53 @@ class RunRules:
         self.matches_itself = cells[at.MATCHES_ITSELF] == 1
         start, end = rules.first_effect[number : number + 2].tolist()
         self.effects: list[list[int]] = rules.effects[start:end].tolist()
+
+    def _read_amounts(self, cells: list[int]) -> None:
+        used, weights, sources, asked = _table(cells, at.USED, cells[at.N_USED], 4)
+        even, added = _table(cells, at.EVEN, cells[at.N_EVEN], 2)
+        wanted, amounts = _table(cells, at.WANTED, cells[at.N_WANTED], 2)
+        self.items = list(dict.fromkeys([*used, *even, *wanted, cells[at.PODS]]))
+        self.has_room, self.pods = cells[at.HAS_ROOM] == 1, self.items.index(cells[at.PODS])
+        self.wanted, self.amounts = self._places(wanted), _column(amounts)
+        self.used, self.weights, self.asked = self._places(used), _column(weights), _column(asked)
+        self.sources = sources
+        self.kind, self.use_weight = cells[at.USE_KIND], cells[at.USE_WEIGHT]
         # Even use is compared with the pod (1) and without it (0).
-        self.even_added = self.even[1][:, :, None] * np.array([[[1], [0]]])
+        self.even = self._places(even)
+        self.even_added = _column(added)[:, :, None] * np.array([[[1], [0]]])
+        self.even_weight = cells[at.EVEN_WEIGHT]
+
+    def _places(self, those: list[int]) -> slice | list[int]:
+        """Where these resources are in `items`; a slice, which copies nothing, if possible."""
+        places = [self.items.index(item) for item in those]
+        in_order = list(range(places[0], places[0] + len(places))) if places else []
+        return slice(places[0], places[-1] + 1) if places and places == in_order else places
 
 
-def _table(cells: list[int], first: int, n: int, width: int) -> NDArray[np.int64]:
-    """int64 (width, n, 1): `n` groups of `width` consecutive cells."""
-    block = np.array(cells[first : first + n * width], dtype=np.int64)
-    return block.reshape(n, width).T[:, :, None]
+def _pairs(cells: list[int], first: int, n: int) -> list[tuple[int, int]]:
+    """`n` pairs of consecutive cells."""
+    end = first + 2 * n
+    return list(zip(cells[first:end:2], cells[first + 1 : end : 2], strict=True))
+
+
+def _table(cells: list[int], first: int, n: int, width: int) -> list[list[int]]:
+    """`n` groups of `width` consecutive cells: the first of each group, the second, and so on."""
+    return [cells[first + i : first + n * width : width] for i in range(width)]
+
+
+def _column(numbers: list[int]) -> at.Ints:
+    """int64 (n, 1)."""
+    return np.array(numbers, dtype=np.int64)[:, None]
+
+
+class Amounts(NamedTuple):
+    """Amounts of rows. allocatable, requested: int64 (n_items, n_rows). nonzero: int64 (2, n_rows).
+    pod_count: int64 (n_rows,)."""
+
+    allocatable: at.Ints
+    requested: at.Ints
+    nonzero: at.Ints
+    pod_count: at.Ints
 
 
 def quotient(numerator: at.Ints, denominator: at.Ints | int) -> at.Ints:
@@ -91,7 +124,6 @@ class NumpyRun:
         self._grouping = grouping
         self.log = grouping.log
         self._n_nodes = grouping.places.shape[2]
-        self._all_rows = np.arange(self._n_nodes)
         self._parsed: dict[int, RunRules] = {}
 
     def rules_of(self, number: int) -> RunRules:
@@ -110,40 +142,54 @@ class NumpyRun:
         seen = int(classes[one.number, at.SEEN])
         classes[one.number, at.SEEN] = n_log
         if one.tree == at.SHARED:
-            return self.evaluated(one, self._all_rows)
+            return self.evaluated(one, None)
         kept: at.Codes = self._grouping.trees[one.tree, : self._n_nodes]
         if seen < 0 or (n_log - seen) * 4 > self._n_nodes + 64:
-            kept[:] = self.evaluated(one, self._all_rows)
+            kept[:] = self.evaluated(one, None)
         elif seen < n_log:
             rows = self._grouping.log[seen:n_log]
             kept[rows] = self.evaluated(one, rows)
         return kept
 
-    def evaluated(self, one: RunRules, rows: at.Codes | at.Ints) -> at.Ints:
-        """int64 (n_rows,): see `points`. rows: any rows, in any order."""
-        columns = self._columns
-        total: at.Ints = self._rules.points[one.static][rows]
+    def evaluated(self, one: RunRules, rows: at.Codes | at.Ints | None) -> at.Ints:
+        """int64 (n_rows,): see `points`. rows: in any order; None for all."""
+        amounts = self._amounts(one.items, rows)
+        those = slice(None) if rows is None else rows
+        total: at.Ints = np.array(self._rules.points[one.static][those])
         if one.use_weight:
-            total += one.use_weight * use_points(one, rows, columns)
+            total += one.use_weight * use_points(one, amounts)
         if one.even_weight:
-            total += one.even_weight * evenness_points(one, rows, columns)
-        total[~self._fits(one, rows)] = NOWHERE
+            total += one.even_weight * evenness_points(one, amounts)
+        fits: Bools = self._rules.passes[one.static][those] != 0
+        if one.has_room:
+            fits &= has_room(one, amounts)
+        for term in one.host_terms:
+            fits &= self._is_apart(term, those)
+        total[~fits] = NOWHERE
         return total
 
-    def _fits(self, one: RunRules, rows: at.Codes | at.Ints) -> Bools:
-        """bool (n_rows,): rows that pass every filter that depends on the row alone."""
-        columns, rules = self._columns, self._rules
-        fits: Bools = rules.passes[one.static][rows] != 0
-        if one.has_room:
-            fits &= columns.pod_count[rows] < columns.allocatable[one.pods][rows]
-            items, amounts = one.wanted
-            free = columns.allocatable[items, rows] - columns.requested[items, rows]
-            fits &= (amounts <= free).all(axis=0)
-        for term in one.host_terms:
-            key, first = rules.terms[term, [at.KEY, at.FIRST_COUNT]].tolist()
-            values = rules.codes[key][rows]
-            fits &= ~((values >= 0) & (_counts(rules, first, values) > 0))
-        return fits
+    def _amounts(self, items: list[int], rows: at.Codes | at.Ints | None) -> Amounts:
+        allocatable, requested, nonzero, pod_count, _ = self._columns
+        if rows is None:
+            n_nodes = self._n_nodes
+            return Amounts(
+                allocatable[items, :n_nodes],
+                requested[items, :n_nodes],
+                nonzero[:, :n_nodes],
+                pod_count[:n_nodes],
+            )
+        cells = np.array(items)[:, None], rows
+        return Amounts(
+            allocatable[cells], requested[cells], nonzero.take(rows, axis=1), pod_count[rows]
+        )
+
+    def _is_apart(self, term: int, rows: at.Codes | at.Ints | slice) -> Bools:
+        """bool (n_rows,): rows without a pod that a term about the node keeps away from."""
+        rules = self._rules
+        key, first = rules.terms[term, [at.KEY, at.FIRST_COUNT]].tolist()
+        values = rules.codes[key][rows]
+        apart: Bools = (values < 0) | (_counts(rules, first, values) <= 0)
+        return apart
 
     # One pod.
 
@@ -202,38 +248,41 @@ class NumpyRun:
 # Scores of rows.
 
 
-def use_points(one: RunRules, rows: at.Codes | at.Ints, columns: at.NodeColumns) -> at.Ints:
+def has_room(one: RunRules, amounts: Amounts) -> Bools:
+    """bool (n_rows,): rows with enough free resources and a free slot for the pod."""
+    free = amounts.allocatable[one.wanted] - amounts.requested[one.wanted]
+    enough: Bools = np.logical_and.reduce(one.amounts <= free, axis=0)
+    enough &= amounts.pod_count < amounts.allocatable[one.pods]
+    return enough
+
+
+def use_points(one: RunRules, amounts: Amounts) -> at.Ints:
     """int64 (n_rows,): score by utilisation with the pod on the row."""
-    items, weights, sources, asked = one.used
-    whole = columns.allocatable[items, rows]
-    taken = np.where(
-        sources == at.REQUESTED,
-        columns.requested[items, rows],
-        columns.nonzero[np.maximum(sources - 1, 0), rows],
-    )
-    taken += asked
-    present = whole != 0
-    weights = weights * present
-    whole[~present] = 1
+    whole, weights = amounts.allocatable[one.used], one.weights
+    taken = amounts.requested[one.used] + one.asked
+    for place, source in enumerate(one.sources):
+        if source != at.REQUESTED:
+            taken[place] = amounts.nonzero[source - 1] + one.asked[place]
+    if not whole.all():
+        weights = weights * (whole != 0)
+        whole = np.where(whole == 0, 1, whole)
     if one.kind == at.LEAST:
         share = quotient(np.maximum(whole - taken, 0) * 100, whole)
     else:
         share = quotient(np.minimum(taken, whole) * 100, whole)
     if one.kind == at.RATIO:
         share = one.line[np.clip(share, 0, 100)]
-    total = (weights * share).sum(axis=0)
-    if one.kind == at.RATIO:
+        total = (weights * share).sum(axis=0)
         divisor = np.maximum((weights * (share > 0)).sum(axis=0), 1)
         rounded: at.Ints = (2 * total + divisor) // (2 * divisor)
         return rounded
-    return quotient(total, np.maximum(weights.sum(axis=0), 1))
+    return quotient((weights * share).sum(axis=0), np.maximum(weights.sum(axis=0), 1))
 
 
-def evenness_points(one: RunRules, rows: at.Codes | at.Ints, columns: at.NodeColumns) -> at.Ints:
+def evenness_points(one: RunRules, amounts: Amounts) -> at.Ints:
     """int64 (n_rows,): how much more evenly the resources of a row are used with the pod."""
-    items = one.even[0]
-    whole = columns.allocatable[items, rows][:, None, :]
-    taken = columns.requested[items, rows][:, None, :] + one.even_added
+    whole = amounts.allocatable[one.even][:, None, :]
+    taken = amounts.requested[one.even][:, None, :] + one.even_added
     after, before = evenness(whole, taken)
     return 50 + quotient(50 + after - before, 2)
 
@@ -241,11 +290,11 @@ def evenness_points(one: RunRules, rows: at.Codes | at.Ints, columns: at.NodeCol
 def evenness(whole: at.Ints, taken: at.Ints) -> at.Ints:
     """int64 (2, n_rows): 100 where the resources of a row are used to the same fraction, less
     elsewhere. whole: int64 (n_resources, 1, n_rows). taken: int64 (n_resources, 2, n_rows)."""
-    present = whole != 0
-    if present.shape[0] == 2 and present.all():
+    if whole.shape[0] == 2 and whole.all():
         first, second = np.minimum(taken / whole, 1.0)
         deviation = abs((first - second) / 2)
     else:
+        present = whole != 0
         deviation = _deviation(np.minimum(taken / np.where(present, whole, 1), 1.0), present)
     score: at.Ints = ((1 - deviation) * 100).astype(np.int64)
     return score
@@ -265,8 +314,7 @@ def _deviation(fractions: Floats, present: Bools) -> Floats:
     several = np.sqrt(squares / np.maximum(n_fractions, 1))
     highest = np.where(present, fractions, -np.inf).max(axis=0, initial=-np.inf)
     lowest = np.where(present, fractions, np.inf).min(axis=0, initial=np.inf)
-    with np.errstate(invalid="ignore"):
-        two = (highest - lowest) / 2
+    two = (highest - lowest) / 2
     deviation: Floats = np.where(n_fractions < 2, 0.0, np.where(n_fractions == 2, two, several))
     return deviation
 
@@ -348,7 +396,9 @@ class DomainRules:
                 is_scored &= values >= 0
         raw = np.zeros(self._one.n_groups)
         for cells, values, counts in soft:
-            weight = self._rules.logs[np.unique(values[is_scored]).size]
+            # The value of groups without the label counts as one, too.
+            n_distinct = np.count_nonzero(np.bincount(values[is_scored] + 1))
+            weight = self._rules.logs[n_distinct]
             raw += np.where(values >= 0, counts * weight + float(cells[at.SKEW_MAX] - 1), 0.0)
         whole = np.trunc(raw)
         whole += np.where(abs(raw - whole) >= 0.5, np.sign(raw), 0.0)
@@ -382,7 +432,9 @@ def _counts(rules: at.ClassRules, first: int, values: at.Codes) -> at.Ints:
     """int64: the counts of a term at these values, 0 where there is none."""
     if rules.counts.shape[0] == 0:
         return np.zeros(values.shape[0], dtype=np.int64)
-    counts: at.Ints = np.where(values >= 0, rules.counts[first + np.maximum(values, 0)], 0)
+    # A term without values may begin where the counts end.
+    found = rules.counts.take(first + np.maximum(values, 0), mode="clip")
+    counts: at.Ints = np.where(values >= 0, found, 0)
     return counts
 
 
@@ -398,9 +450,7 @@ def run(
     n_log: int,
 ) -> int:
     """See `kernels.run`. scratch is not used."""
-    there = NumpyRun(
-        at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping)
-    )
+    there = NumpyRun(at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping))
     log = there.log
     drawn: list[int] | None = draws.tolist() if draws.shape[0] else None
     for i, number in enumerate(heads.tolist()):
