@@ -450,17 +450,19 @@ def run(
     n_log: int,
 ) -> int:
     """See `kernels.run`. scratch is not used."""
-    there = NumpyRun(at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping))
-    log = there.log
-    drawn: list[int] | None = draws.tolist() if draws.shape[0] else None
+    placing = NumpyRun(
+        at.NodeColumns(*columns), at.ClassRules(*rules), at.DomainGrouping(*grouping)
+    )
+    log = placing.log
+    tie_breaks: list[int] | None = draws.tolist() if draws.shape[0] else None
     for i, number in enumerate(heads.tolist()):
-        one = there.rules_of(number)
-        row, total = there.choose(one, n_log, None if drawn is None else drawn[i])
+        one = placing.rules_of(number)
+        row, total = placing.choose(one, n_log, None if tie_breaks is None else tie_breaks[i])
         if row < 0:
             return i
         rows[i], totals[i] = row, total
         log[n_log] = row
         n_log += 1
-        if there.place(one, row):
+        if placing.place(one, row):
             return i + 1
     return int(heads.shape[0])
