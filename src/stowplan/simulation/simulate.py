@@ -334,8 +334,8 @@ def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]
 
 
 def _engine(cluster: Cluster, *, replays: bool) -> str:
-    """Engine mode: compiled kernels from the first pod on when they are cached and pay; else the
-    walk until the background compilation has finished."""
+    """Engine mode: compiled kernels from the first pod on when they are cached and pay; else NumPy
+    kernels until the background compilation has finished."""
     n_pods = len(cluster.pending())
     waits = (
         replays
