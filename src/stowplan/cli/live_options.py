@@ -48,10 +48,7 @@ tls_key = flag(
     help="PEM file with the private key of --tls-cert-file.",
 )
 log_format = flag(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Format of log lines.",
+    "--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of log lines."
 )
 log_level = flag(
     "--log-level",

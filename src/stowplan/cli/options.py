@@ -104,9 +104,5 @@ out = flag(
 def output(*formats: str) -> Callable[[Any], Any]:
     """The option --output; the first format is the default."""
     return flag(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        help="Output format.",
+        "-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."
     )

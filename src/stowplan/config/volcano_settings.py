@@ -106,9 +106,7 @@ ARGUMENTS: Mapping[str, Mapping[str, str]] = {
 }
 """Supported plugin -> argument -> its effect in Volcano."""
 
-_OPEN = {
-    "predicates": ("predicate.resources", "volumebinding.", "dynamicresources."),
-}
+_OPEN = {"predicates": ("predicate.resources", "volumebinding.", "dynamicresources.")}
 """Supported plugin -> prefix of further arguments."""
 
 

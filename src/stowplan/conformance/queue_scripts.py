@@ -285,9 +285,7 @@ class QueueScriptRunner:
         return {"events": event_labels(events)}
 
     def _send(
-        self,
-        events: list[ScriptChange],
-        only: Callable[[Pod], bool] | None = None,
+        self, events: list[ScriptChange], only: Callable[[Pod], bool] | None = None
     ) -> Answer:
         for event, old, new in events:
             self._ask_unschedulable(event, old, new)

@@ -146,8 +146,7 @@ class OpenBReader:
             if models:
                 labels[MODEL_LABEL] = models[0]
         return Node(
-            metadata=ObjectMeta(name=name, labels=labels),
-            status=NodeStatus(allocatable=offers),
+            metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=offers)
         )
 
     def pod(self, row: OpenBRow) -> Pod:

@@ -55,10 +55,7 @@ PersistentVolumeClaimCondition
   message string
 """
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_OLD_SOURCES = (
-    ("", "PersistentVolumeClaim"),
-    ("snapshot.storage.k8s.io", "VolumeSnapshot"),
-)
+_OLD_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
 def _set_defaults(one: Tree) -> None:

@@ -394,10 +394,6 @@ KIND = KindRegistration(
     table=PodTable(),
     fields={name: selectable_field(name) for name in _FIELDS}
     # The original offers status.podIPs and reads it as empty for every pod.
-    | {
-        "spec.hostNetwork": _host_network,
-        "status.podIP": _pod_ip,
-        "status.podIPs": _always_empty,
-    },
+    | {"spec.hostNetwork": _host_network, "status.podIP": _pod_ip, "status.podIPs": _always_empty},
     subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
 )

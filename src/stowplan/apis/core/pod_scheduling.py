@@ -167,9 +167,7 @@ def _keys_twice(matching: list[str], selector: Tree, path: str) -> Iterator[Caus
         key = one["key"]
         if key in places and key in seen:
             yield invalid(
-                f"{path}[{places[key]}]",
-                key,
-                "exists in both matchLabelKeys and labelSelector",
+                f"{path}[{places[key]}]", key, "exists in both matchLabelKeys and labelSelector"
             )
         seen.add(key)
 

@@ -114,10 +114,7 @@ KIND = KindRegistration(
     types=TYPES,
     defaults={"core/v1.ReplicationController": _set_defaults},
     strategy=OrphaningStrategy(
-        _validate,
-        status={"replicas": 0},
-        counted=("spec",),
-        storage_path="controllers",
+        _validate, status={"replicas": 0}, counted=("spec",), storage_path="controllers"
     ),
     status=StatusStrategy(validate_replica_status_update),
     short_names=("rc",),

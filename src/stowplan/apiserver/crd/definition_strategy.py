@@ -34,16 +34,7 @@ from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_form
 from stowplan.objects.encoding.tree import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = (
-    "byte",
-    "date",
-    "date-time",
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "password",
-)
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _FIELDS_MAX = 8
 _WARNING_MAX = 256
 

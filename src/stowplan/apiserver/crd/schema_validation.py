@@ -30,14 +30,7 @@ MAP_TYPE, MAP_KEYS = "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-_UNSUPPORTED = (
-    "id",
-    "additionalItems",
-    "patternProperties",
-    "definitions",
-    "dependencies",
-    "$ref",
-)
+_UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _ROOT_FIELDS = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength "
     "MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties "

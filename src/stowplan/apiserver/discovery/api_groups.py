@@ -305,11 +305,7 @@ def _aggregated_entry(one: Resource) -> Tree:
     below = [
         {
             "subresource": name,
-            "responseKind": {
-                "group": group or own[0],
-                "version": version or own[1],
-                "kind": kind,
-            },
+            "responseKind": {"group": group or own[0], "version": version or own[1], "kind": kind},
             "verbs": list(verbs),
         }
         for name, group, version, kind, verbs in _subresources(one)

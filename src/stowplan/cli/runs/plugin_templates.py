@@ -198,10 +198,7 @@ def write_plugin(name: str, *, as_class: bool) -> None:
     title = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
     words = {"name": name, "title": title}
     plugin, test = (CLASS, CLASS_TEST) if as_class else (FUNCTION, FUNCTION_TEST)
-    texts = {
-        f"{name}.py": plugin.substitute(words),
-        f"test_{name}.py": test.substitute(words),
-    }
+    texts = {f"{name}.py": plugin.substitute(words), f"test_{name}.py": test.substitute(words)}
     for path in texts:
         if Path(path).exists():
             raise CommandError(f'"{path}" already exists')
