@@ -105,7 +105,7 @@ def _resource(kind: KindRegistration) -> Resource:
         plural=kind.plural,
         kind=kind.kind,
         namespaced=kind.namespaced,
-        schema=kind_schema(kind.type, kind.group),
+        schema=kind_schema(f"{kind.package}.{kind.kind}", kind.group),
         strategy=kind.strategy,
         verbs=kind.verbs,
         singular=kind.kind.lower(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, required
@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ControllerRevision -- an immutable snapshot of the state of a workload.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   data JSON
   revision int64!
 """
@@ -45,15 +43,13 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         if one.get("controller"):
             group = one["apiVersion"].rpartition("/")[0]
             owner = f"{one['kind'].lower()}{'.' + group if group else ''}/{one['name']}"
-    return [name_of(obj), owner, obj["revision"], age_of(obj, now)]
+    return [owner]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="controllerrevisions",
     kind="ControllerRevision",
-    type="apps/v1.ControllerRevision",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update),
-    table=PrintedTable("Name, Controller, Revision, Age", _cells),
+    table=PrintedTable("Name, Controller, Revision=revision, Age", _cells),
 )

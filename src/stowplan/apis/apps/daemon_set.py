@@ -21,10 +21,8 @@ from stowplan.apis.core.workload_validation import (
 from stowplan.apis.kind.printing import (
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
     joined_labels,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
@@ -39,9 +37,7 @@ TYPES = """
 DaemonSetUpdateStrategyType DaemonSetConditionType = string
 
 DaemonSet -- runs one pod on every eligible node.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DaemonSetSpec
   status DaemonSetStatus
 
@@ -75,9 +71,7 @@ DaemonSetStatus
 DaemonSetCondition
   type DaemonSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
@@ -167,16 +161,9 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    spec, status = obj["spec"], obj["status"]
+    spec = obj["spec"]
     return [
-        name_of(obj),
-        status["desiredNumberScheduled"],
-        status["currentNumberScheduled"],
-        status["numberReady"],
-        status.get("updatedNumberScheduled", 0),
-        status.get("numberAvailable", 0),
         joined_labels(spec["template"]["spec"].get("nodeSelector")),
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec["selector"]),
     ]
@@ -184,9 +171,7 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="apps",
-    plural="daemonsets",
     kind="DaemonSet",
-    type="apps/v1.DaemonSet",
     types=TYPES,
     defaults={"apps/v1.DaemonSetUpdateStrategy": _set_strategy_defaults},
     strategy=DaemonSetStrategy(
@@ -204,8 +189,11 @@ KIND = KindRegistration(
     short_names=("ds",),
     categories=("all",),
     table=PrintedTable(
-        "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
-        f"Available:integer, Node Selector, Age, {TEMPLATE_COLUMNS}, Selector+",
+        "Name, Desired:integer=status.desiredNumberScheduled, "
+        "Current:integer=status.currentNumberScheduled, Ready:integer=status.numberReady, "
+        "Up-to-date:integer=status.updatedNumberScheduled, "
+        f"Available:integer=status.numberAvailable, Node Selector, Age, {TEMPLATE_COLUMNS}, "
+        "Selector+",
         _cells,
     ),
 )

@@ -22,9 +22,7 @@ from stowplan.apis.kind.printing import (
     NONE,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
@@ -38,9 +36,7 @@ TYPES = """
 DeploymentStrategyType DeploymentConditionType = string
 
 Deployment -- manages ReplicaSets: replicas and rolling updates.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DeploymentSpec
   status DeploymentStatus
 
@@ -77,9 +73,7 @@ DeploymentCondition
   type DeploymentConditionType!
   status core.ConditionStatus!
   lastUpdateTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 
 
@@ -170,11 +164,9 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec, status = obj["spec"], obj["status"]
     return [
-        name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec["selector"]).replace(NONE, ""),
     ]
@@ -182,9 +174,7 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="apps",
-    plural="deployments",
     kind="Deployment",
-    type="apps/v1.Deployment",
     types=TYPES,
     defaults={"apps/v1.DeploymentStrategy": _set_strategy_defaults},
     strategy=PodTemplateStrategy(_validate, _validate_update, status={}, counted=("spec",)),

@@ -16,11 +16,10 @@ from stowplan.apis.core.workload_validation import (
     validate_workload_selector,
 )
 from stowplan.apis.kind.printing import (
+    REPLICA_COLUMNS,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
@@ -34,9 +33,7 @@ TYPES = """
 ReplicaSetConditionType = string
 
 ReplicaSet -- maintains a number of replica pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ReplicaSetSpec
   status ReplicaSetStatus
 
@@ -58,9 +55,7 @@ ReplicaSetStatus
 ReplicaSetCondition
   type ReplicaSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 
 
@@ -80,23 +75,12 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    spec, status = obj["spec"], obj["status"]
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status["replicas"],
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *containers_of(spec["template"]),
-        selector_text(spec["selector"]),
-    ]
+    return [*containers_of(obj["spec"]["template"]), selector_text(obj["spec"]["selector"])]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="replicasets",
     kind="ReplicaSet",
-    type="apps/v1.ReplicaSet",
     types=TYPES,
     strategy=PodTemplateStrategy(
         _validate, _validate_update, status={"replicas": 0}, counted=("spec",)
@@ -104,10 +88,6 @@ KIND = KindRegistration(
     status=StatusStrategy(validate_replica_status_update),
     short_names=("rs",),
     categories=("all",),
-    table=PrintedTable(
-        "Name, Desired:integer, Current:integer, Ready:integer, Age, "
-        f"{TEMPLATE_COLUMNS}, Selector+",
-        _cells,
-    ),
+    table=PrintedTable(f"{REPLICA_COLUMNS}, {TEMPLATE_COLUMNS}, Selector+", _cells),
     subresources=(scale_subresource(),),
 )

@@ -19,13 +19,7 @@ from stowplan.apis.core.workload_validation import (
     validate_selected_template,
     validate_workload_selector,
 )
-from stowplan.apis.kind.printing import (
-    TEMPLATE_COLUMNS,
-    PrintedTable,
-    age_of,
-    containers_of,
-    name_of,
-)
+from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containers_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
@@ -38,9 +32,7 @@ PodManagementPolicyType StatefulSetUpdateStrategyType StatefulSetConditionType =
 PersistentVolumeClaimRetentionPolicyType = string
 
 StatefulSet -- runs pods with stable identities and storage.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec StatefulSetSpec
   status StatefulSetStatus
 
@@ -87,9 +79,7 @@ StatefulSetStatus
 StatefulSetCondition
   type StatefulSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 _MUTABLE_FIELDS = (
     "replicas",
@@ -197,14 +187,12 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     ready = f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
-    return [name_of(obj), ready, age_of(obj, now), *containers_of(obj["spec"]["template"])]
+    return [ready, *containers_of(obj["spec"]["template"])]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="statefulsets",
     kind="StatefulSet",
-    type="apps/v1.StatefulSet",
     types=TYPES,
     defaults={"apps/v1.StatefulSet": _set_defaults},
     strategy=PodTemplateStrategy(

@@ -16,9 +16,7 @@ from stowplan.apis.kind.printing import (
     NONE,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
@@ -38,9 +36,7 @@ JobTemplateSpec
   spec JobSpec
 
 CronJob -- creates Jobs on a schedule.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CronJobSpec
   status CronJobStatus
 
@@ -151,13 +147,9 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     last = status.get("lastScheduleTime")
     job = spec["jobTemplate"]["spec"]
     return [
-        name_of(obj),
-        spec["schedule"],
-        spec.get("timeZone", NONE),
         "True" if spec.get("suspend") else "False",
         len(status.get("active", ())),
         timestamps.human_age(last, now) if last else NONE,
-        age_of(obj, now),
         *containers_of(job["template"]),
         selector_text(job.get("selector")),
     ]
@@ -165,17 +157,15 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="batch",
-    plural="cronjobs",
     kind="CronJob",
-    type="batch/v1.CronJob",
     types=TYPES,
     strategy=CronJobStrategy(),
     status=StatusStrategy(),
     short_names=("cj",),
     categories=("all",),
     table=PrintedTable(
-        "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, "
-        f"{TEMPLATE_COLUMNS}, Selector+",
+        f"Name, Schedule=spec.schedule, Timezone=spec.timeZone|{NONE}, Suspend:boolean, "
+        f"Active:integer, Last Schedule, Age, {TEMPLATE_COLUMNS}, Selector+",
         _cells,
     ),
 )

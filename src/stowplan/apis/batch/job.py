@@ -12,14 +12,7 @@ from typing import Any
 
 from stowplan.apis.batch.job_status import is_condition_true, validate_job_status_update
 from stowplan.apis.core.workload_validation import PodTemplateStrategy, validate_pod_template
-from stowplan.apis.kind.printing import (
-    TEMPLATE_COLUMNS,
-    PrintedTable,
-    age_of,
-    containers_of,
-    name_of,
-    selector_text,
-)
+from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containers_of, selector_text
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery import timestamps
@@ -35,9 +28,7 @@ CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator = stri
 PodReplacementPolicy JobConditionType = string
 
 Job -- runs pods to completion.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec JobSpec
   status JobStatus
 
@@ -104,9 +95,7 @@ JobCondition
   type JobConditionType!
   status core.ConditionStatus!
   lastProbeTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 _JOB_DEFAULTS = (("manualSelector", False), ("completionMode", "NonIndexed"), ("suspend", False))
 _UID = "batch.kubernetes.io/controller-uid"
@@ -417,11 +406,9 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         until = timestamps.parse_time(ended) if ended else now
         took = timestamps.human_duration(until - timestamps.parse_time(status["startTime"]))
     return [
-        name_of(obj),
         _job_status(obj),
         completions,
         took,
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec.get("selector")),
     ]
@@ -445,9 +432,7 @@ def _job_status(obj: Tree) -> str:
 
 KIND = KindRegistration(
     group="batch",
-    plural="jobs",
     kind="Job",
-    type="batch/v1.Job",
     types=TYPES,
     defaults={
         "batch/v1.Job": _set_defaults,

@@ -7,9 +7,8 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
@@ -20,9 +19,7 @@ TYPES = """
 CoordinatedLeaseStrategy = string
 
 Lease -- a lease, as for leader election and node heartbeats.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec LeaseSpec
 
 LeaseSpec
@@ -56,16 +53,10 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield forbidden_field("spec.preferredHolder", text)
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["spec"].get("holderIdentity", ""), age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="coordination.k8s.io",
-    plural="leases",
     kind="Lease",
-    type="coordination/v1.Lease",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, create_on_update=True, unconditional=False),
-    table=PrintedTable("Name, Holder, Age", _cells),
+    table=PrintedTable("Name, Holder=spec.holderIdentity, Age"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid
@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ConfigMap -- configuration data.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   immutable bool?
   data {string}
   binaryData {bytes}
@@ -64,13 +62,11 @@ def validate_still_immutable(new: Tree) -> Iterator[Cause]:
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     n_data = len(obj.get("data", ())) + len(obj.get("binaryData", ()))
-    return [name_of(obj), n_data, age_of(obj, now)]
+    return [n_data]
 
 
 KIND = KindRegistration(
-    plural="configmaps",
     kind="ConfigMap",
-    type="core/v1.ConfigMap",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update),
     short_names=("cm",),

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import selectable_field
+from stowplan.apis.kind.strategy import selectable_field, selectable_fields
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
@@ -225,20 +225,17 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     ]
     return [
         last,
-        obj.get("type", ""),
-        obj.get("reason", ""),
         target,
-        about.get("fieldPath", ""),
         ", ".join(one for one in source if one) if source[1] else source[0],
         obj.get("message", "").strip(),
         first,
         count,
-        name_of(obj),
     ]
 
 
 TABLE = PrintedTable(
-    "Last Seen, Type, Reason, Object, Subobject+, Source+, Message, First Seen+, Count+, Name+",
+    "Last Seen, Type=type, Reason=reason, Object, Subobject+=involvedObject.fieldPath, Source+, "
+    "Message, First Seen+, Count+, Name+",
     _cells,
 )
 
@@ -259,16 +256,15 @@ class EventsV1Table:
 
 def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
     """Selectable fields of core/v1."""
-    made = {f"involvedObject.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
-    made |= {name: selectable_field(name) for name in ("reason", "reportingComponent", "type")}
-    made["source"] = _source
-    return made
+    paths = (f"involvedObject.{name}" for name in _ABOUT)
+    fields = selectable_fields(*paths, "reason", "reportingComponent", "type")
+    return {**fields, "source": _source}
 
 
 def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
     """Selectable fields of events.k8s.io/v1, read from stored events."""
     made = {f"regarding.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
-    made |= {name: selectable_field(name) for name in ("reason", "type")}
+    made |= selectable_fields("reason", "type")
     made["reportingController"] = selectable_field("reportingComponent")
     return made
 
@@ -279,9 +275,7 @@ def _source(obj: Tree) -> str:
 
 
 KIND = KindRegistration(
-    plural="events",
     kind="Event",
-    type="core/v1.Event",
     types=TYPES,
     strategy=EventStrategy(),
     short_names=("ev",),
@@ -291,9 +285,7 @@ KIND = KindRegistration(
 )
 EVENTS_V1_KIND = KindRegistration(
     group="events.k8s.io",
-    plural="events",
     kind="Event",
-    type="events/v1.Event",
     types=EVENTS_V1_TYPES,
     strategy=EventStrategy(),
     short_names=("ev",),

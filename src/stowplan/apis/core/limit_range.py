@@ -19,9 +19,7 @@ TYPES = """
 LimitType = string
 
 LimitRange
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec LimitRangeSpec
 
 LimitRangeSpec
@@ -98,9 +96,7 @@ def _validate_order(one: Tree, path: str) -> Iterator[Cause]:
 
 
 KIND = KindRegistration(
-    plural="limitranges",
     kind="LimitRange",
-    type="core/v1.LimitRange",
     types=TYPES,
     defaults={"core/v1.LimitRangeItem": set_limit_range_item_defaults},
     strategy=BuiltinStrategy(_validate, create_on_update=True),

@@ -12,7 +12,7 @@ from typing import Any
 
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.pod_lifecycle import node_annotation_problems
-from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field
 from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
@@ -24,9 +24,7 @@ TYPES = """
 UniqueVolumeName NodePhase NodeConditionType NodeAddressType = string
 
 Node -- a worker machine.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec NodeSpec
   status NodeStatus
 
@@ -116,9 +114,7 @@ NodeCondition
   type NodeConditionType!
   status ConditionStatus!
   lastHeartbeatTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 
 NodeAddress
   type NodeAddressType!
@@ -267,11 +263,8 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     if info["architecture"]:
         kernel += f" ({info['architecture']})"
     return [
-        name_of(obj),
         state,
         ",".join(_roles(obj["metadata"].get("labels", {}))) or NONE,
-        age_of(obj, now),
-        info["kubeletVersion"],
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),
         info["osImage"] or UNKNOWN,
@@ -302,9 +295,7 @@ def _unschedulable(node: Tree) -> str:
 
 
 KIND = KindRegistration(
-    plural="nodes",
     kind="Node",
-    type="core/v1.Node",
     types=TYPES,
     defaults={"core/v1.NodeSpec": _set_spec_defaults, "core/v1.NodeStatus": _set_status_defaults},
     namespaced=False,
@@ -312,8 +303,8 @@ KIND = KindRegistration(
     status=NodeStatusStrategy(),
     short_names=("no",),
     table=PrintedTable(
-        "Name, Status, Roles, Age, Version, Internal-IP+, External-IP+, OS-Image+, "
-        "Kernel-Version+, Container-Runtime+",
+        "Name, Status, Roles, Age, Version=status.nodeInfo.kubeletVersion, Internal-IP+, "
+        "External-IP+, OS-Image+, Kernel-Version+, Container-Runtime+",
         _cells,
     ),
     fields={"spec.unschedulable": _unschedulable},

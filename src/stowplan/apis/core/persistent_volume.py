@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.volume_claim_spec import VOLUME_MODES, access_modes
 from stowplan.apis.core.volume_source import csi_driver_name, host_path, nfs
-from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field
 from stowplan.apis.machinery import timestamps
@@ -27,82 +27,43 @@ TYPES = """
 PersistentVolumeReclaimPolicy PersistentVolumePhase = string
 
 GlusterfsPersistentVolumeSource
-  endpoints string!
-  path string!
-  readOnly bool
+  +GlusterfsVolumeSource
   endpointsNamespace string?
 
 RBDPersistentVolumeSource
-  monitors [string]!
-  image string!
-  fsType string
-  pool string =rbd
-  user string =admin
-  keyring string =/etc/ceph/keyring
+  +RBDVolumeSource
   secretRef SecretReference?
-  readOnly bool
 
 CinderPersistentVolumeSource
-  volumeID string!
-  fsType string
-  readOnly bool
+  +CinderVolumeSource
   secretRef SecretReference?
 
 CephFSPersistentVolumeSource
-  monitors [string]!
-  path string
-  user string
-  secretFile string
+  +CephFSVolumeSource
   secretRef SecretReference?
-  readOnly bool
 
 SecretReference
   name string
   namespace string
 
 FlexPersistentVolumeSource
-  driver string!
-  fsType string
+  +FlexVolumeSource
   secretRef SecretReference?
-  readOnly bool
-  options {string}
 
 ISCSIPersistentVolumeSource
-  targetPortal string!
-  iqn string!
-  lun int32!
-  iscsiInterface string =default
-  fsType string
-  readOnly bool
-  portals [string]
-  chapAuthDiscovery bool
-  chapAuthSession bool
+  +ISCSIVolumeSource
   secretRef SecretReference?
-  initiatorName string?
 
 AzureFilePersistentVolumeSource
-  secretName string!
-  shareName string!
-  readOnly bool
+  +AzureFileVolumeSource
   secretNamespace string?!
 
 ScaleIOPersistentVolumeSource
-  gateway string!
-  system string!
+  +ScaleIOVolumeSource
   secretRef SecretReference?!
-  sslEnabled bool
-  protectionDomain string
-  storagePool string
-  storageMode string =ThinProvisioned
-  volumeName string
-  fsType string =xfs
-  readOnly bool
 
 StorageOSPersistentVolumeSource
-  volumeName string
-  volumeNamespace string
-  fsType string
-  readOnly bool
+  +StorageOSVolumeSource
   secretRef ObjectReference?
 
 LocalVolumeSource
@@ -122,9 +83,7 @@ CSIPersistentVolumeSource
   nodeExpandSecretRef SecretReference?
 
 PersistentVolume -- a storage resource of the cluster.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PersistentVolumeSpec
   status PersistentVolumeStatus
 
@@ -344,32 +303,25 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     claim = spec.get("claimRef")
     deleting = obj["metadata"].get("deletionTimestamp")
     return [
-        name_of(obj),
-        spec.get("capacity", {}).get("storage", "0"),
         short_access_modes(spec.get("accessModes", [])),
-        spec.get("persistentVolumeReclaimPolicy", ""),
         "Terminating" if deleting else status.get("phase", ""),
         f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim is not None else "",
         storage_class_of(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        status.get("reason", ""),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
     ]
 
 
 KIND = KindRegistration(
-    plural="persistentvolumes",
     kind="PersistentVolume",
-    type="core/v1.PersistentVolume",
     types=TYPES,
     namespaced=False,
     strategy=PersistentVolumeStrategy(),
     status=PersistentVolumeStatusStrategy(),
     short_names=("pv",),
     table=PrintedTable(
-        "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
-        "VolumeAttributesClass, Reason, Age, VolumeMode+",
+        "Name, Capacity=spec.capacity.storage|0, Access Modes, "
+        "Reclaim Policy=spec.persistentVolumeReclaimPolicy, Status, Claim, StorageClass, "
+        f"VolumeAttributesClass=spec.volumeAttributesClassName|{UNSET}, Reason=status.reason, Age, "
+        f"VolumeMode+=spec.volumeMode|{UNSET}",
         _cells,
     ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 
 from stowplan.apis.core.persistent_volume import short_access_modes, storage_class_of
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
-from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field
 from stowplan.apis.machinery.errors import Cause, forbidden_field
@@ -26,9 +26,7 @@ PersistentVolumeClaimConditionType ClaimResourceStatus = string
 PersistentVolumeClaimModifyVolumeStatus PersistentVolumeClaimPhase = string
 
 PersistentVolumeClaim -- a request for storage.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PersistentVolumeClaimSpec
   status PersistentVolumeClaimStatus
 
@@ -50,9 +48,7 @@ PersistentVolumeClaimCondition
   type PersistentVolumeClaimConditionType!
   status ConditionStatus!
   lastProbeTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 """
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _OLD_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
@@ -154,30 +150,24 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     bound = bool(spec.get("volumeName"))
     deleting = obj["metadata"].get("deletionTimestamp")
     return [
-        name_of(obj),
         "Terminating" if deleting else status.get("phase", ""),
-        spec.get("volumeName", ""),
         status.get("capacity", {}).get("storage", "0") if bound else "",
         short_access_modes(status.get("accessModes", [])) if bound else "",
         storage_class_of(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
     ]
 
 
 KIND = KindRegistration(
-    plural="persistentvolumeclaims",
     kind="PersistentVolumeClaim",
-    type="core/v1.PersistentVolumeClaim",
     types=TYPES,
     defaults={"core/v1.PersistentVolumeClaim": _set_defaults},
     strategy=PersistentVolumeClaimStrategy(),
     status=StatusStrategy(_validate_status_update),
     short_names=("pvc",),
     table=PrintedTable(
-        "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, "
-        "VolumeMode+",
+        "Name, Status, Volume=spec.volumeName, Capacity, Access Modes, StorageClass, "
+        f"VolumeAttributesClass=spec.volumeAttributesClassName|{UNSET}, Age, "
+        f"VolumeMode+=spec.volumeMode|{UNSET}",
         _cells,
     ),
 )

@@ -19,7 +19,7 @@ from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
 from stowplan.apis.core.volume_types import VOLUME_TYPES
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field, selectable_field, update_generation
+from stowplan.apis.kind.strategy import restore_field, selectable_fields, update_generation
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
@@ -362,29 +362,14 @@ def _host_network(pod: Tree) -> str:
     return "true" if pod["spec"].get("hostNetwork") else "false"
 
 
-def _always_empty(pod: Tree) -> str:
-    return ""
-
-
 def _pod_ip(pod: Tree) -> str:
     addresses = pod["status"].get("podIPs") or [{}]
     ip: str = addresses[0].get("ip", "")
     return ip
 
 
-_FIELDS = (
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "status.phase",
-    "status.nominatedNodeName",
-)
-
 KIND = KindRegistration(
-    plural="pods",
     kind="Pod",
-    type="core/v1.Pod",
     types=POD_TYPES + VOLUME_TYPES,
     defaults=POD_DEFAULTS,
     strategy=PodStrategy(),
@@ -392,8 +377,13 @@ KIND = KindRegistration(
     short_names=("po",),
     categories=("all",),
     table=PodTable(),
-    fields={name: selectable_field(name) for name in _FIELDS}
-    # The original offers status.podIPs and reads it as empty for every pod.
-    | {"spec.hostNetwork": _host_network, "status.podIP": _pod_ip, "status.podIPs": _always_empty},
+    fields={
+        **selectable_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
+        **selectable_fields("spec.serviceAccountName", "status.phase", "status.nominatedNodeName"),
+        "spec.hostNetwork": _host_network,
+        "status.podIP": _pod_ip,
+        # The original offers it and reads it as empty for every pod.
+        "status.podIPs": lambda pod: "",
+    },
     subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
 )

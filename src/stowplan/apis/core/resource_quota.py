@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, required
@@ -21,9 +21,7 @@ TYPES = """
 ResourceQuotaScope ScopeSelectorOperator = string
 
 ResourceQuota
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceQuotaSpec
   status ResourceQuotaStatus
 
@@ -175,13 +173,11 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     columns: tuple[list[str], list[str]] = ([], [])
     for name in sorted(hard):
         columns[name.startswith("limits.")].append(f"{name}: {used.get(name, '0')}/{hard[name]}")
-    return [name_of(obj), ", ".join(columns[0]), ", ".join(columns[1]), age_of(obj, now)]
+    return [", ".join(columns[0]), ", ".join(columns[1])]
 
 
 KIND = KindRegistration(
-    plural="resourcequotas",
     kind="ResourceQuota",
-    type="core/v1.ResourceQuota",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update, status={}, returns_deleted=True),
     status=StatusStrategy(_validate_status_update),

@@ -10,9 +10,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, joined_labels, name_of
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, joined_labels
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_fields
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
@@ -33,9 +33,7 @@ ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy
 ServiceExternalTrafficPolicy LoadBalancerIPMode = string
 
 Service -- exposes a set of pods under one address.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ServiceSpec
   status ServiceStatus
 
@@ -508,15 +506,7 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         else f"{one['port']}/{one['protocol']}"
         for one in spec.get("ports", ())
     )
-    return [
-        name_of(obj),
-        spec["type"],
-        ips[0],
-        _external_ip(obj),
-        ports or NONE,
-        age_of(obj, now),
-        joined_labels(spec.get("selector")),
-    ]
+    return [ips[0], _external_ip(obj), ports or NONE, joined_labels(spec.get("selector"))]
 
 
 def _external_ip(obj: Tree) -> str:
@@ -535,18 +525,15 @@ def _external_ip(obj: Tree) -> str:
 
 
 KIND = KindRegistration(
-    plural="services",
     kind="Service",
-    type="core/v1.Service",
     types=TYPES,
     defaults={"core/v1.Service": _set_defaults},
     strategy=ServiceStrategy(),
     status=StatusStrategy(_validate_status_update),
     short_names=("svc",),
     categories=("all",),
-    table=PrintedTable("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells),
-    fields={
-        "spec.clusterIP": selectable_field("spec.clusterIP"),
-        "spec.type": selectable_field("spec.type"),
-    },
+    table=PrintedTable(
+        "Name, Type=spec.type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells
+    ),
+    fields=selectable_fields("spec.clusterIP", "spec.type"),
 )

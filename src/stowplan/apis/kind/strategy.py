@@ -129,6 +129,11 @@ def update_generation(new: Tree, old: Tree, names: tuple[str, ...]) -> None:
         new["metadata"].pop("generation", None)
 
 
+def selectable_fields(*paths: str) -> dict[str, Callable[[Tree], str]]:
+    """Readers of selectable fields, by path."""
+    return {path: selectable_field(path) for path in paths}
+
+
 def selectable_field(path: str) -> Callable[[Tree], str]:
     """Reader of a selectable field; "" if it is missing."""
     steps = path.split(".")

@@ -7,10 +7,9 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, required
@@ -19,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 RuntimeClass
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   handler string!
   overhead Overhead?
   scheduling Scheduling?
@@ -58,19 +55,13 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     yield from field_checks.immutable(new["handler"], old["handler"], "handler")
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["handler"], age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="node.k8s.io",
-    plural="runtimeclasses",
     kind="RuntimeClass",
-    type="node/v1.RuntimeClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
         _validate, _validate_update, create_on_update=True, unconditional=False
     ),
-    table=PrintedTable("Name, Handler, Age", _cells),
+    table=PrintedTable("Name, Handler=handler, Age"),
 )

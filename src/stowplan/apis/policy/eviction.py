@@ -34,9 +34,7 @@ from stowplan.objects.store import DeleteOptions
 
 TYPES = """
 Eviction -- evicts a pod if its disruption budgets allow it.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   deleteOptions DeleteOptions?
 """
 _WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."

@@ -14,7 +14,7 @@ from stowplan.apis.core.workload_validation import (
     validate_percent_at_most_100,
 )
 from stowplan.apis.kind.conditions import set_status_condition
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported
@@ -28,9 +28,7 @@ TYPES = """
 UnhealthyPodEvictionPolicyType = string
 
 PodDisruptionBudget -- limits voluntary disruptions of a set of pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PodDisruptionBudgetSpec
   status PodDisruptionBudgetStatus
 
@@ -82,13 +80,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
-    return [
-        name_of(obj),
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        obj["status"]["disruptionsAllowed"],
-        age_of(obj, now),
-    ]
+    return [str(spec.get("minAvailable", "N/A")), str(spec.get("maxUnavailable", "N/A"))]
 
 
 def set_disruption_allowed(
@@ -108,9 +100,7 @@ def set_disruption_allowed(
 
 KIND = KindRegistration(
     group="policy",
-    plural="poddisruptionbudgets",
     kind="PodDisruptionBudget",
-    type="policy/v1.PodDisruptionBudget",
     types=TYPES,
     strategy=BuiltinStrategy(
         _validate, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
@@ -118,6 +108,8 @@ KIND = KindRegistration(
     status=StatusStrategy(_validate_status_update),
     short_names=("pdb",),
     table=PrintedTable(
-        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age", _cells
+        "Name, Min Available, Max Unavailable, "
+        "Allowed Disruptions:integer=status.disruptionsAllowed, Age",
+        _cells,
     ),
 )

@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ClusterRole
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   rules [PolicyRule]!
   aggregationRule AggregationRule?
 
@@ -45,9 +43,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group=GROUP,
-    plural="clusterroles",
     kind="ClusterRole",
-    type="rbac/v1.ClusterRole",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(_validate, names=PATH_SEGMENT_NAME, create_on_update=True),

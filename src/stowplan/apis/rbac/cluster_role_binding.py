@@ -24,9 +24,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ClusterRoleBinding
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   subjects [Subject]
   roleRef RoleRef!
 """
@@ -43,9 +41,7 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group=GROUP,
-    plural="clusterrolebindings",
     kind="ClusterRoleBinding",
-    type="rbac/v1.ClusterRoleBinding",
     types=TYPES,
     defaults={"rbac/v1.ClusterRoleBinding": set_role_ref_defaults},
     namespaced=False,

@@ -16,9 +16,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Role
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   rules [PolicyRule]!
 
 PolicyRule
@@ -60,9 +58,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group=GROUP,
-    plural="roles",
     kind="Role",
-    type="rbac/v1.Role",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, names=PATH_SEGMENT_NAME, create_on_update=True),
     table=CREATED_AT,

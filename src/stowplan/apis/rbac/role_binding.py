@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
@@ -21,9 +21,7 @@ BINDING_COLUMNS = "Name, Role, Age, Users+, Groups+, ServiceAccounts+"
 
 TYPES = """
 RoleBinding
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   subjects [Subject]
   roleRef RoleRef!
 
@@ -113,15 +111,12 @@ def binding_cells(obj: Tree, now: float) -> list[Any]:
         if one["kind"] == "ServiceAccount" and one.get("namespace"):
             name = f"{one['namespace']}/{name}"
         by_kind.setdefault(one["kind"], []).append(name)
-    cells = [", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount")]
-    return [name_of(obj), role, age_of(obj, now), *cells]
+    return [role, *(", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount"))]
 
 
 KIND = KindRegistration(
     group=GROUP,
-    plural="rolebindings",
     kind="RoleBinding",
-    type="rbac/v1.RoleBinding",
     types=TYPES,
     defaults={
         "rbac/v1.RoleBinding": set_role_ref_defaults,

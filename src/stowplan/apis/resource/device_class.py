@@ -30,9 +30,7 @@ OpaqueDeviceConfiguration
   parameters JSON!
 
 DeviceClass -- a class of devices that claims request.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DeviceClassSpec!
 
 DeviceClassSpec
@@ -55,9 +53,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="deviceclasses",
     kind="DeviceClass",
-    type="resource/v1.DeviceClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(_validate, counted=("spec",), returns_deleted=True),

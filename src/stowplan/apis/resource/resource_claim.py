@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import (
@@ -36,9 +36,7 @@ FullyQualifiedName DeviceTaintEffect DeviceAllocationMode DeviceTolerationOperat
 AllocationConfigSource = string
 
 ResourceClaim -- a request for devices.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceClaimSpec!
   status ResourceClaimStatus
 
@@ -323,14 +321,12 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         states.append("allocated")
         if obj["status"].get("reservedFor"):
             states.append("reserved")
-    return [name_of(obj), ",".join(states), age_of(obj, now)]
+    return [",".join(states)]
 
 
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="resourceclaims",
     kind="ResourceClaim",
-    type="resource/v1.ResourceClaim",
     types=TYPES,
     defaults={
         "resource/v1.ExactDeviceRequest": _set_request_defaults,

@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ResourceClaimTemplate -- template of claims that are created per pod.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceClaimTemplateSpec!
 
 ResourceClaimTemplateSpec
@@ -44,9 +42,7 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="resourceclaimtemplates",
     kind="ResourceClaimTemplate",
-    type="resource/v1.ResourceClaimTemplate",
     types=TYPES,
     strategy=ResourceClaimStrategy(_validate, _validate_update, returns_deleted=True),
     table=NAME_AND_AGE,

@@ -7,12 +7,11 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
+from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_fields
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
 from stowplan.apis.machinery.resource import ApiCall
@@ -24,9 +23,7 @@ TYPES = """
 QualifiedName = string
 
 ResourceSlice -- a set of devices that a driver publishes.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceSliceSpec!
 
 ResourceSliceSpec
@@ -182,25 +179,14 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     )
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    spec = obj["spec"]
-    pool = spec["pool"]["name"]
-    return [name_of(obj), spec.get("nodeName", ""), spec["driver"], pool, age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="resourceslices",
     kind="ResourceSlice",
-    type="resource/v1.ResourceSlice",
     types=TYPES,
     namespaced=False,
     strategy=ResourceSliceStrategy(
         _validate, _validate_update, counted=("spec",), returns_deleted=True
     ),
-    table=PrintedTable("Name, Node, Driver, Pool, Age", _cells),
-    fields={
-        "spec.nodeName": selectable_field("spec.nodeName"),
-        "spec.driver": selectable_field("spec.driver"),
-    },
+    table=PrintedTable("Name, Node=spec.nodeName, Driver=spec.driver, Pool=spec.pool.name, Age"),
+    fields=selectable_fields("spec.nodeName", "spec.driver"),
 )

@@ -15,9 +15,10 @@ type and marks: `[T]` a list, `{T}` a map; `?` Go holds a pointer, so that an em
 given is kept; `!` Go writes it always, and OpenAPI marks it as required (a request without it has
 Go's zero value, for validation to judge); `z` Go leaves out an empty struct (omitzero); `~` how
 strategic merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T`
-takes over the fields of T. `--` begins what `kubectl explain` prints. Scalar types are the keys of
-`_SCALARS`. Other names are looked up in the package first, then in meta/v1, and `core.Pod` names a
-type of core/v1; `T|bool` also takes true and false.
+takes over the fields of T; a later line of the same name changes one of them. `--` begins what
+`kubectl explain` prints. Scalar types are the keys of `_SCALARS`. Other names are looked up in the
+package first, then in meta/v1, and `core.Pod` names a type of core/v1; `T|bool` also takes true and
+false.
 """
 
 from __future__ import annotations

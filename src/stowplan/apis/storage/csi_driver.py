@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported
@@ -21,9 +21,7 @@ TYPES = """
 FSGroupPolicy VolumeLifecycleMode = string
 
 CSIDriver
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CSIDriverSpec!
 
 CSIDriverSpec
@@ -88,22 +86,15 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
     tokens = spec.get("tokenRequests")
     return [
-        name_of(obj),
         spec.get("attachRequired", True),
-        spec.get("podInfoOnMount", False),
-        spec.get("storageCapacity", False),
         ",".join(one["audience"] for one in tokens) if tokens is not None else UNSET,
-        spec.get("requiresRepublish", False),
         ",".join(spec.get("volumeLifecycleModes", ())) or NONE,
-        age_of(obj, now),
     ]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csidrivers",
     kind="CSIDriver",
-    type="storage/v1.CSIDriver",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
@@ -116,8 +107,9 @@ KIND = KindRegistration(
         returns_deleted=True,
     ),
     table=PrintedTable(
-        "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, "
-        "TokenRequests, RequiresRepublish:boolean, Modes, Age",
+        "Name, AttachRequired:boolean, PodInfoOnMount:boolean=spec.podInfoOnMount, "
+        "StorageCapacity:boolean=spec.storageCapacity, TokenRequests, "
+        "RequiresRepublish:boolean=spec.requiresRepublish, Modes, Age",
         _cells,
     ),
 )

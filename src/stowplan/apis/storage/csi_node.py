@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core.volume_source import csi_driver_name
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required
@@ -20,9 +20,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 CSINode
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CSINodeSpec!
 
 CSINodeSpec
@@ -79,14 +77,12 @@ def _immutable_driver_fields(driver: Tree) -> Tree:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), len(obj["spec"]["drivers"] or ()), age_of(obj, now)]
+    return [len(obj["spec"]["drivers"] or ())]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csinodes",
     kind="CSINode",
-    type="storage/v1.CSINode",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(

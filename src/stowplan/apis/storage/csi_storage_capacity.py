@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 CSIStorageCapacity
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   nodeTopology LabelSelector?
   storageClassName string!
   capacity Quantity?
@@ -45,9 +43,7 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csistoragecapacities",
     kind="CSIStorageCapacity",
-    type="storage/v1.CSIStorageCapacity",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update, unconditional=False),
     table=CREATED_AT,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported, required
@@ -20,9 +20,7 @@ TYPES = """
 VolumeBindingMode = string
 
 StorageClass -- a class of dynamically provisioned volumes.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   provisioner string!
   parameters {string}
   reclaimPolicy core.PersistentVolumeReclaimPolicy? =Delete
@@ -81,26 +79,20 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         annotations.get(f"storageclass.{infix}kubernetes.io/is-default-class") == "true"
         for infix in ("", "beta.")
     )
-    return [
-        name_of(obj) + (" (default)" if default else ""),
-        obj["provisioner"],
-        obj.get("reclaimPolicy", "Delete"),
-        obj.get("volumeBindingMode", "Immediate"),
-        obj.get("allowVolumeExpansion", False),
-        age_of(obj, now),
-    ]
+    return [obj["metadata"].get("name", "") + (" (default)" if default else "")]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="storageclasses",
     kind="StorageClass",
-    type="storage/v1.StorageClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
     short_names=("sc",),
     table=PrintedTable(
-        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age", _cells
+        "Name=, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "
+        "VolumeBindingMode=volumeBindingMode|Immediate, "
+        "AllowVolumeExpansion=allowVolumeExpansion, Age",
+        _cells,
     ),
 )

@@ -7,10 +7,9 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core.volume_source import csi_driver_name
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
@@ -20,9 +19,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 VolumeAttachment
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec VolumeAttachmentSpec!
   status VolumeAttachmentStatus
 
@@ -82,23 +79,9 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
             yield invalid(f"status.{name}.errorCode", code, text)
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    spec = obj["spec"]
-    return [
-        name_of(obj),
-        spec["attacher"],
-        spec["source"].get("persistentVolumeName", ""),
-        spec["nodeName"],
-        obj["status"]["attached"],
-        age_of(obj, now),
-    ]
-
-
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="volumeattachments",
     kind="VolumeAttachment",
-    type="storage/v1.VolumeAttachment",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
@@ -109,5 +92,8 @@ KIND = KindRegistration(
         returns_deleted=True,
     ),
     status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
-    table=PrintedTable("Name, Attacher::name, PV, Node, Attached:boolean, Age", _cells),
+    table=PrintedTable(
+        "Name, Attacher::name=spec.attacher, PV=spec.source.persistentVolumeName, "
+        "Node=spec.nodeName, Attached:boolean=status.attached, Age"
+    ),
 )

@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Scale -- the scale of a workload.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ScaleSpec
   status ScaleStatus
 

@@ -143,9 +143,7 @@ def _review_kinds(
     return [
         KindRegistration(
             group=f"{group}.k8s.io",
-            plural=f"{kind.lower()}s",
             kind=kind,
-            type=f"{group}/v1.{kind}",
             types="" if number else types,
             namespaced=kind == "LocalSubjectAccessReview",
             verbs=("create",),

@@ -344,9 +344,7 @@ def _preserve_unknown_fields_causes(obj: Tree, old: Tree | None) -> Iterator[Cau
 
 KIND = KindRegistration(
     group="apiextensions.k8s.io",
-    plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
-    type="apiextensions/v1.CustomResourceDefinition",
     types=TYPES,
     defaults={"apiextensions/v1.CustomResourceDefinition": set_definition_defaults},
     namespaced=False,
