@@ -11,7 +11,7 @@ from typing import Any
 
 from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -31,12 +31,6 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     yield from field_checks.not_negative(obj["revision"], "revision")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The data is immutable."""
-    yield from _validate(new)
-    yield from field_checks.immutable(new["data"], old["data"], "data")
-
-
 def _cells(obj: Tree, now: float) -> list[Any]:
     owner = NONE
     for one in obj["metadata"].get("ownerReferences", ()):
@@ -50,6 +44,6 @@ KIND = KindRegistration(
     group="apps",
     kind="ControllerRevision",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, _validate_update),
+    strategy=BuiltinStrategy(_validate, immutable_fields("data", check=_validate)),
     table=PrintedTable("Name, Controller, Revision=revision, Age", _cells),
 )

@@ -26,7 +26,7 @@ from stowplan.apis.kind.printing import (
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, parse_int
@@ -73,6 +73,10 @@ DaemonSetCondition
   status core.ConditionStatus!
   +core.ConditionChange
 """
+_EMPTY_COUNTS = (
+    *("currentNumberScheduled", "numberMisscheduled"),
+    *("desiredNumberScheduled", "numberReady"),
+)
 _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
 
@@ -118,17 +122,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     policy = spec["template"]["spec"]["restartPolicy"]
     if policy != "Always":
         yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
-    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    yield from field_checks.not_negative_fields(spec, ("minReadySeconds",), "spec")
     strategy = spec["updateStrategy"]
     if strategy["type"] == "RollingUpdate":
         yield from _validate_rolling_update(strategy.get("rollingUpdate"))
     elif strategy["type"] != "OnDelete":
         wanted = ["RollingUpdate", "OnDelete"]
         yield not_supported("spec.updateStrategy", internal_update_strategy(strategy), wanted)
-    if "revisionHistoryLimit" in spec:
-        yield from field_checks.not_negative(
-            spec["revisionHistoryLimit"], "spec.revisionHistoryLimit"
-        )
+    yield from field_checks.not_negative_fields(spec, ("revisionHistoryLimit",), "spec")
 
 
 def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
@@ -145,13 +146,6 @@ def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
     elif not is_zero_int_or_percent(missing) and not is_zero_int_or_percent(more):
         text = "may not be set when maxUnavailable is non-zero"
         yield invalid(f"{path}.maxSurge", more, text)
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from field_checks.immutable(
-        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
-    )
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -176,13 +170,8 @@ KIND = KindRegistration(
     defaults={"apps/v1.DaemonSetUpdateStrategy": _set_strategy_defaults},
     strategy=DaemonSetStrategy(
         _validate,
-        _validate_update,
-        status={
-            "currentNumberScheduled": 0,
-            "numberMisscheduled": 0,
-            "desiredNumberScheduled": 0,
-            "numberReady": 0,
-        },
+        immutable_fields("spec.selector", check=_validate),
+        status=dict.fromkeys(_EMPTY_COUNTS, 0),
         counted=("spec",),
     ),
     status=StatusStrategy(_validate_status_update),

@@ -23,7 +23,7 @@ from stowplan.apis.kind.printing import (
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
@@ -61,17 +61,9 @@ ReplicaSetCondition
 
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
-    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
-    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    yield from field_checks.not_negative_fields(spec, ("replicas", "minReadySeconds"), "spec")
     yield from validate_workload_selector(spec["selector"], "deployment")
     yield from validate_selected_template(spec, "invalid label selector")
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from field_checks.immutable(
-        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
-    )
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -83,7 +75,10 @@ KIND = KindRegistration(
     kind="ReplicaSet",
     types=TYPES,
     strategy=PodTemplateStrategy(
-        _validate, _validate_update, status={"replicas": 0}, counted=("spec",)
+        _validate,
+        immutable_fields("spec.selector", check=_validate),
+        status={"replicas": 0},
+        counted=("spec",),
     ),
     status=StatusStrategy(validate_replica_status_update),
     short_names=("rs",),

@@ -85,16 +85,13 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         if "TZ" in schedule:
             text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
             yield invalid("spec.schedule", schedule, text)
-    if "startingDeadlineSeconds" in spec:
-        seconds = spec["startingDeadlineSeconds"]
-        yield from field_checks.not_negative(seconds, "spec.startingDeadlineSeconds")
-    if spec["concurrencyPolicy"] not in ("Allow", "Forbid", "Replace"):
-        policies = ["Allow", "Forbid", "Replace"]
-        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies)
+    yield from field_checks.not_negative_fields(spec, ("startingDeadlineSeconds",), "spec")
+    yield from field_checks.one_of(
+        spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy"
+    )
     yield from _validate_job_template(spec["jobTemplate"]["spec"])
-    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        if limit in spec:
-            yield from field_checks.not_negative(spec[limit], f"spec.{limit}")
+    limits = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    yield from field_checks.not_negative_fields(spec, limits, "spec")
 
 
 def _validate_job_template(spec: Tree) -> Iterator[Cause]:

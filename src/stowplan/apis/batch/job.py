@@ -243,14 +243,11 @@ def _validate_pod_names(obj: Tree) -> Iterator[Cause]:
 
 def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     """The spec of a job, or of the jobs of a cron job."""
-    for name in _COUNTS:
-        if name in spec:
-            yield from field_checks.not_negative(spec[name], f"{path}.{name}")
+    yield from field_checks.not_negative_fields(spec, _COUNTS, path)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     mode = spec.get("completionMode", "NonIndexed")
-    if mode not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"])
+    yield from field_checks.one_of(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode")
     if mode == "Indexed":
         yield from _validate_indexed(spec, path)
     elif mode == "NonIndexed":
@@ -320,8 +317,7 @@ def _validate_replacement_policy(spec: Tree, path: str) -> Iterator[Cause]:
     if policy is None:
         return
     allowed = ["Failed"] if "podFailurePolicy" in spec else ["Failed", "TerminatingOrFailed"]
-    if policy not in allowed:
-        yield not_supported(path, policy, allowed)
+    yield from field_checks.one_of(policy, allowed, path)
 
 
 def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:

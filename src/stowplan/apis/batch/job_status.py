@@ -27,9 +27,7 @@ def is_condition_true(status: Tree, kind: str) -> bool:
 def validate_job_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """Counts, conditions and times are consistent; a finished job stays finished."""
     status, before = new["status"], old["status"]
-    for name in _COUNTS:
-        if name in status:
-            yield from field_checks.not_negative(status[name], f"status.{name}")
+    yield from field_checks.not_negative_fields(status, _COUNTS, "status")
     yield from _uncounted(status.get("uncountedTerminatedPods") or {})
     yield from _exclusive_conditions(status, before)
     yield from _finished(new, old)

@@ -241,10 +241,9 @@ def _validate_source(spec: Tree, path: str) -> Iterator[Cause]:
         case "nfs":
             yield from nfs(source, here)
         case "local":
-            if not source["path"]:
-                yield required(f"{here}.path")
-            else:
-                yield from field_checks.path_without_backsteps(source["path"], f"{here}.path")
+            yield from field_checks.needed(
+                source["path"], field_checks.path_without_backsteps, f"{here}.path"
+            )
             if "nodeAffinity" not in spec:
                 yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
         case "csi":
@@ -257,8 +256,7 @@ def _validate_other_fields(spec: Tree, path: str) -> Iterator[Cause]:
     if spec.get("storageClassName"):
         yield from field_checks.dns_subdomain(spec["storageClassName"], f"{path}.storageClassName")
     mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        yield not_supported(f"{path}.volumeMode", mode, VOLUME_MODES)
+    yield from field_checks.one_of(mode, VOLUME_MODES, f"{path}.volumeMode")
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         here = f"{path}.volumeAttributesClassName"

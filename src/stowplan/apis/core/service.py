@@ -20,7 +20,6 @@ from stowplan.apis.machinery.errors import (
     internal_error,
     invalid,
     invalid_object,
-    not_supported,
     required,
 )
 from stowplan.apis.machinery.names import label_problems
@@ -363,11 +362,11 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     for at, port in enumerate(ports):
         yield from _port(port, len(ports) > 1, headless, names, f"spec.ports[{at}]")
     yield from field_checks.labels(spec.get("selector", {}), "spec.selector")
-    if spec["sessionAffinity"] not in ("ClientIP", "None"):
-        yield not_supported("spec.sessionAffinity", spec["sessionAffinity"], ["ClientIP", "None"])
+    yield from field_checks.one_of(
+        spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity"
+    )
     yield from _addresses(spec)
-    if kind not in _TYPES:
-        yield not_supported("spec.type", kind, _TYPES)
+    yield from field_checks.one_of(kind, _TYPES, "spec.type")
     yield from _port_numbers(ports, kind)
 
 
@@ -388,12 +387,9 @@ def _port(one: Tree, several: bool, headless: bool, names: set[str], path: str) 
         yield required(f"{path}.name")
     elif name:
         yield from field_checks.dns_label(name, f"{path}.name")
-        if name in names:
-            yield duplicate(f"{path}.name", name)
-        names.add(name)
+        yield from field_checks.unique(name, names, f"{path}.name")
     yield from field_checks.port_number(one["port"], f"{path}.port")
-    if one["protocol"] not in _PROTOCOLS:
-        yield not_supported(f"{path}.protocol", one["protocol"], _PROTOCOLS)
+    yield from field_checks.one_of(one["protocol"], _PROTOCOLS, f"{path}.protocol")
     yield from field_checks.port_number_or_name(one["targetPort"], f"{path}.targetPort")
     if "appProtocol" in one:
         yield from field_checks.qualified_name(one["appProtocol"], f"{path}.appProtocol")
@@ -417,14 +413,10 @@ def _cluster_addresses(spec: Tree) -> Iterator[Cause]:
     families = spec.get("ipFamilies", [])
     known: set[str] = set()
     for at, family in enumerate(families):
-        if family not in _FAMILIES:
-            yield not_supported(f"spec.ipFamilies[{at}]", family, _FAMILIES)
-        if family in known:
-            yield duplicate(f"spec.ipFamilies[{at}]", family)
-        known.add(family)
+        yield from field_checks.one_of(family, _FAMILIES, f"spec.ipFamilies[{at}]")
+        yield from field_checks.unique(family, known, f"spec.ipFamilies[{at}]")
     policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _POLICIES:
-        yield not_supported("spec.ipFamilyPolicy", policy, _POLICIES)
+    yield from field_checks.one_of(policy, _POLICIES, "spec.ipFamilyPolicy")
     for at, address in enumerate(several):
         if at == 0 and address == "None":
             if len(several) > 1:

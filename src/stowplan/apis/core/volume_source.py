@@ -123,8 +123,7 @@ def host_path(one: Tree, path: str) -> Iterator[Cause]:
         yield required(f"{path}.path")
         return
     yield from field_checks.path_without_backsteps(one["path"], f"{path}.path")
-    if one["type"] not in HOST_PATH_TYPES:
-        yield not_supported(f"{path}.type", one["type"], HOST_PATH_TYPES)
+    yield from field_checks.one_of(one["type"], HOST_PATH_TYPES, f"{path}.type")
 
 
 def _needs(*names: str) -> Check:
@@ -305,10 +304,9 @@ def _projected_token(one: Tree, whole: str, path: str) -> Iterator[Cause]:
     if seconds > 1 << 32:
         text = "may not specify a duration larger than 2^32 seconds"
         yield invalid(f"{path}.expirationSeconds", seconds, text)
-    if not one["path"]:
-        yield required(f"{whole}.path")
-    else:
-        yield from field_checks.local_non_reserved_path(one["path"], f"{whole}.path")
+    yield from field_checks.needed(
+        one["path"], field_checks.local_non_reserved_path, f"{whole}.path"
+    )
 
 
 def csi_driver_name(name: str, path: str) -> Iterator[Cause]:

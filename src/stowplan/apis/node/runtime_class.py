@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
@@ -34,10 +34,7 @@ Scheduling
 
 def _validate(obj: Tree) -> Iterator[Cause]:
     """Handler, overhead, node selector and tolerations."""
-    if not obj["handler"]:
-        yield required("handler")
-    else:
-        yield from field_checks.dns_label(obj["handler"], "handler")
+    yield from field_checks.needed(obj["handler"], field_checks.dns_label, "handler")
     fixed = obj.get("overhead", {}).get("podFixed", {})
     for name, value in sorted(fixed.items()):
         here = f"overhead.podFixed[{name}]"
@@ -50,18 +47,13 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     )
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The handler is immutable."""
-    yield from field_checks.immutable(new["handler"], old["handler"], "handler")
-
-
 KIND = KindRegistration(
     group="node.k8s.io",
     kind="RuntimeClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
-        _validate, _validate_update, create_on_update=True, unconditional=False
+        _validate, immutable_fields("handler"), create_on_update=True, unconditional=False
     ),
     table=PrintedTable("Name, Handler=handler, Age"),
 )

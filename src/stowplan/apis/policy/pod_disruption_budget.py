@@ -17,7 +17,7 @@ from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -48,12 +48,8 @@ PodDisruptionBudgetStatus
   conditions [Condition] ~merge:type
 """
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
-_EMPTY_STATUS = {
-    "disruptionsAllowed": 0,
-    "currentHealthy": 0,
-    "desiredHealthy": 0,
-    "expectedPods": 0,
-}
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_EMPTY_STATUS = dict.fromkeys(_COUNTS, 0)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
@@ -68,14 +64,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             yield from validate_percent_at_most_100(spec[name], f"spec.{name}")
     yield from field_checks.selector(spec.get("selector"), "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in _EVICTION_POLICIES:
-        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
-
-
-def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The counts are not negative."""
-    for name in _EMPTY_STATUS:
-        yield from field_checks.not_negative(new["status"].get(name, 0), f"status.{name}")
+    yield from field_checks.one_of(policy, _EVICTION_POLICIES, "spec.unhealthyPodEvictionPolicy")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -105,7 +94,9 @@ KIND = KindRegistration(
     strategy=BuiltinStrategy(
         _validate, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
     ),
-    status=StatusStrategy(_validate_status_update),
+    status=StatusStrategy(
+        lambda new, old: field_checks.not_negative_fields(new["status"], _COUNTS, "status")
+    ),
     short_names=("pdb",),
     table=PrintedTable(
         "Name, Min Available, Max Unavailable, "

@@ -1,4 +1,4 @@
-"""Role.
+"""Role and ClusterRole.
 
 Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go,
 pkg/printers/internalversion/printers.go.
@@ -12,12 +12,20 @@ from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, required
+from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Role
   +PartialObjectMetadata
   rules [PolicyRule]!
+
+ClusterRole
+  +Role
+  aggregationRule AggregationRule?
+
+AggregationRule
+  clusterRoleSelectors [LabelSelector]
 
 PolicyRule
   verbs [string]!
@@ -26,10 +34,11 @@ PolicyRule
   resourceNames [string]
   nonResourceURLs [string]
 """
+_SELECTORS = "aggregationRule.clusterRoleSelectors"
 GROUP = "rbac.authorization.k8s.io"
 
 
-def validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
+def _validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
     """The rules of a role. namespaced: they cannot name non-resource URLs."""
     for at, rule in enumerate(obj["rules"] or ()):
         here = f"rules[{at}]"
@@ -53,7 +62,20 @@ def validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    return validate_rules(obj, namespaced=True)
+    return _validate_rules(obj, namespaced=True)
+
+
+def _validate_cluster_role(obj: Tree) -> Iterator[Cause]:
+    yield from _validate_rules(obj, namespaced=False)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is None:
+        return
+    selectors = aggregation.get("clusterRoleSelectors", [])
+    if not selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required(_SELECTORS, text)
+    for at, selector in enumerate(selectors):
+        yield from field_checks.selector(selector, f"{_SELECTORS}[{at}]")
 
 
 KIND = KindRegistration(
@@ -61,5 +83,14 @@ KIND = KindRegistration(
     kind="Role",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, names=PATH_SEGMENT_NAME, create_on_update=True),
+    table=CREATED_AT,
+)
+CLUSTER_ROLE_KIND = KindRegistration(
+    group=GROUP,
+    kind="ClusterRole",
+    namespaced=False,
+    strategy=BuiltinStrategy(
+        _validate_cluster_role, names=PATH_SEGMENT_NAME, create_on_update=True
+    ),
     table=CREATED_AT,
 )

@@ -1,4 +1,4 @@
-"""ResourceClaim.
+"""ResourceClaim and ResourceClaimTemplate.
 
 Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
 pkg/printers/internalversion/printers.go.
@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable
+from stowplan.apis.kind.printing import NAME_AND_AGE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
+from stowplan.apis.kind.strategy import (
+    METADATA_RESET_FIELDS,
+    BuiltinStrategy,
+    StatusStrategy,
+    immutable_fields,
+)
 from stowplan.apis.machinery.errors import (
     Cause,
-    duplicate,
     forbidden_field,
     invalid,
     not_supported,
@@ -39,6 +43,14 @@ ResourceClaim -- a request for devices.
   +PartialObjectMetadata
   spec ResourceClaimSpec!
   status ResourceClaimStatus
+
+ResourceClaimTemplate -- template of claims that are created per pod.
+  +PartialObjectMetadata
+  spec ResourceClaimTemplateSpec!
+
+ResourceClaimTemplateSpec
+  metadata ObjectMeta
+  spec ResourceClaimSpec!
 
 ResourceClaimSpec
   devices DeviceClaim!
@@ -154,10 +166,10 @@ def _set_request_defaults(one: Tree) -> None:
 
 def _validate(obj: Tree) -> Iterator[Cause]:
     """The spec."""
-    return validate_claim_spec(obj["spec"], "spec")
+    return _validate_claim_spec(obj["spec"], "spec")
 
 
-def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
+def _validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     """Requests, constraints and configuration of a claim."""
     wanted, here = spec["devices"], f"{path}.devices"
     requests = wanted["requests"] or []
@@ -166,13 +178,8 @@ def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
         yield too_many(f"{here}.requests", len(requests), _REQUESTS_MAX)
     for at, one in enumerate(requests):
         there = f"{here}.requests[{at}]"
-        if not one["name"]:
-            yield required(f"{there}.name")
-        else:
-            yield from field_checks.dns_label(one["name"], f"{there}.name")
-        if one["name"] in names:
-            yield duplicate(there, one["name"])
-        names.add(one["name"])
+        yield from field_checks.needed(one["name"], field_checks.dns_label, f"{there}.name")
+        yield from field_checks.unique(one["name"], names, there)
         yield from _validate_request(one, there, names)
     for at, constraint in enumerate(wanted.get("constraints", ())):
         yield from _validate_constraint(constraint, names, f"{here}.constraints[{at}]")
@@ -200,10 +207,9 @@ def _validate_request(one: Tree, path: str, names: set[str]) -> Iterator[Cause]:
 
 
 def _validate_exact_request(one: Tree, path: str) -> Iterator[Cause]:
-    if not one["deviceClassName"]:
-        yield required(f"{path}.deviceClassName")
-    else:
-        yield from field_checks.dns_subdomain(one["deviceClassName"], f"{path}.deviceClassName")
+    yield from field_checks.needed(
+        one["deviceClassName"], field_checks.dns_subdomain, f"{path}.deviceClassName"
+    )
     yield from validate_device_selectors(one.get("selectors", []), f"{path}.selectors")
     mode, count = one["allocationMode"], one.get("count", 0)
     if mode == "All":
@@ -247,13 +253,6 @@ def _validate_request_names(given: list[str], names: set[str], path: str) -> Ite
         yield from _validate_request_name(name, names, f"{path}[{at}]")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The spec is immutable."""
-    if new["spec"] != old["spec"]:
-        printed = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
-        yield invalid("spec", printed, field_checks.IMMUTABLE)
-
-
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The allocation is immutable; a claim is reserved only while it is allocated."""
     status, before = new["status"], old["status"]
@@ -267,9 +266,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
         for name in ("resource", "name", "uid"):
             if not one[name]:
                 yield required(f"{here}.{name}")
-        if one["uid"] in seen:
-            yield duplicate(f"{here}.uid", one["uid"])
-        seen.add(one["uid"])
+        yield from field_checks.unique(one["uid"], seen, f"{here}.uid")
     if reserved and allocation is None:
         text = "may not be specified when `allocated` is not set"
         yield forbidden_field("status.reservedFor", text)
@@ -324,6 +321,10 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     return [",".join(states)]
 
 
+def _validate_template(obj: Tree) -> Iterator[Cause]:
+    return _validate_claim_spec(obj["spec"]["spec"], "spec.spec")
+
+
 KIND = KindRegistration(
     group="resource.k8s.io",
     kind="ResourceClaim",
@@ -332,7 +333,24 @@ KIND = KindRegistration(
         "resource/v1.ExactDeviceRequest": _set_request_defaults,
         "resource/v1.DeviceSubRequest": _set_request_defaults,
     },
-    strategy=ResourceClaimStrategy(_validate, _validate_update, status={}, returns_deleted=True),
+    strategy=ResourceClaimStrategy(
+        _validate,
+        immutable_fields("spec", printed_as="resource/v1.ResourceClaimSpec"),
+        status={},
+        returns_deleted=True,
+    ),
     status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
     table=PrintedTable("Name, State, Age", _cells),
+)
+TEMPLATE_KIND = KindRegistration(
+    group="resource.k8s.io",
+    kind="ResourceClaimTemplate",
+    strategy=ResourceClaimStrategy(
+        _validate_template,
+        immutable_fields(
+            "spec", check=_validate_template, printed_as="resource/v1.ResourceClaimTemplateSpec"
+        ),
+        returns_deleted=True,
+    ),
+    table=NAME_AND_AGE,
 )

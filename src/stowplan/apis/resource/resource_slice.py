@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_fields
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields, selectable_fields
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
+from stowplan.apis.machinery.errors import Cause, invalid, required, too_many
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.resource.device_validation import validate_driver_name
 from stowplan.apis.validation import field_checks
@@ -159,24 +159,12 @@ def _validate_devices(given: list[Tree]) -> Iterator[Cause]:
     for at, one in enumerate(given):
         here = f"spec.devices[{at}]"
         yield from field_checks.dns_label(one["name"], f"{here}.name")
-        if one["name"] in names:
-            yield duplicate(here, one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, here)
         for key, value in sorted(one.get("attributes", {}).items()):
             if len(value) != 1:
                 text = "exactly one value must be specified"
                 path = f"{here}.attributes[{key}]"
                 yield invalid(path, None, text) if value else required(path, text)
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    spec, before = new["spec"], old["spec"]
-    for name in ("driver", "nodeName"):
-        yield from field_checks.immutable(spec.get(name), before.get(name), f"spec.{name}")
-    yield from field_checks.immutable(
-        spec["pool"]["name"], before["pool"]["name"], "spec.pool.name"
-    )
 
 
 KIND = KindRegistration(
@@ -185,7 +173,10 @@ KIND = KindRegistration(
     types=TYPES,
     namespaced=False,
     strategy=ResourceSliceStrategy(
-        _validate, _validate_update, counted=("spec",), returns_deleted=True
+        _validate,
+        immutable_fields("spec.driver", "spec.nodeName", "spec.pool.name", check=_validate),
+        counted=("spec",),
+        returns_deleted=True,
     ),
     table=PrintedTable("Name, Node=spec.nodeName, Driver=spec.driver, Pool=spec.pool.name, Age"),
     fields=selectable_fields("spec.nodeName", "spec.driver"),

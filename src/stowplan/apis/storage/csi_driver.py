@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, duplicate, invalid
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -46,8 +46,7 @@ TokenRequest
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    if spec["fsGroupPolicy"] not in policies:
-        yield not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], policies)
+    yield from field_checks.one_of(spec["fsGroupPolicy"], policies, "spec.fsGroupPolicy")
     audiences: set[str] = set()
     for at, one in enumerate(spec.get("tokenRequests", ())):
         here = f"spec.tokenRequests[{at}]"
@@ -60,8 +59,9 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             text = "may not specify a duration less than 10 minutes"
             yield invalid(f"{here}.expirationSeconds", seconds, text)
     for mode in spec["volumeLifecycleModes"]:
-        if mode not in ("Persistent", "Ephemeral"):
-            yield not_supported("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])
+        yield from field_checks.one_of(
+            mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes"
+        )
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
         text = "must be greater than or equal to 10 seconds"

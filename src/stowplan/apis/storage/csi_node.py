@@ -13,7 +13,7 @@ from stowplan.apis.core.volume_source import csi_driver_name
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -49,16 +49,12 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         count = one.get("allocatable", {}).get("count")
         if count is not None:
             yield from field_checks.not_negative(count, f"{here}.allocatable.count")
-        if one["name"] in names:
-            yield duplicate(f"{here}.name", one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, f"{here}.name")
         keys: set[str] = set()
         for key in one["topologyKeys"] or ():
             if not key:
                 yield required(here)
-            if key in keys:
-                yield duplicate(here, key)
-            keys.add(key)
+            yield from field_checks.unique(key, keys, here)
             yield from field_checks.qualified_name(key, here)
 
 

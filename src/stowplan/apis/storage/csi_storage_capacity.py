@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
@@ -35,16 +35,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             yield invalid(name, value, field_checks.NOT_NEGATIVE)
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    for name in ("nodeTopology", "storageClassName"):
-        yield from field_checks.immutable(new.get(name), old.get(name), name)
-
-
 KIND = KindRegistration(
     group="storage.k8s.io",
     kind="CSIStorageCapacity",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, _validate_update, unconditional=False),
+    strategy=BuiltinStrategy(
+        _validate,
+        immutable_fields("nodeTopology", "storageClassName", check=_validate),
+        unconditional=False,
+    ),
     table=CREATED_AT,
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported, required
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -44,8 +44,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield not_supported("reclaimPolicy", policy, ["Delete", "Retain"])
     mode = obj.get("volumeBindingMode")
     modes = ("Immediate", "WaitForFirstConsumer")
-    if mode not in modes:
-        yield not_supported("volumeBindingMode", mode, modes)
+    yield from field_checks.one_of(mode, modes, "volumeBindingMode")
     for at, term in enumerate(obj.get("allowedTopologies", ())):
         yield from _validate_topology_term(term, f"allowedTopologies[{at}]")
 
@@ -59,18 +58,9 @@ def _validate_topology_term(term: Tree, path: str) -> Iterator[Cause]:
             yield required(f"{here}.values")
         seen: set[str] = set()
         for index, value in enumerate(values):
-            if value in seen:
-                yield duplicate(f"{here}.values[{index}]", value)
-            seen.add(value)
+            yield from field_checks.unique(value, seen, f"{here}.values[{index}]")
         yield from field_checks.label_name(one["key"], f"{here}.key")
-        if one["key"] in keys:
-            yield duplicate(f"{here}.key", one["key"])
-        keys.add(one["key"])
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from field_checks.immutable(new.get(name), old.get(name), name)
+        yield from field_checks.unique(one["key"], keys, f"{here}.key")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -87,7 +77,11 @@ KIND = KindRegistration(
     kind="StorageClass",
     types=TYPES,
     namespaced=False,
-    strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
+    strategy=BuiltinStrategy(
+        _validate,
+        immutable_fields("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+        returns_deleted=True,
+    ),
     short_names=("sc",),
     table=PrintedTable(
         "Name=, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from stowplan.apis.core.volume_source import csi_driver_name
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
+from stowplan.apis.kind.strategy import (
+    METADATA_RESET_FIELDS,
+    BuiltinStrategy,
+    StatusStrategy,
+    immutable_fields,
+)
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
-from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -63,13 +67,6 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield from field_checks.dns_subdomain(by_name, "spec.source.persistentVolumeName")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    if new["spec"] != old["spec"]:
-        printed = internal_form("storage/v1.VolumeAttachmentSpec", new["spec"])
-        yield invalid("spec", printed, field_checks.IMMUTABLE)
-
-
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """Error codes are not negative."""
     for name in ("attachError", "detachError"):
@@ -86,7 +83,7 @@ KIND = KindRegistration(
     namespaced=False,
     strategy=BuiltinStrategy(
         _validate,
-        _validate_update,
+        immutable_fields("spec", check=_validate, printed_as="storage/v1.VolumeAttachmentSpec"),
         status={"attached": False},
         unconditional=False,
         returns_deleted=True,

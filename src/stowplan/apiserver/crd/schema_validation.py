@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.validation import field_checks
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
 from stowplan.apiserver.crd.structural_schema import (
@@ -354,8 +355,7 @@ def _kubernetes_causes(node: Tree, path: str) -> Iterator[Cause]:
             yield required(here, text) if not kind else invalid(here, kind, text)
         elif given == "set" and isinstance(node.get("items"), dict):
             yield from _set_item_causes(node["items"], f"{path}.items")
-        if given not in values:
-            yield not_supported(f"{path}.{name}", given, values)
+        yield from field_checks.one_of(given, values, f"{path}.{name}")
     yield from _list_key_causes(node, path)
     if node.get(LIST_TYPE) in ("set", "map") and isinstance(node.get("items"), dict):
         yield from _list_item_causes(node, path)
