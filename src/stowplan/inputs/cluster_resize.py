@@ -40,8 +40,7 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
     left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
     found = release_pods(cluster.pods, left, set())
     pods = [pod for pod in found.pods if not (_is_daemon(pod) and target_node(pod) in left)]
-    note = f"{n_nodes} nodes instead of {len(cluster.nodes)}, of the same mix"
-    notes = [*cluster.notes, note]
+    notes = [*cluster.notes, f"{n_nodes} nodes instead of {len(cluster.nodes)}, of the same mix"]
     n_gone = len(cluster.pods) - len(pods)
     if found.pending:
         notes.append(f"{count_of(len(found.pending), 'pod')} of removed nodes pending again")

@@ -168,8 +168,7 @@ class ManifestInventory:
         entries = self._by_kind.setdefault(type(found), {})
         first = entries.setdefault(_key(found), entry)
         if first is not entry:
-            what = f"Duplicate value: first defined in {first.place}"
-            raise DecodeError(what, title(found))
+            raise DecodeError(f"Duplicate value: first defined in {first.place}", title(found))
         self.entries.append(entry)
 
     def all(self, kind: type[T]) -> Iterator[T]:
@@ -237,8 +236,7 @@ def items(
     listed: kind and apiVersion of a typed list, for items without them. Raises DecodeError.
     """
     if not isinstance(tree, dict):
-        expected = "an object with apiVersion and kind"
-        raise DecodeError(mismatch(format_value(tree), expected), path)
+        raise DecodeError(mismatch(format_value(tree), "an object with apiVersion and kind"), path)
     tree = {**(listed or {}), **{k: v for k, v in tree.items() if v is not None}}
     kind = tree.get("kind", "")
     if not isinstance(kind, str) or not kind:

@@ -144,8 +144,7 @@ def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
     if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
         yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
     elif not is_zero_int_or_percent(missing) and not is_zero_int_or_percent(more):
-        text = "may not be set when maxUnavailable is non-zero"
-        yield invalid(f"{path}.maxSurge", more, text)
+        yield invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:

@@ -119,8 +119,7 @@ def _validate_rolling_update(rolling: Tree, path: str, other: str) -> Iterator[C
     yield from validate_int_or_percent(missing, f"{path}.maxUnavailable")
     yield from validate_int_or_percent(more, f"{path}.{other}")
     if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
-        text = f"may not be 0 when `{other}` is 0"
-        yield invalid(f"{path}.maxUnavailable", missing, text)
+        yield invalid(f"{path}.maxUnavailable", missing, f"may not be 0 when `{other}` is 0")
     yield from validate_percent_at_most_100(missing, f"{path}.maxUnavailable")
 
 

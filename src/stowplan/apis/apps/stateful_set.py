@@ -114,8 +114,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
-        text = "must be 'OrderedReady' or 'Parallel'"
-        yield invalid("spec.podManagementPolicy", policy, text)
+        yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     yield from _validate_strategy(spec["updateStrategy"])
     for name in ("whenDeleted", "whenScaled"):
         kept = spec["persistentVolumeClaimRetentionPolicy"][name]

@@ -98,8 +98,7 @@ def _validate_job_template(spec: Tree) -> Iterator[Cause]:
     path = "spec.jobTemplate.spec"
     yield from validate_job_spec(spec, path)
     if "selector" in spec:
-        text = "`selector` will be auto-generated"
-        yield invalid(f"{path}.selector", spec["selector"], text)
+        yield invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
     if spec.get("manualSelector"):
         yield not_supported(f"{path}.manualSelector", True, [])
 

@@ -327,8 +327,7 @@ def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
     elif policy not in _RESTART_POLICIES:
         yield not_supported(path, policy, _RESTART_POLICIES)
     elif "podFailurePolicy" in spec and policy != "Never":
-        text = 'only "Never" is supported when podFailurePolicy is specified'
-        yield invalid(path, policy, text)
+        yield invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
 def _validate_update(job: Tree, was_job: Tree) -> Iterator[Cause]:

@@ -117,8 +117,7 @@ def _finished(new: Tree, old: Tree) -> Iterator[Cause]:
         yield required("status.startTime", "startTime is required for finished job")
     pods = status.get("uncountedTerminatedPods") or {}
     if any(pods.values()) and (now or _changed(status, before, "uncountedTerminatedPods")):
-        path = "status.uncountedTerminatedPods"
-        yield invalid(path, pods, "must be empty for finished job")
+        yield invalid("status.uncountedTerminatedPods", pods, "must be empty for finished job")
     if terminating and (now or _changed(status, before, "terminating")):
         text = "terminating>0 is invalid for finished job"
         yield invalid("status.terminating", terminating, text)
@@ -178,5 +177,4 @@ def _immutable_once_set(new: Tree, old: Tree) -> Iterator[Cause]:
         and not is_condition_true(before, met)
         and is_condition_true(status, met)
     ):
-        text = f"cannot set {met}=True for Job already has Complete=true conditions"
-        yield _conflict(text)
+        yield _conflict(f"cannot set {met}=True for Job already has Complete=true conditions")

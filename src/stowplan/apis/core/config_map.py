@@ -33,15 +33,13 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     for key, value in sorted(data.items()):
         yield from field_checks.config_key(key, f"data[{key}]")
         if key in binary:
-            text = "duplicate of key present in binaryData"
-            yield invalid(f"data[{key}]", key, text)
+            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(value.encode("utf-8", "surrogatepass"))
     for key, value in sorted(binary.items()):
         yield from field_checks.config_key(key, f"binaryData[{key}]")
         size += len(value) * 3 // 4
     if size > DATA_BYTES_MAX:
-        text = f"Too long: may not be more than {DATA_BYTES_MAX} bytes"
-        yield Cause("", TOO_LONG, text)
+        yield Cause("", TOO_LONG, f"Too long: may not be more than {DATA_BYTES_MAX} bytes")
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:

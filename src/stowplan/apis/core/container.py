@@ -348,8 +348,7 @@ def _resize(given: list[Tree], pod_restart: str, path: str) -> Iterator[Cause]:
         yield from field_checks.supported_value(name, ("cpu", "memory"), path)
         yield from field_checks.supported_value(action, ("NotRequired", "RestartContainer"), path)
         if pod_restart == "Never" and action != "NotRequired":
-            text = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            yield invalid(path, action, text)
+            yield invalid(path, action, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 def _restart_policy(one: Tree, path: str) -> Iterator[Cause]:

@@ -61,8 +61,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         here = f"spec.limits[{at}]"
         kind = one["type"]
         if kind not in _LIMIT_TYPES and "/" not in kind:
-            text = "must be a standard limit type or fully qualified"
-            yield invalid(f"{here}.type", kind, text)
+            yield invalid(f"{here}.type", kind, "must be a standard limit type or fully qualified")
         yield from field_checks.unique(kind, seen, f"{here}.type")
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             for resource in sorted(one.get(name, {})):

@@ -94,8 +94,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
             text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
             yield invalid("status.Phase", phase, text)
     elif phase != "Active":
-        text = "may only be 'Active' if `deletionTimestamp` is empty"
-        yield invalid("status.Phase", phase, text)
+        yield invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
 
 
 def _validate_finalizer(name: str, path: str = "spec.finalizers") -> Iterator[Cause]:

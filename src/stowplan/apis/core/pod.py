@@ -229,8 +229,7 @@ def _deadline(new: Tree, old: Tree) -> tuple[list[Cause], bool]:
     if given is None:
         if before is None:
             return [], False
-        text = "must not update from a positive integer to nil value"
-        return [invalid(path, None, text)], False
+        return [invalid(path, None, "must not update from a positive integer to nil value")], False
     if not 0 <= given <= field_checks.INT32_MAX:
         return [invalid(path, given, field_checks.inclusive(0, field_checks.INT32_MAX))], True
     if before is not None and before < given:

@@ -57,8 +57,7 @@ def container_security_context(one: Tree, host_users: bool, path: str) -> Iterat
     if mount is not None:
         yield from field_checks.one_of(mount, ("Default", "Unmasked"), f"{path}.procMount")
         if host_users and mount == "Unmasked":
-            text = "`hostUsers` must be false to use `Unmasked`"
-            yield invalid(f"{path}.procMount", mount, text)
+            yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     if one.get("allowPrivilegeEscalation") is False:
         # The original prints the whole context in its internal form; path and reason are the same.
         if one.get("privileged"):

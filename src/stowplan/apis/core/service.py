@@ -354,8 +354,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     if not ports and not headless and kind != "ExternalName":
         yield required("spec.ports")
     if kind in ("LoadBalancer", "NodePort") and headless:
-        text = f"may not be set to 'None' for {kind} services"
-        yield invalid("spec.clusterIPs[0]", "None", text)
+        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         yield from _external_name(spec)
     names: set[str] = set()

@@ -93,8 +93,7 @@ def validate_workload_selector(selector: Tree | None, kind: str) -> Iterator[Cau
         return
     yield from field_checks.selector(selector, "spec.selector")
     if field_checks.is_empty_selector(selector):
-        text = f"empty selector is invalid for {kind}"
-        yield invalid("spec.selector", selector, text)
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
 
 
 def validate_int_or_percent(value: int | str, path: str) -> Iterator[Cause]:

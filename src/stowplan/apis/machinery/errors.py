@@ -225,8 +225,7 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 def no_such_path() -> ApiError:
     """404 of a group, version or resource that is not served."""
-    text = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", text, {})
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:

@@ -54,11 +54,9 @@ def _validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
                 yield invalid(f"{here}.nonResourceURLs", urls, text)
             continue
         if not rule.get("apiGroups"):
-            text = "resource rules must supply at least one api group"
-            yield required(f"{here}.apiGroups", text)
+            yield required(f"{here}.apiGroups", "resource rules must supply at least one api group")
         if not rule.get("resources"):
-            text = "resource rules must supply at least one resource"
-            yield required(f"{here}.resources", text)
+            yield required(f"{here}.resources", "resource rules must supply at least one resource")
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:

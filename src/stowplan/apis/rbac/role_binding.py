@@ -78,8 +78,7 @@ def _validate_subject(one: Tree, namespaced: bool, path: str) -> Iterator[Cause]
             if group != GROUP:
                 yield not_supported(f"{path}.apiGroup", group, [GROUP])
         case other:
-            kinds = ["ServiceAccount", "User", "Group"]
-            yield not_supported(f"{path}.kind", other, kinds)
+            yield not_supported(f"{path}.kind", other, ["ServiceAccount", "User", "Group"])
 
 
 def _binding_strategy(kinds: list[str], namespaced: bool) -> BuiltinStrategy:

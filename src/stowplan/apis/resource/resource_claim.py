@@ -232,8 +232,7 @@ def _validate_tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
         operator = one["operator"]
         if operator == "Exists":
             if one.get("value"):
-                text = "must be empty for operator `Exists`"
-                yield invalid(f"{here}.value", one["value"], text)
+                yield invalid(f"{here}.value", one["value"], "must be empty for operator `Exists`")
         elif operator != "Equal":
             yield not_supported(f"{here}.operator", operator, ["Equal", "Exists"])
         effect = one.get("effect")

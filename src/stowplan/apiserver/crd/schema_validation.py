@@ -332,8 +332,7 @@ def _standard_causes(node: Tree, place: _SchemaPosition) -> Iterator[Cause]:
         text = "type cannot be set to null, use nullable as an alternative"
         yield forbidden_field(f"{path}.type", text)
     if isinstance(node.get("items"), list):
-        text = "items must be a schema object and not an array"
-        yield forbidden_field(f"{path}.items", text)
+        yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
     if place.in_meta and node.get(EMBEDDED):
         yield forbidden_field(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 

@@ -214,8 +214,7 @@ def _resource_list(group: str, version: str, resources: list[Resource]) -> Tree:
     printed = [row for one in resources for row in _resource_rows(one)]
     kind = {"kind": "APIResourceList", "groupVersion": version}
     if group:
-        named = f"{group}/{version}"
-        kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": named}
+        kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
     return {**kind, "resources": printed}
 
 

@@ -91,8 +91,7 @@ PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
 def body_too_large(bytes_max: int) -> ApiError:
     """413 of a body over the limit."""
-    text = f"Request entity too large: limit is {bytes_max}"
-    return ApiError(413, "RequestEntityTooLarge", text)
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {bytes_max}")
 
 
 def _body_summary(raw: bytes) -> str:
