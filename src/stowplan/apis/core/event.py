@@ -109,7 +109,6 @@ class EventsV1Alias:
     path = "events"
 
     def from_stored(self, tree: Tree) -> Tree:
-        """A stored event as events.k8s.io/v1."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_VIEW.get(name, name)] = value
@@ -122,7 +121,6 @@ class EventsV1Alias:
         return made
 
     def to_stored(self, tree: Tree) -> Tree:
-        """An event of events.k8s.io/v1 as stored."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_CORE.get(name, name)] = value
@@ -246,11 +244,9 @@ class EventsV1Table:
     columns = TABLE.columns
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an event of events.k8s.io/v1."""
         return TABLE.cells(EventsV1Alias().to_stored(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 

@@ -21,7 +21,6 @@ class PodTable(PrintedTable):
         super().__init__(_COLUMNS, _cells)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`Completed` for a finished pod."""
         phase = obj["status"].get("phase")
         if phase not in ("Succeeded", "Failed"):
             return []

@@ -49,12 +49,10 @@ class PrintedTable:
         self._computed = computed
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an object, those of wide output included."""
         computed = iter(self._computed(obj, now) if self._computed is not None else ())
         return [next(computed) if cell is None else cell(obj, now) for cell in self._cells]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 

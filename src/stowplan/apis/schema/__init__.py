@@ -49,7 +49,6 @@ class KindSchema:
 
     @property
     def shape(self) -> MergeShape | None:
-        """The type as strategic merge patch sees it."""
         return self.struct
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
@@ -62,7 +61,6 @@ class KindSchema:
         return made, list(sink.texts) if mode != "Ignore" else []
 
     def blank(self) -> Tree:
-        """The object with nothing set and no defaults, as Go writes it."""
         return _blank(self.struct)
 
     def default(self, tree: Tree) -> None:

@@ -43,7 +43,6 @@ class ScaleView:
     plain_selector: bool = False
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
-        """The scale of an object."""
         selector = obj["spec"].get("selector") or {}
         labels = {"matchLabels": selector} if self.plain_selector else selector
         status: Tree = {"replicas": (obj.get("status") or {}).get("replicas", 0)}

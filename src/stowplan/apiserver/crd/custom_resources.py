@@ -80,7 +80,6 @@ class CustomSchema:
         return made, texts if mode != "Ignore" else []
 
     def blank(self) -> Tree:
-        """The empty object."""
         return {"metadata": {}}
 
     def default(self, tree: Tree) -> None:
@@ -257,12 +256,10 @@ class CustomTable:
         )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The name and the values of the columns."""
         name = obj["metadata"].get("name", "")
         return [name, *(_cell(path.find(obj), kind, now) for path, kind in self._paths)]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 

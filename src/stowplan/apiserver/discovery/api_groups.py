@@ -64,7 +64,6 @@ class DiscoveryPages:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         parts = decoded_path(request)[1:].split("/")
         registry = server.registry
         if parts[0] not in ("api", "apis") or (parts[0] == "api" and len(parts) > 2):

@@ -110,7 +110,6 @@ class HealthPages:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         path = decoded_path(request)
         if path == "/version":
             return tree_response(request, VERSION)
