@@ -416,7 +416,6 @@ class QueueScriptRunner:
         return [sorted(keys) if len(keys) > 1 else keys[0] for keys in by_expiry.values()]
 
     def _entry_in_flight(self, uid: str) -> QueueEntry:
-        """The attempt in flight of a uid."""
         found = [e for entries in self.attempts.values() for e in entries if e.uid == uid]
         return found[-1]
 

@@ -364,7 +364,6 @@ def _join(path: str, field: str) -> str:
 
 
 def _at(path: str, key: str) -> str:
-    """Path of a mapping entry."""
     return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
 
 

@@ -186,7 +186,6 @@ def _spec(
 
 
 def _requiring(models: tuple[str, ...]) -> Affinity:
-    """Node affinity to nodes with one of the models."""
     requirement = NodeSelectorRequirement(key=MODEL_LABEL, operator="In", values=models)
     term = NodeSelectorTerm(match_expressions=(requirement,))
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))

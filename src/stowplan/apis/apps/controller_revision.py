@@ -1,7 +1,6 @@
 """ControllerRevision.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ ControllerRevision -- an immutable snapshot of the state of a workload.
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A revision has data and a number."""
     if obj["data"] is None:
         yield required("data", "data is mandatory")
     yield from field_checks.not_negative(obj["revision"], "revision")

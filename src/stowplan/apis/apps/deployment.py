@@ -1,7 +1,6 @@
 """Deployment.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -79,7 +78,6 @@ DeploymentCondition
 
 
 def _set_strategy_defaults(one: Tree) -> None:
-    """A rolling update has maxUnavailable and maxSurge of 25%."""
     if one["type"] == "RollingUpdate":
         rolling = one.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")

@@ -1,7 +1,6 @@
 """StatefulSet.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """CronJob.
 
-Source: kubernetes v1.36, pkg/registry/batch/cronjob, pkg/apis/batch/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/batch/cronjob, pkg/apis/batch/validation.
 """
 
 from __future__ import annotations

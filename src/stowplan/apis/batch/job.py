@@ -1,7 +1,6 @@
 """Job. Validation of its status is in `job_status`.
 
-Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation.
 """
 
 from __future__ import annotations
@@ -266,7 +265,6 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
-    """The fields `managedBy`, `successPolicy` and `podFailurePolicy`."""
     manager = spec.get("managedBy")
     if manager is not None:
         host, _, rest = manager.partition("/")

@@ -66,7 +66,6 @@ def _uncounted(pods: Tree) -> Iterator[Cause]:
 
 
 def _exclusive_conditions(status: Tree, before: Tree) -> Iterator[Cause]:
-    """Conditions that exclude each other, and their times."""
     complete, failed = is_condition_true(status, "Complete"), is_condition_true(status, "Failed")
     target = is_condition_true(status, "FailureTarget")
     if _condition_became_true(status, before, "Complete", "Failed") and complete and failed:
@@ -150,7 +149,6 @@ def _criteria(new: Tree) -> Iterator[Cause]:
 
 
 def _immutable_once_set(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Fields that are immutable once they are set."""
     status, before, spec = new["status"], old["status"], new["spec"]
     for kind in ("Failed", "Complete", "FailureTarget"):
         if is_condition_true(before, kind) and not is_condition_true(status, kind):

@@ -1,7 +1,6 @@
 """Lease.
 
-Source: kubernetes v1.36, pkg/registry/coordination/lease, pkg/apis/coordination/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/coordination/lease, pkg/apis/coordination/validation.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ LeaseSpec
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Duration, transitions, and the strategy of coordinated election."""
     spec = obj["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:

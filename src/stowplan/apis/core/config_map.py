@@ -1,7 +1,6 @@
 """ConfigMap.
 
-Source: kubernetes v1.36, pkg/registry/core/configmap, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/configmap, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ DATA_BYTES_MAX = 1 << 20
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, and the total size of the values."""
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
     size = 0
     for key, value in sorted(data.items()):

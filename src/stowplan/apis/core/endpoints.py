@@ -1,7 +1,6 @@
 """Endpoints, deprecated in favour of EndpointSlice.
 
-Source: kubernetes v1.36, pkg/registry/core/endpoint, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/endpoint, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations

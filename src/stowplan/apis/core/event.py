@@ -1,7 +1,7 @@
 """Event: one stored form, served as core/v1 and as events.k8s.io/v1.
 
 Source: kubernetes v1.36, pkg/registry/core/event, pkg/apis/core/validation/events.go,
-pkg/apis/events/v1/conversion.go, pkg/printers/internalversion/printers.go.
+pkg/apis/events/v1/conversion.go.
 """
 
 from __future__ import annotations

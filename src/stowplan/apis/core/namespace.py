@@ -1,7 +1,6 @@
 """Namespace, with its finalize subresource.
 
-Source: kubernetes v1.36, pkg/registry/core/namespace, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/namespace, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def _set_defaults(one: Tree) -> None:
-    """The label kubernetes.io/metadata.name has the name."""
     name = one["metadata"].get("name")
     if name:
         one["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name

@@ -1,7 +1,6 @@
 """Node.
 
-Source: kubernetes v1.36, pkg/registry/core/node/strategy.go, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/node/strategy.go, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -198,7 +197,6 @@ class NodeStatusStrategy(ResourceStrategy):
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Amounts, features, addresses and taints are valid; CIDRs and IDs are immutable once set."""
     spec, before = new["spec"], old["spec"]
     yield from _validate_amounts(new)
     yield from _validate_features(new["status"].get("declaredFeatures", []))

@@ -1,7 +1,6 @@
 """PersistentVolume.
 
-Source: kubernetes v1.36, pkg/registry/core/persistentvolume, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/persistentvolume, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -190,7 +189,6 @@ class PersistentVolumeStatusStrategy(ResourceStrategy):
 
 
 def _validate_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """Capacity, access modes, reclaim policy, node affinity and source."""
     modes = spec.get("accessModes", [])
     if not modes:
         yield required(f"{path}.accessModes")

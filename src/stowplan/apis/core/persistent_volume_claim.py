@@ -1,7 +1,6 @@
 """PersistentVolumeClaim.
 
-Source: kubernetes v1.36, pkg/registry/core/persistentvolumeclaim, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/persistentvolumeclaim, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -55,7 +54,6 @@ _OLD_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "Volu
 
 
 def _set_defaults(one: Tree) -> None:
-    """The phase of a new claim is Pending."""
     one["status"].setdefault("phase", "Pending")
 
 
@@ -83,7 +81,6 @@ class PersistentVolumeClaimStrategy(ResourceStrategy):
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The quantities of status.capacity."""
     for name, value in sorted(new["status"].get("capacity", {}).items()):
         yield from resource_requirements.validate_resource_quantity(
             name, value, f"status.capacity[{name}]"

@@ -1,7 +1,6 @@
 """PodTemplate.
 
-Source: kubernetes v1.36, pkg/registry/core/podtemplate, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/podtemplate, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ PodTemplateSpec -- metadata and spec of the pods of a workload.
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """The template."""
     return validate_pod_template(obj["template"], "template")
 
 

@@ -1,7 +1,6 @@
 """ReplicationController.
 
-Source: kubernetes v1.36, pkg/registry/core/replicationcontroller, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/replicationcontroller, pkg/apis/core/validation.
 """
 
 from __future__ import annotations

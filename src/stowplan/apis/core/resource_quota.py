@@ -1,7 +1,6 @@
 """ResourceQuota.
 
-Source: kubernetes v1.36, pkg/registry/core/resourcequota, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/resourcequota, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -78,7 +77,6 @@ _MUST_EXIST = (
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Names and amounts of limited resources, and scopes."""
     spec = obj["spec"]
     yield from _validate_amounts(spec.get("hard", {}), "spec.hard")
     yield from _validate_scopes(spec)
@@ -97,7 +95,6 @@ def _validate_amounts(given: dict[str, str], path: str) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The amounts of `hard` and `used`."""
     for name in ("hard", "used"):
         yield from _validate_amounts(new["status"].get(name, {}), f"status.{name}")
 
@@ -114,7 +111,6 @@ def _validate_scopes(spec: Tree) -> Iterator[Cause]:
 
 
 def _limited_resources(spec: Tree) -> list[str]:
-    """The standard resources that a quota limits."""
     return sorted(_QUOTA_RESOURCES.intersection(spec.get("hard", {})))
 
 
@@ -161,7 +157,6 @@ def _validate_scope_selector(spec: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Scopes are immutable."""
     yield from _validate(new)
     if set(new["spec"].get("scopes", ())) != set(old["spec"].get("scopes", ())):
         yield invalid("spec.scopes", new["spec"].get("scopes"), field_checks.IMMUTABLE)

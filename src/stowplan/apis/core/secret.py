@@ -1,7 +1,6 @@
 """Secret.
 
-Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -47,7 +46,6 @@ def _set_defaults(one: Tree) -> None:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, size, and the keys that a type requires."""
     data = obj.get("data", {})
     size = 0
     for key, value in sorted(data.items()):

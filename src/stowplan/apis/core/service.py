@@ -1,7 +1,6 @@
 """Service: addresses and ports are allocated from those of the stored services.
 
-Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -100,7 +99,6 @@ _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 
 
 def _set_defaults(one: Tree) -> None:
-    """Ports, policies and affinity of a service."""
     spec = one["spec"]
     _set_affinity_defaults(spec)
     for port in spec.get("ports", ()):

@@ -127,7 +127,6 @@ def host_path(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def _needs(*names: str) -> Check:
-    """A check that fields are not empty."""
 
     def check(one: Tree, path: str) -> Iterator[Cause]:
         for name in names:

@@ -4,6 +4,8 @@ A column is written `Node`, `Count:integer`, `Node+` (wide form only), `Driver::
 Behind `=` stands the field that it prints, `Node=spec.nodeName`, and behind `|` what it prints if
 the field is missing; without that, the empty value of the column's type. `Name` and `Age` are those
 of the metadata, and `Name=` is not. The other cells are the result of a function.
+
+Source: kubernetes v1.36, pkg/printers/internalversion/printers.go, for the tables of all kinds.
 """
 
 from __future__ import annotations

@@ -65,7 +65,6 @@ class LabelRequirement:
         return left > right if self.operator == ">" else left < right
 
     def _has(self, value: str) -> bool:
-        """True if `value` is one of the sorted values."""
         at = bisect_left(self.values, value)
         return at < len(self.values) and self.values[at] == value
 

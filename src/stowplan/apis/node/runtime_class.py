@@ -1,7 +1,6 @@
 """RuntimeClass.
 
-Source: kubernetes v1.36, pkg/registry/node/runtimeclass, pkg/apis/node/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/node/runtimeclass, pkg/apis/node/validation.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ Scheduling
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Handler, overhead, node selector and tolerations."""
     yield from field_checks.needed(obj["handler"], field_checks.dns_label, "handler")
     fixed = obj.get("overhead", {}).get("podFixed", {})
     for name, value in sorted(fixed.items()):

@@ -78,7 +78,6 @@ def _dry_run(call: ApiCall, options: Tree) -> bool:
 
 
 def _delete_options(options: Tree) -> DeleteOptions:
-    """The body's deleteOptions."""
     policy = options.get("propagationPolicy") or (
         "Orphan" if options.get("orphanDependents") else ""
     )
@@ -184,7 +183,6 @@ def _too_many(cause: str, seconds: int) -> ApiError:
 
 
 def _check_options(options: Tree) -> None:
-    """Raises ApiError 422 for invalid delete options."""
     causes = field_checks.dry_run_causes(options.get("dryRun") or [])
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:

@@ -1,7 +1,7 @@
 """PodDisruptionBudget.
 
 Source: kubernetes v1.36, pkg/registry/policy/poddisruptionbudget,
-pkg/apis/policy/validation/validation.go, pkg/printers/internalversion/printers.go.
+pkg/apis/policy/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ _EMPTY_STATUS = dict.fromkeys(_COUNTS, 0)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """minAvailable or maxUnavailable, selector and eviction policy."""
     spec = obj["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
         printed = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)

@@ -1,7 +1,6 @@
 """Role and ClusterRole.
 
-Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """RoleBinding and ClusterRoleBinding.
 
-Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -40,13 +39,11 @@ RoleRef
 
 
 def _set_role_ref_defaults(one: Tree) -> None:
-    """roleRef.apiGroup is rbac.authorization.k8s.io."""
     if not one["roleRef"]["apiGroup"]:
         one["roleRef"]["apiGroup"] = GROUP
 
 
 def _set_subject_defaults(one: Tree) -> None:
-    """apiGroup of users and groups is rbac.authorization.k8s.io."""
     if one["kind"] in ("User", "Group"):
         one.setdefault("apiGroup", GROUP)
 

@@ -1,7 +1,6 @@
 """DeviceClass.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ DeviceClassConfiguration
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Selectors and configuration."""
     spec = obj["spec"]
     yield from validate_device_selectors(spec.get("selectors", []), "spec.selectors")
     for at, one in enumerate(spec.get("config", ())):

@@ -1,7 +1,6 @@
 """ResourceClaim and ResourceClaimTemplate.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -159,18 +158,15 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
 def _set_request_defaults(one: Tree) -> None:
-    """count is 1 for allocationMode ExactCount."""
     if one["allocationMode"] == "ExactCount":
         one.setdefault("count", 1)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """The spec."""
     return _validate_claim_spec(obj["spec"], "spec")
 
 
 def _validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """Requests, constraints and configuration of a claim."""
     wanted, here = spec["devices"], f"{path}.devices"
     requests = wanted["requests"] or []
     names: set[str] = set()

@@ -1,7 +1,6 @@
 """ResourceSlice.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations

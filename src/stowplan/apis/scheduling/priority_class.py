@@ -1,7 +1,6 @@
 """PriorityClass.
 
-Source: kubernetes v1.36, pkg/registry/scheduling/priorityclass, pkg/apis/scheduling/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/scheduling/priorityclass, pkg/apis/scheduling/validation.
 """
 
 from __future__ import annotations
@@ -69,7 +68,6 @@ def _reserved_name_problem(name: str, value: int) -> str:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """value and preemptionPolicy are immutable."""
     if new["value"] != old["value"]:
         yield forbidden_field("value", "may not be changed in an update.")
     yield from field_checks.immutable(

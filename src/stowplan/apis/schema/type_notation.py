@@ -251,7 +251,6 @@ class TypeTables:
 
 
 def _struct_or_bool(within: ValueType) -> ValueType:
-    """A struct, true or false."""
 
     def decode(value: Any, at: scalar_decoders.FieldLocation, sink: Any) -> Any:
         return value if value is True or value is False else within.decode(value, at, sink)

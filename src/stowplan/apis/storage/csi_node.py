@@ -1,7 +1,6 @@
 """CSINode.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """VolumeAttachment.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Error codes are not negative."""
     for name in ("attachError", "detachError"):
         code = new["status"].get(name, {}).get("errorCode")
         if code is not None and code < 0:

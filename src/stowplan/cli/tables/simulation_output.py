@@ -45,7 +45,6 @@ def print_simulation(runs: Mapping[int, Simulation], request: OutputRequest) -> 
 
 
 def _warn(runs: Iterable[Simulation]) -> None:
-    """Print each warning about plugins once."""
     for text in dict.fromkeys(one for run in runs for one in run.summary.get("warnings", ())):
         click.echo(f"Warning: {text}", err=True)
 
