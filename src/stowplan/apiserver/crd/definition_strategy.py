@@ -7,6 +7,7 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
@@ -16,7 +17,6 @@ from stowplan.apis.machinery.errors import (
     duplicate,
     forbidden_field,
     invalid,
-    not_supported,
     required,
     too_many,
 )
@@ -122,10 +122,8 @@ def _spec_causes(spec: Tree) -> Iterator[Cause]:
         yield invalid("spec.group", group, ",".join(problems))
     elif "." not in group:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
-    if not spec["scope"]:
-        yield required("spec.scope")
-    elif spec["scope"] not in ("Cluster", "Namespaced"):
-        yield not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"])
+    scopes = ("Cluster", "Namespaced")
+    yield from field_checks.supported_value(spec["scope"], scopes, "spec.scope")
     versions: list[Tree] = spec["versions"] or []
     for at, one in enumerate(versions):
         if not (one.get("schema") or {}).get("openAPIV3Schema"):
@@ -156,9 +154,7 @@ def _is_shared(versions: list[Tree], key: str) -> bool:
 
 
 def _version_causes(one: Tree, path: str, shared: dict[str, bool]) -> Iterator[Cause]:
-    problems = label_1035_problems(one["name"])
-    if problems:
-        yield invalid(f"{path}.name", one["name"], ",".join(problems))
+    yield from _label_causes(one["name"], f"{path}.name")
     warning = one.get("deprecationWarning")
     if warning is not None:
         here = f"{path}.deprecationWarning"
@@ -211,31 +207,31 @@ def _go_version(one: Tree, shared: dict[str, bool]) -> Tree:
     }
 
 
+def _label_causes(value: str, path: str) -> Iterator[Cause]:
+    if problems := label_1035_problems(value):
+        yield invalid(path, value, ",".join(problems))
+
+
 def _names_causes(names: Tree, path: str) -> Iterator[Cause]:
     for name in ("plural", "singular"):
-        value = names.get(name, "")
-        problems = label_1035_problems(value)
-        if value and problems:
-            yield invalid(f"{path}.{name}", value, ",".join(problems))
+        if names.get(name):
+            yield from _label_causes(names[name], f"{path}.{name}")
     for name in ("kind", "listKind"):
         value = names.get(name, "")
         problems = label_1035_problems(value.lower())
         if value and problems:
-            joined = ",".join(problems)
-            text = f"may have mixed case, but should otherwise match: {joined}"
+            text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             yield invalid(f"{path}.{name}", value, text)
     for at, value in enumerate(names.get("shortNames", ())):
-        if problems := label_1035_problems(value):
-            yield invalid(f"{path}.shortNames[{at}]", value, ",".join(problems))
+        yield from _label_causes(value, f"{path}.shortNames[{at}]")
     if names["kind"] and names["kind"] == names.get("listKind"):
         text = "kind and listKind may not be the same"
         yield invalid(f"{path}.listKind", names["listKind"], text)
     for at, value in enumerate(names.get("categories", ())):
-        if problems := label_1035_problems(value):
-            yield invalid(f"{path}.categories[{at}]", value, ",".join(problems))
+        yield from _label_causes(value, f"{path}.categories[{at}]")
 
 
-def _simple_path_causes(text: str, path: str, below: tuple[str, ...]) -> Iterator[Cause]:
+def _simple_path_causes(text: str, path: str, below: tuple[str, ...] = ()) -> Iterator[Cause]:
     if not text.startswith("."):
         yield invalid(path, text, "must be a simple json path starting with .")
     elif below and not text.startswith(below):
@@ -247,10 +243,8 @@ def _scale_causes(scale: Tree | None, path: str) -> Iterator[Cause]:
     if scale is None:
         return
     for name, below in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-        if not scale[name]:
-            yield required(f"{path}.{name}")
-        else:
-            yield from _simple_path_causes(scale[name], f"{path}.{name}", (below,))
+        check = partial(_simple_path_causes, below=(below,))
+        yield from field_checks.needed(scale[name], check, f"{path}.{name}")
     if scale.get("labelSelectorPath"):
         here = f"{path}.labelSelectorPath"
         yield from _simple_path_causes(scale["labelSelectorPath"], here, (".spec.", ".status."))
@@ -267,10 +261,7 @@ def _column_causes(column: Tree, path: str) -> Iterator[Cause]:
     form = column.get("format", "")
     if form and form not in _COLUMN_FORMATS:
         yield invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}")
-    if not column["jsonPath"]:
-        yield required(f"{path}.JSONPath")
-    else:
-        yield from _simple_path_causes(column["jsonPath"], f"{path}.JSONPath", ())
+    yield from field_checks.needed(column["jsonPath"], _simple_path_causes, f"{path}.JSONPath")
 
 
 def _selectable_field_causes(fields: list[Tree], path: str) -> Iterator[Cause]:
@@ -290,10 +281,7 @@ def _selectable_field_causes(fields: list[Tree], path: str) -> Iterator[Cause]:
 
 def _conversion_causes(conversion: Tree, path: str) -> Iterator[Cause]:
     strategy, webhook = conversion["strategy"], conversion.get("webhook")
-    if not strategy:
-        yield required(f"{path}.strategy")
-    elif strategy not in ("None", "Webhook"):
-        yield not_supported(f"{path}.strategy", strategy, ["None", "Webhook"])
+    yield from field_checks.supported_value(strategy, ("None", "Webhook"), f"{path}.strategy")
     if strategy != "Webhook":
         if webhook is not None:
             text = "should not be set when strategy is not set to Webhook"

@@ -232,11 +232,8 @@ def _resource_rows(one: Resource) -> Iterator[Tree]:
         "namespaced": one.namespaced,
         "kind": one.kind,
         "verbs": list(one.verbs),
+        **_short_names_and_categories(one),
     }
-    if one.short_names:
-        row["shortNames"] = list(one.short_names)
-    if one.categories:
-        row["categories"] = list(one.categories)
     if one.act is None and "create" in one.verbs:
         row["storageVersionHash"] = storage_hash(one)
     yield row
@@ -246,6 +243,11 @@ def _resource_rows(one: Resource) -> Iterator[Tree]:
         if version:
             sub |= {"group": group, "version": version}
         yield sub | {"kind": kind, "verbs": list(verbs)}
+
+
+def _short_names_and_categories(one: Resource) -> Tree:
+    lists = {"shortNames": one.short_names, "categories": one.categories}
+    return {name: list(values) for name, values in lists.items() if values}
 
 
 def _subresources(one: Resource) -> list[tuple[str, str, str, str, tuple[str, ...]]]:
@@ -295,11 +297,8 @@ def _aggregated_entry(one: Resource) -> Tree:
         "scope": "Namespaced" if one.namespaced else "Cluster",
         "singularResource": one.singular,
         "verbs": list(one.verbs),
+        **_short_names_and_categories(one),
     }
-    if one.short_names:
-        entry["shortNames"] = list(one.short_names)
-    if one.categories:
-        entry["categories"] = list(one.categories)
     below = [
         {
             "subresource": name,

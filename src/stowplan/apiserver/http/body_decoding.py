@@ -252,7 +252,7 @@ def _other_version(got: str, wanted: str) -> ApiError:
 def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not got_kind:
-        printed = f"Object 'Kind' is missing in '{_json(tree)}'"
+        printed = f"Object 'Kind' is missing in '{encode(tree).decode()}'"
         text = f"the object provided is unrecognized (must be of type {kind}): {printed}"
         raise bad_request(text)
     if got_version != api_version:
@@ -261,10 +261,6 @@ def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
         name = (tree.get("metadata") or {}).get("name", "")
         cause = invalid("kind", got_kind, f"must be {kind}")
         raise invalid_object(api_version.rpartition("/")[0], got_kind, name, [cause])
-
-
-def _json(tree: Tree) -> str:
-    return encode(tree).decode()
 
 
 def decode_delete_options(
@@ -329,18 +325,19 @@ def _deletion_tree(raw: bytes, media: str) -> Tree:
         value = tree.get(key)
         wrong = type_ is int and isinstance(value, bool)
         if value is not None and (wrong or not isinstance(value, type_)):
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, place)
     conditions: dict[str, Any] = tree.get("preconditions") or {}
     for key, value in conditions.items():
         if key in ("uid", "resourceVersion") and value is not None and not isinstance(value, str):
             kind = "types.UID" if key == "uid" else "string"
-            place = f"Preconditions.preconditions.{key} of type {kind}"
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, f"Preconditions.preconditions.{key} of type {kind}")
     for value in tree.get("dryRun") or ():
         if not isinstance(value, str):
-            place = "DeleteOptions.dryRun of type string"
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, "DeleteOptions.dryRun of type string")
     return tree
+
+
+def _wrong_type(value: Any, place: str) -> ApiError:
+    return bad_request(
+        f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
+    )
