@@ -62,7 +62,18 @@ def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=Flag, **settings)
 
 
-class Command(click.Command):
+def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decorator that gives a command several options, in this order."""
+
+    def give(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
+
+
+class _CommandWithExamples(click.Command):
     """A command whose help ends with examples.
 
     examples: shell commands, each with a comment before it.
@@ -73,7 +84,19 @@ class Command(click.Command):
         self.examples = examples
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.examples, ctx, formatter)
+        if not self.examples:
+            return
+        # The name by which the program was called.
+        program = ctx.find_root().info_name or PROGRAM
+        with formatter.section("Examples"):
+            for line in self.examples.strip().splitlines():
+                if line.startswith(PROGRAM):
+                    line = program + line.removeprefix(PROGRAM)
+                formatter.write(f"{'':>{formatter.current_indent}}{line}\n" if line else "\n")
+
+
+class Command(_CommandWithExamples):
+    """A command that explains flags of namespaces where it has none."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -90,29 +113,10 @@ class Command(click.Command):
             raise
 
 
-def write_examples(examples: str, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """The section of examples, with the name by which the program was called."""
-    if not examples:
-        return
-    program = ctx.find_root().info_name or PROGRAM
-    with formatter.section("Examples"):
-        for line in examples.strip().splitlines():
-            if line.startswith(PROGRAM):
-                line = program + line.removeprefix(PROGRAM)
-            formatter.write(f"{'':>{formatter.current_indent}}{line}\n" if line else "\n")
-
-
-class Group(click.Group):
+class Group(_CommandWithExamples, click.Group):
     """A command of subcommands that guesses which one a misspelt name means."""
 
     command_class = Command
-
-    def __init__(self, *args: Any, examples: str = "", **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.examples = examples
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_examples(self.examples, ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args and not ctx.resilient_parsing:

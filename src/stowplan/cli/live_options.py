@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stowplan.cli.command import KUBECTL_PROGRAM, flag
+from stowplan.cli import options
+from stowplan.cli.command import KUBECTL_PROGRAM, flag, grouped
 
 kubeconfig = flag(
     "--kubeconfig",
@@ -25,6 +26,8 @@ context = flag(
     default="",
     help="Context of the kubeconfig.  [default: its current context]",
 )
+source_options = grouped(options.input_options, kubeconfig, context)
+"""A cluster of files, or a live one."""
 listen = flag(
     "--listen",
     metavar="HOST:PORT",

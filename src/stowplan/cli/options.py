@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli.command import flag
+from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 
 COMPAT_NAMES = ("kube-batch-0.5",)
@@ -61,11 +61,8 @@ validate = flag(
 )
 
 
-def input_options(command: Any) -> Any:
-    """Give a command FILE, --cluster and the options that say how files are read."""
-    return files(cluster(orphans(validate(command))))
-
-
+input_options = grouped(files, cluster, orphans, validate)
+"""FILE, --cluster and the options that say how files are read."""
 config = flag(
     "--config",
     "config_files",

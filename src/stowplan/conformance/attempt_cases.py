@@ -21,27 +21,11 @@ from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
-from stowplan.objects.devices.scv import Scv
+from stowplan.objects import storage, workload
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from stowplan.objects.workload import (
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
+from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.preemption.default_preemption import PreemptionReport
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 
@@ -56,19 +40,19 @@ class AttemptCase(Value, frozen=True, gc=True):
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     nominated_pods: tuple[Pod, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    services: tuple[Service, ...] = ()
-    replication_controllers: tuple[ReplicationController, ...] = ()
-    replica_sets: tuple[ReplicaSet, ...] = ()
-    stateful_sets: tuple[StatefulSet, ...] = ()
-    pvs: tuple[PersistentVolume, ...] = ()
-    pvcs: tuple[PersistentVolumeClaim, ...] = ()
-    storage_classes: tuple[StorageClass, ...] = ()
-    csi_nodes: tuple[CSINode, ...] = ()
-    csi_drivers: tuple[CSIDriver, ...] = ()
-    csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
-    volume_attachments: tuple[VolumeAttachment, ...] = ()
-    pdbs: tuple[PodDisruptionBudget, ...] = ()
+    namespaces: tuple[workload.Namespace, ...] = ()
+    services: tuple[workload.Service, ...] = ()
+    replication_controllers: tuple[workload.ReplicationController, ...] = ()
+    replica_sets: tuple[workload.ReplicaSet, ...] = ()
+    stateful_sets: tuple[workload.StatefulSet, ...] = ()
+    pvs: tuple[storage.PersistentVolume, ...] = ()
+    pvcs: tuple[storage.PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[storage.StorageClass, ...] = ()
+    csi_nodes: tuple[storage.CSINode, ...] = ()
+    csi_drivers: tuple[storage.CSIDriver, ...] = ()
+    csi_storage_capacities: tuple[storage.CSIStorageCapacity, ...] = ()
+    volume_attachments: tuple[storage.VolumeAttachment, ...] = ()
+    pdbs: tuple[workload.PodDisruptionBudget, ...] = ()
     scvs: tuple[Scv, ...] = ()
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
