@@ -15,20 +15,10 @@ from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.crd import definition_strategy
 
 GROUPS = (
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "batch",
-    "policy",
-    "rbac.authorization.k8s.io",
-    "storage.k8s.io",
-    "apiextensions.k8s.io",
-    "scheduling.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "resource.k8s.io",
-)
+    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "batch", "policy",
+    "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
+    "coordination.k8s.io", "node.k8s.io", "resource.k8s.io",
+)  # fmt: skip
 """The named groups, in the order of discovery."""
 
 

@@ -82,14 +82,9 @@ StatefulSetCondition
   +core.ConditionChange
 """
 _MUTABLE_FIELDS = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-    "revisionHistoryLimit",
-)
+    "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds", "revisionHistoryLimit",
+)  # fmt: skip
 
 
 def _set_defaults(one: Tree) -> None:

@@ -102,14 +102,9 @@ _NAME = "batch.kubernetes.io/job-name"
 _OLD_UID = "controller-uid"
 _OLD_NAME = "job-name"
 _COUNTS = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+    "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
 _FIXED = (
     "completionMode",
     "podFailurePolicy",

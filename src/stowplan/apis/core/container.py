@@ -33,13 +33,8 @@ _PROPAGATION = ("Bidirectional", "HostToContainer", "None")
 _READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _NOT_OF_EPHEMERAL = (
-    "ports",
-    "resources",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-)
+    "ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
+)  # fmt: skip
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
 

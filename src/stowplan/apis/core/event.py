@@ -86,20 +86,9 @@ _OFTEN_EMPTY = ("reportingController", "reportingInstance")
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 # In the original's order.
 _FIXED = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
-)
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
+    "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
 EVENT_TTL_S = 3600.0
 
 

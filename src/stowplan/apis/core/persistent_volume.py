@@ -134,17 +134,11 @@ PersistentVolumeStatus
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _NOT_SOURCES = frozenset(
     {
-        "capacity",
-        "accessModes",
-        "claimRef",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "mountOptions",
-        "volumeMode",
-        "nodeAffinity",
+        "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy",
+        "storageClassName", "mountOptions", "volumeMode", "nodeAffinity",
         "volumeAttributesClassName",
     }
-)
+)  # fmt: skip
 _ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",

@@ -42,14 +42,9 @@ ResourceQuotaStatus
   used ResourceList
 """
 _SCOPES = (
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-)
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass",
+    "Terminating", "VolumeAttributesClass",
+)  # fmt: skip
 _PODS = frozenset({"pods"})
 _COMPUTE = frozenset(
     {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}

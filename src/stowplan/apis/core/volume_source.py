@@ -25,15 +25,9 @@ from stowplan.objects.encoding.tree import Tree
 Check = Callable[[Tree, str], Iterator[Cause]]
 
 HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate",
     "Socket",
-)
+)  # fmt: skip
 _FIELDS_OF_VOLUMES = (
     "metadata.annotations",
     "metadata.labels",
@@ -42,25 +36,14 @@ _FIELDS_OF_VOLUMES = (
     "metadata.uid",
 )
 _FIELDS_OF_ENV = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+    "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
 _KNOWN_LABELS = frozenset(_FIELDS_OF_ENV) | frozenset(_FIELDS_OF_VOLUMES) | {"spec.restartPolicy"}
 _RESOURCES = (
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-)
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+    "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
 _UNITS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _MORE_THAN_ONE = "may not specify more than 1 volume type"
 

@@ -15,14 +15,9 @@ from stowplan.apis.schema.type_notation import TypeTables, openapi_name
 from stowplan.objects.encoding.tree import Tree
 
 __all__ = [
-    "InvalidJson",
-    "KindSchema",
-    "StructType",
-    "kind_schema",
-    "openapi_name",
-    "parse_json",
+    "InvalidJson", "KindSchema", "StructType", "kind_schema", "openapi_name", "parse_json",
     "type_tables",
-]
+]  # fmt: skip
 
 
 type_tables = TypeTables()

@@ -43,32 +43,16 @@ OLD_KIND_VERSIONS = {("Eviction", "policy/v1beta1")}
 """Versions of bodies that are accepted though no longer served."""
 META_KINDS = frozenset(
     (
-        "CreateOptions",
-        "DeleteOptions",
-        "GetOptions",
-        "List",
-        "ListOptions",
-        "PatchOptions",
-        "Status",
-        "UpdateOptions",
-        "WatchEvent",
+        "CreateOptions", "DeleteOptions", "GetOptions", "List", "ListOptions", "PatchOptions",
+        "Status", "UpdateOptions", "WatchEvent",
     )
-)
+)  # fmt: skip
 """Kinds that every group of the original has."""
 KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "v1": (
-        "Binding",
-        "ComponentStatus",
-        "NodeProxyOptions",
-        "PodAttachOptions",
-        "PodExecOptions",
-        "PodLogOptions",
-        "PodPortForwardOptions",
-        "PodProxyOptions",
-        "PodStatusResult",
-        "RangeAllocation",
-        "SerializedReference",
-        "ServiceProxyOptions",
+        "Binding", "ComponentStatus", "NodeProxyOptions", "PodAttachOptions", "PodExecOptions",
+        "PodLogOptions", "PodPortForwardOptions", "PodProxyOptions", "PodStatusResult",
+        "RangeAllocation", "SerializedReference", "ServiceProxyOptions",
     ),
     "admissionregistration.k8s.io/v1": (
         "MutatingWebhookConfiguration",
@@ -84,7 +68,7 @@ KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "flowcontrol.apiserver.k8s.io/v1": ("FlowSchema", "PriorityLevelConfiguration"),
     "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
     "policy/v1": ("Eviction",),
-}
+}  # fmt: skip
 """Kinds of the original that are not served: a body of one is of the wrong kind, not unknown."""
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
