@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.conformance import compat_switches, session_evaluation
+from stowplan.conformance import session_evaluation
+from tests.conformance import compat_switches
 from tests.conformance.compare import recorded
 
 TESTS = Path(__file__).parent.parent

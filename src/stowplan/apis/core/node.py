@@ -13,7 +13,7 @@ from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.pod_lifecycle import node_annotation_problems
 from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field
+from stowplan.apis.kind.strategy import restore_field, selectable_flag
 from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks, resource_requirements
@@ -288,10 +288,6 @@ def _address(status: Tree, kind: str) -> str:
     return NONE
 
 
-def _unschedulable(node: Tree) -> str:
-    return "true" if node["spec"].get("unschedulable") else "false"
-
-
 KIND = KindRegistration(
     kind="Node",
     types=TYPES,
@@ -305,5 +301,5 @@ KIND = KindRegistration(
         "External-IP+, OS-Image+, Kernel-Version+, Container-Runtime+",
         _cells,
     ),
-    fields={"spec.unschedulable": _unschedulable},
+    fields={"spec.unschedulable": selectable_flag("spec.unschedulable")},
 )

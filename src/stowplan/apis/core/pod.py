@@ -19,7 +19,12 @@ from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
 from stowplan.apis.core.volume_types import VOLUME_TYPES
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field, selectable_fields, update_generation
+from stowplan.apis.kind.strategy import (
+    restore_field,
+    selectable_fields,
+    selectable_flag,
+    update_generation,
+)
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
@@ -357,10 +362,6 @@ def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
     return found
 
 
-def _host_network(pod: Tree) -> str:
-    return "true" if pod["spec"].get("hostNetwork") else "false"
-
-
 def _pod_ip(pod: Tree) -> str:
     addresses = pod["status"].get("podIPs") or [{}]
     ip: str = addresses[0].get("ip", "")
@@ -379,7 +380,7 @@ KIND = KindRegistration(
     fields={
         **selectable_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
         **selectable_fields("spec.serviceAccountName", "status.phase", "status.nominatedNodeName"),
-        "spec.hostNetwork": _host_network,
+        "spec.hostNetwork": selectable_flag("spec.hostNetwork"),
         "status.podIP": _pod_ip,
         # The original offers it and reads it as empty for every pod.
         "status.podIPs": lambda pod: "",

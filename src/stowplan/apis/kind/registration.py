@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from stowplan.apis.machinery.resource import (
+    ALL_VERBS,
     PostAction,
     ResourceAlias,
     ResourceStrategy,
@@ -19,7 +20,6 @@ from stowplan.apis.schema import type_tables
 from stowplan.apis.schema.struct_types import DefaultingHook
 from stowplan.objects.encoding.tree import Tree
 
-ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 

@@ -153,6 +153,12 @@ def selectable_fields(*paths: str) -> dict[str, Callable[[Tree], str]]:
     return {path: selectable_field(path) for path in paths}
 
 
+def selectable_flag(path: str) -> Callable[[Tree], str]:
+    """Reader of a selectable bool; "false" if it is missing."""
+    read = selectable_field(path)
+    return lambda obj: read(obj) or "false"
+
+
 def selectable_field(path: str) -> Callable[[Tree], str]:
     """Reader of a selectable field; "" if it is missing."""
     steps = path.split(".")

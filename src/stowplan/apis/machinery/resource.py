@@ -22,6 +22,8 @@ from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
 
 class ObjectClient(Protocol):
     """Reads and writes stored objects; hooks of a kind use it in the course of a request.
@@ -421,9 +423,7 @@ class Resource:
     namespaced: bool
     schema: ResourceSchema
     strategy: ResourceStrategy
-    verbs: tuple[str, ...] = (
-        "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
-    )  # fmt: skip
+    verbs: tuple[str, ...] = ALL_VERBS
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()

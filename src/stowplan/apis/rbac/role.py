@@ -37,7 +37,7 @@ _SELECTORS = "aggregationRule.clusterRoleSelectors"
 GROUP = "rbac.authorization.k8s.io"
 
 
-def _validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
+def _validate_rules(obj: Tree, namespaced: bool = True) -> Iterator[Cause]:
     """The rules of a role. namespaced: they cannot name non-resource URLs."""
     for at, rule in enumerate(obj["rules"] or ()):
         here = f"rules[{at}]"
@@ -58,10 +58,6 @@ def _validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
             yield required(f"{here}.resources", "resource rules must supply at least one resource")
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
-    return _validate_rules(obj, namespaced=True)
-
-
 def _validate_cluster_role(obj: Tree) -> Iterator[Cause]:
     yield from _validate_rules(obj, namespaced=False)
     aggregation = obj.get("aggregationRule")
@@ -79,7 +75,7 @@ KIND = KindRegistration(
     group=GROUP,
     kind="Role",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, names=PATH_SEGMENT_NAME, create_on_update=True),
+    strategy=BuiltinStrategy(_validate_rules, names=PATH_SEGMENT_NAME, create_on_update=True),
     table=CREATED_AT,
 )
 CLUSTER_ROLE_KIND = KindRegistration(

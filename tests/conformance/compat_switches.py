@@ -7,8 +7,6 @@ that explains the difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 import msgspec
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
@@ -43,17 +41,3 @@ def find_switches(case: SessionCase) -> SwitchExplanation:
         elif not turned:
             size = 0
     return SwitchExplanation(case.id, tuple(compat.on()))
-
-
-def switches_table(found: Iterable[SwitchExplanation]) -> Iterator[str]:
-    """A Markdown table: the number of cases that each switch explains, and the case that it
-    explains with the fewest other switches."""
-    kept = list(found)
-    yield "| switch | cases | shown by |"
-    yield "|---|---|---|"
-    for name in Compat.names():
-        cases = sorted((e for e in kept if name in e.switches), key=lambda e: len(e.switches))
-        formatted = f"`{cases[0].id}` ({len(cases[0].switches)})" if cases else ""
-        yield f"| `{name}` | {len(cases)} | {formatted} |"
-    n_same = sum(not e.switches for e in kept)
-    yield f"| none: the same answer | {n_same} | |"
