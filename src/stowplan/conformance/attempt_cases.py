@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from stowplan import config
-from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
-from stowplan.conformance.case_lines import case_reader
+from stowplan.conformance.case_lines import case_configuration, case_reader
 from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
 from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
@@ -100,11 +98,7 @@ def framework_of(
     case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[Any]] = ()
 ) -> Framework:
     """The framework that decides the case's pod; raises ConfigError."""
-    full, defaults = registered(plugins, "" if case.profile is None else str(case.profile))
-    if case.profile is None:
-        configuration = config.default(full, defaults)
-    else:
-        configuration = config.from_tree(case.profile, case.id, full, defaults, body=True)
+    configuration, full = case_configuration(case.profile, case.id, plugins)
     gates = FeatureGates.of(case.feature_gates, case.id)
     name = case.pod.spec.scheduler_name
     if name not in configuration.profiles:

@@ -15,7 +15,7 @@ from stowplan.apis.machinery.errors import (
     invalid_object,
     not_supported,
 )
-from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
+from stowplan.apis.machinery.go_format import not_an_object_text, unmarshal_text
 from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
@@ -114,8 +114,7 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
         if value is None:
             tree.pop(key, None)
         elif not isinstance(value, str):
-            why = f"json: cannot unmarshal {json_type_name(value)} into Go struct field"
-            why = f"{why} .{key} of type string"
+            why = unmarshal_text(value, f"Go struct field .{key} of type string")
             raise YamlBodyError(f"couldn't get version/kind; json parse error: {why}")
     return tree, repeated
 
@@ -322,6 +321,4 @@ def _deletion_tree(raw: bytes, media: str) -> Tree:
 
 
 def _wrong_type(value: Any, place: str) -> ApiError:
-    return bad_request(
-        f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-    )
+    return bad_request(unmarshal_text(value, f"Go struct field {place}"))
