@@ -9,11 +9,11 @@ import msgspec
 
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
-from stowplan.objects.devices.scv import Scv
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector that leaves out finished pods: they use no resources. Gangs do count their

@@ -20,10 +20,10 @@ from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
 from stowplan.objects import storage, workload
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.devices.scv import Scv
 from stowplan.plugins.preemption.default_preemption import PreemptionReport
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 

@@ -19,6 +19,7 @@ from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device
+from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
@@ -26,7 +27,6 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity, QuantityError, value
-from stowplan.objects.devices.scv import Scv
 from stowplan.objects.volume import PVCTemplate
 
 T = TypeVar("T", bound=Object)
