@@ -21,7 +21,7 @@ from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
 from stowplan.objects import storage, workload
 from stowplan.objects.devices.scv import Scv
-from stowplan.objects.meta import Object, Value
+from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.preemption.default_preemption import PreemptionReport
@@ -57,23 +57,12 @@ class AttemptCase(Value, frozen=True, gc=True):
 
     def object_store(self) -> ObjectStore:
         """Objects other than nodes and pods."""
-        kinds: tuple[tuple[Object, ...], ...] = (
-            self.namespaces,
-            self.services,
-            self.replication_controllers,
-            self.replica_sets,
-            self.stateful_sets,
-            self.pvs,
-            self.pvcs,
-            self.storage_classes,
-            self.csi_nodes,
-            self.csi_drivers,
-            self.csi_storage_capacities,
-            self.volume_attachments,
-            self.pdbs,
-            self.scvs,
-        )
-        return ObjectStore(value for kind in kinds for value in kind)
+        return ObjectStore((
+            *self.namespaces, *self.services, *self.replication_controllers, *self.replica_sets,
+            *self.stateful_sets, *self.pvs, *self.pvcs, *self.storage_classes, *self.csi_nodes,
+            *self.csi_drivers, *self.csi_storage_capacities, *self.volume_attachments, *self.pdbs,
+            *self.scvs,
+        ))  # fmt: skip
 
 
 read_case = case_reader(AttemptCase)

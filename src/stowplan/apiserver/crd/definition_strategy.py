@@ -11,7 +11,7 @@ from functools import partial
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
@@ -104,14 +104,10 @@ class DefinitionStrategy(ResourceStrategy):
         set_condition(obj, ("Terminating", "True", "InstanceDeletionPending", text), call.now)
 
 
-class DefinitionStatusStrategy(ResourceStrategy):
+class DefinitionStatusStrategy(StatusStrategy):
     """`customresourcedefinitions/status`."""
 
     unconditional_update = False
-
-    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        restore_field(new, old, "spec")
-        restore_field(new["metadata"], old["metadata"], "generation")
 
 
 def _spec_causes(spec: Tree) -> Iterator[Cause]:
