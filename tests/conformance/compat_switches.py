@@ -7,21 +7,14 @@ that explains the difference.
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
 from stowplan.conformance.session_cases import SessionCase
 from stowplan.conformance.session_evaluation import answer
 
 
-class SwitchExplanation(msgspec.Struct, frozen=True):
-    """A case and the switches that explain its difference; none if there is no difference."""
-
-    id: str
-    switches: tuple[str, ...]
-
-
-def find_switches(case: SessionCase) -> SwitchExplanation:
+def find_switches(case: SessionCase) -> tuple[str, ...]:
     """A minimal set of switches for kube-batch's answer to a case."""
     expected = answer(case, KUBE_BATCH_0_5)
     compat = KUBE_BATCH_0_5
@@ -30,9 +23,8 @@ def find_switches(case: SessionCase) -> SwitchExplanation:
         turned = False
         names = tuple(compat.on())
         for first in range(0, len(names), size):
-            without = compat
-            for name in names[first : first + size]:
-                without = without.turned(name, on=False)
+            off = dict.fromkeys(names[first : first + size], False)
+            without = replace(compat, **off)
             if answer(case, without) == expected:
                 compat, turned = without, True
         # A switch that was needed together with another may not be needed without it.
@@ -40,4 +32,4 @@ def find_switches(case: SessionCase) -> SwitchExplanation:
             size //= 2
         elif not turned:
             size = 0
-    return SwitchExplanation(case.id, tuple(compat.on()))
+    return tuple(compat.on())
