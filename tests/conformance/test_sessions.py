@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.conformance import compat_switches, session_evaluation
+from stowplan.conformance import session_evaluation
+from tests.conformance import compat_switches
 from tests.conformance.compare import recorded
 
 TESTS = Path(__file__).parent.parent
@@ -131,14 +133,12 @@ def test_every_difference_is_explained_by_switches_none_of_which_can_be_missed(
         case = session_evaluation.read_case(line)
         if family == "own" and "unit" not in case.id:
             continue
-        compat = Compat(**dict.fromkeys(compat_switches.find_switches(case).switches, True))
+        compat = Compat(**dict.fromkeys(compat_switches.find_switches(case), True))
         original = session_evaluation.answer(case, KUBE_BATCH_0_5)
         assert session_evaluation.answer(case, compat) == original, case.id
         for name in compat.on():
-            assert session_evaluation.answer(case, compat.turned(name, on=False)) != original, (
-                case.id,
-                name,
-            )
+            without = replace(compat, **{name: False})
+            assert session_evaluation.answer(case, without) != original, (case.id, name)
 
 
 def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
@@ -150,9 +150,7 @@ def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
         for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
             name = json.loads(line)["case"]["id"]
             if name in wanted:
-                found[name] = compat_switches.find_switches(
-                    session_evaluation.read_case(line)
-                ).switches
+                found[name] = compat_switches.find_switches(session_evaluation.read_case(line))
     tests = "".join(path.read_text() for path in (TESTS / "batch").glob("test_*.py"))
     for switch, shown in rows.items():
         if shown.startswith("test_"):

@@ -25,7 +25,6 @@ class NonResourcePages(Protocol):
         """The response, or None for a path that these pages do not serve. May raise ApiError.
 
         The request is authorized already, as a non-resource request (`Attributes.path`)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,10 +85,6 @@ class Compat(msgspec.Struct, frozen=True):
         """The switches that are on."""
         return (name for name in self.names() if getattr(self, name))
 
-    def turned(self, name: str, *, on: bool) -> Compat:
-        """A copy with one switch changed."""
-        return msgspec.structs.replace(self, **{name: on})
-
 
 KUBE_BATCH_0_5 = Compat(**dict.fromkeys(Compat.__struct_fields__, True))
 

@@ -66,6 +66,17 @@ def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=Flag, **settings)
 
 
+def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decorator that gives a command several options, in this order."""
+
+    def give(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
+
+
 def _namespace_flags(callback: Callable[..., None]) -> list[click.Option]:
     """The flags -n and -A, which no help shows, with what is called for each that is given."""
     settings: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": callback}

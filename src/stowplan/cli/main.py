@@ -46,10 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.parity",
         "List the differences from kube-scheduler and kube-batch.",
     ),
-    "completion": (
-        "stowplan.cli.commands.completion",
-        "Print the completion script of a shell.",
-    ),
+    "completion": ("stowplan.cli.commands.completion", "Print the completion script of a shell."),
 }
 """Name -> module, and one line of help."""
 
@@ -92,10 +89,7 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
 def _exit_code(arguments: list[str] | None, program: str) -> int:
     try:
         code: Any = cli.main(
-            args=arguments,
-            prog_name=program,
-            complete_var=COMPLETE_VARIABLE,
-            standalone_mode=False,
+            args=arguments, prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
         )
     except click.UsageError as problem:
         show_usage_error(problem)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli.command import flag
+from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 
 COMPAT_NAMES = ("kube-batch-0.5",)
@@ -54,11 +54,8 @@ validate = flag(
 )
 
 
-def input_options(command: Any) -> Any:
-    """Give a command FILE, --cluster and the options that say how files are read."""
-    return files(cluster(orphans(validate(command))))
-
-
+input_options = grouped(files, cluster, orphans, validate)
+"""FILE, --cluster and the options that say how files are read."""
 config = flag(
     "--config",
     "config_files",
@@ -97,9 +94,5 @@ out = flag(
 def output(*formats: str) -> Callable[[Any], Any]:
     """The option --output; the first format is the default."""
     return flag(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        help="Output format.",
+        "-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."
     )

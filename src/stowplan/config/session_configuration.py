@@ -42,16 +42,10 @@ from stowplan.framework.problems import Problem, did_you_mean
 from stowplan.objects.encoding import duration
 
 SWITCHES = (
-    "enableJobOrder",
-    "enableJobReady",
-    "enableJobPipelined",
-    "enableTaskOrder",
-    "enablePreemptable",
-    "enableReclaimable",
-    "enableQueueOrder",
-    "enablePredicate",
+    "enableJobOrder", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
+    "enablePreemptable", "enableReclaimable", "enableQueueOrder", "enablePredicate",
     "enableNodeOrder",
-)
+)  # fmt: skip
 """Switches of a plugin, all on by default."""
 
 DEFAULT_TEXT = """\

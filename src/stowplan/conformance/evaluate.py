@@ -55,7 +55,6 @@ def _read_attempt(line: bytes) -> Case:
 
 
 def _is_order(line: bytes) -> bool:
-    """True for a queue order case."""
     tree = untyped(line)
     if isinstance(tree, dict) and isinstance(tree.get("case"), dict):
         tree = tree["case"]
@@ -149,7 +148,6 @@ def _id_of(line: bytes, place: str) -> str:
 
 
 def _compat(source: str, form: str, compat: str) -> Compat:
-    """The compat switches for sessions."""
     if form != "session":
         raise InputError(source, "--compat", f"not allowed with --as {form}", "--as session")
     if compat not in COMPATS:

@@ -125,7 +125,7 @@ class QueueScriptRunner:
         waiting = self.queue.unschedulable_pods.get(new.key)
         entries = [] if waiting is None or new.uid in self.queue.in_flight else [waiting]
         events = pod_update_events(old, new)
-        self._ask(_with_pod(entries, new), [(event, old, new) for event in events])
+        self._ask([_copy(entry, new) for entry in entries], [(event, old, new) for event in events])
         self.queue.update(old, new, self.now)
         result: Answer = {"events": event_labels(events)}
         if op.handler:
@@ -285,9 +285,7 @@ class QueueScriptRunner:
         return {"events": event_labels(events)}
 
     def _send(
-        self,
-        events: list[ScriptChange],
-        only: Callable[[Pod], bool] | None = None,
+        self, events: list[ScriptChange], only: Callable[[Pod], bool] | None = None
     ) -> Answer:
         for event, old, new in events:
             self._ask_unschedulable(event, old, new)
@@ -418,7 +416,6 @@ class QueueScriptRunner:
         return [sorted(keys) if len(keys) > 1 else keys[0] for keys in by_expiry.values()]
 
     def _entry_in_flight(self, uid: str) -> QueueEntry:
-        """The attempt in flight of a uid."""
         found = [e for entries in self.attempts.values() for e in entries if e.uid == uid]
         return found[-1]
 
@@ -485,10 +482,6 @@ def _log_entry(entry: str | InFlightEvent) -> str:
 def _hint(event: ClusterEvent, key: str, answers: dict[str, QueueingHint]) -> Answer:
     plugins = {plugin: hint.title for plugin, hint in sorted(answers.items())}
     return {"event": event.label, "pod": key, "plugins": plugins}
-
-
-def _with_pod(entries: Iterable[QueueEntry], pod: Pod) -> list[QueueEntry]:
-    return [_copy(entry, pod) for entry in entries]
 
 
 def _copy(entry: QueueEntry, pod: Pod) -> QueueEntry:

@@ -21,7 +21,6 @@ from stowplan.assembly.sessions.session_config import (
 from stowplan.batch import Compat, Inventory, Session, SessionOptions
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.resource_vector import SessionPanic
-from stowplan.batch.state.session_state import BinderEvictor
 from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.conformance.resource_arithmetic import answer_units
 from stowplan.conformance.session_cases import (
@@ -137,7 +136,7 @@ class _CaseCluster:
         now = _EPOCH + datetime.timedelta(seconds=number)
         opened = inventory.open()
         uid = session_uid(number)
-        session = Session(opened, self.options, _outside(inventory), uid, now, self.rng)
+        session = Session(opened, self.options, inventory, uid, now, self.rng)
         facts = SessionObservations(session)
         session.run()
         facts.after_actions()
@@ -238,7 +237,3 @@ class _CaseCluster:
 def _queue(entry: SessionCaseQueue) -> Queue:
     meta = ObjectMeta(name=entry.name, creation_timestamp=entry.creation_timestamp)
     return Queue(metadata=meta, spec=QueueSpec(weight=entry.weight))
-
-
-def _outside(inventory: Inventory) -> BinderEvictor:
-    return inventory

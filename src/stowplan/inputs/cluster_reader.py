@@ -190,8 +190,7 @@ class _ClusterReader:
             try:
                 self.inventory.add(found, f"{file.source}: {place}")
             except DecodeError as problem:
-                where = f"{place}: {problem.path}"
-                raise InputError.at(file.source, where, problem.what) from None
+                raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
 
     def cluster(self, named: str, orphans: str) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes."""

@@ -147,8 +147,7 @@ class OpenBReader:
             if models:
                 labels[MODEL_LABEL] = models[0]
         return Node(
-            metadata=ObjectMeta(name=name, labels=labels),
-            status=NodeStatus(allocatable=offers),
+            metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=offers)
         )
 
     def pod(self, row: OpenBRow) -> Pod:
@@ -188,7 +187,6 @@ def _spec(
 
 
 def _requiring(models: tuple[str, ...]) -> Affinity:
-    """Node affinity to nodes with one of the models."""
     requirement = NodeSelectorRequirement(key=MODEL_LABEL, operator="In", values=models)
     term = NodeSelectorTerm(match_expressions=(requirement,))
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))

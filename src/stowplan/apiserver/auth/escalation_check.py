@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, forbidden
+from stowplan.apis.machinery.errors import ApiError, aggregated, forbidden
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, RbacAuthorizer
@@ -129,9 +129,7 @@ def _confirm_held(
         f"not currently held:\n{rules_text}"
     )
     if unresolved:
-        texts = list(dict.fromkeys(unresolved))
-        errors = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        text += f"; resolution errors: [{errors}]"
+        text += f"; resolution errors: [{aggregated(list(dict.fromkeys(unresolved)))}]"
     raise forbidden(GROUP, call.resource.plural, name, text)
 
 

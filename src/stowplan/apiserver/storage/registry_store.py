@@ -210,8 +210,7 @@ class RegistryStore:
         if version == 0 and rules.unconditional_update:
             new["resourceVersion"] = old["resourceVersion"]
         elif version == 0:
-            text = "must be specified for an update"
-            cause = invalid("metadata.resourceVersion", 0, text)
+            cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid_object(resource.group, resource.plural, call.name, [cause])
         elif version != parse_uint(old["resourceVersion"]):
             raise conflict(resource.group, resource.plural, call.name, OBJECT_MODIFIED)

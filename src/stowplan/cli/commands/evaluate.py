@@ -27,13 +27,7 @@ zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 
 
 
 @click.command(name="evaluate", cls=Command, examples=EXAMPLES)
-@flag(
-    "--as",
-    "form",
-    type=click.Choice(FORMATS),
-    default="attempt",
-    help="Format of a line.",
-)
+@flag("--as", "form", type=click.Choice(FORMATS), default="attempt", help="Format of a line.")
 @options.plugin
 @options.compat
 @click.argument("file", metavar="FILE.jsonl[.gz]", type=click.Path(allow_dash=True))

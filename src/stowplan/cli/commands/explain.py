@@ -27,9 +27,7 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
 
 @click.command(name="explain", cls=Command, examples=EXAMPLES)
 @options.pod
-@options.input_options
-@live_options.kubeconfig
-@live_options.context
+@live_options.source_options
 @options.config
 @options.profile
 @options.plugin

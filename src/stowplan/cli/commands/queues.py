@@ -22,9 +22,7 @@ stowplan queues -f cluster.yaml -o name
 
 
 @click.command(name="queues", cls=Command, examples=EXAMPLES)
-@options.input_options
-@live_options.kubeconfig
-@live_options.context
+@live_options.source_options
 @options.config
 @options.plugin
 @options.compat

@@ -33,9 +33,7 @@ def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
 
 
 def check_session_options(
-    seeds: tuple[int, ...],
-    node_count: int | None,
-    profile: str | None,
+    seeds: tuple[int, ...], node_count: int | None, profile: str | None
 ) -> None:
     """Raise a usage error for options that sessions support with --replay only."""
     given = {

@@ -172,9 +172,7 @@ def _filled(container: Container, requests: Amounts, limits: Amounts) -> Contain
     if not more_limits and not more_requests:
         return container
     filled = replace(
-        given,
-        limits={**given.limits, **more_limits},
-        requests={**given.requests, **more_requests},
+        given, limits={**given.limits, **more_limits}, requests={**given.requests, **more_requests}
     )
     return replace(container, resources=filled)
 

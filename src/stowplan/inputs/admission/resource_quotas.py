@@ -17,7 +17,7 @@ from stowplan.inputs.admission.resource_amounts import (
     to_billionths,
 )
 from stowplan.objects.limits import ResourceQuota, ScopeRequirement
-from stowplan.objects.pod import Container, Pod
+from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_extended
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
@@ -164,11 +164,8 @@ def _is_best_effort(pod: Pod) -> bool:
     spec = pod.spec
     if spec.resources is not None and _asks(spec.resources.requests, spec.resources.limits):
         return False
-    return not any(_names(one) for one in (*spec.containers, *spec.init_containers))
-
-
-def _names(container: Container) -> bool:
-    return _asks(container.resources.requests, container.resources.limits)
+    given = (one.resources for one in (*spec.containers, *spec.init_containers))
+    return not any(_asks(one.requests, one.limits) for one in given)
 
 
 def _asks(requests: Amounts, limits: Amounts) -> bool:
