@@ -39,7 +39,7 @@ GROWTH_AIM = 0.03
 """Allowed growth of memory from the second to the last quarter."""
 
 
-class Standing(NamedTuple):
+class IdleUsage(NamedTuple):
     """memory_mb, busy: of scheduler and server; busy is CPU time / wall clock."""
 
     memory_mb: tuple[float, float]
@@ -118,19 +118,19 @@ def memory_mb(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024 / 1e6  # type: ignore[index]
 
 
-async def report(load: Load, pids: tuple[int, int], found: list[Standing]) -> None:
+async def report(load: Load, pids: tuple[int, int], found: list[IdleUsage]) -> None:
     """Print a line at intervals."""
     begun = time.perf_counter()
-    n_told, used, at = 0, [cpu_s(pid) for pid in pids], begun
+    n_events, used, at = 0, [cpu_s(pid) for pid in pids], begun
     while True:
         await asyncio.sleep(REPORT_S)
         now, now_used = time.perf_counter(), [cpu_s(pid) for pid in pids]
         busy = [(b - a) / (now - at) for a, b in zip(used, now_used, strict=True)]
-        standing = Standing((memory_mb(pids[0]), memory_mb(pids[1])), (busy[0], busy[1]))
-        found.append(standing)
+        idle = IdleUsage((memory_mb(pids[0]), memory_mb(pids[1])), (busy[0], busy[1]))
+        found.append(idle)
         used, at = now_used, now
-        fresh, n_told = load.delays_ms[n_told:], len(load.delays_ms)
-        print(f"{now - begun:4.0f} s: {spread(fresh)}; {standing}", flush=True)
+        fresh, n_events = load.delays_ms[n_events:], len(load.delays_ms)
+        print(f"{now - begun:4.0f} s: {spread(fresh)}; {idle}", flush=True)
 
 
 def spread(delays_ms: list[float]) -> str:
@@ -140,7 +140,7 @@ def spread(delays_ms: list[float]) -> str:
     return f"{len(delays_ms)} bound, p50 {half:.0f} ms, p99 {most:.0f} ms, at most {top:.0f} ms"
 
 
-def growth(found: list[Standing], which: int) -> float:
+def growth(found: list[IdleUsage], which: int) -> float:
     """Growth of memory from the second to the last quarter."""
     quarter = len(found) // 4
     early = statistics.mean(one.memory_mb[which] for one in found[quarter : 2 * quarter])
@@ -163,7 +163,7 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
             following = Informers(api, [POD_RESOURCE], load.seen, np.random.default_rng())
             following.start()
             await following.synced.wait()
-            found: list[Standing] = []
+            found: list[IdleUsage] = []
             reporting = asyncio.create_task(report(load, (scheduler, server), found))
             await load.run(seconds)
             ends = time.perf_counter() + SLACK_S

@@ -162,9 +162,9 @@ def test_quotas_are_about_what_their_scopes_are(server: ApiServer, spec: Tree, t
 
 @pytest.mark.parametrize("path", ["apps/deployments", "apps/replicasets", "apps/statefulsets"])
 def test_a_workload_without_a_selector_selects_nothing(server: ApiServer, path: str) -> None:
-    told = refusal(server, path, {"spec": {}})
-    assert "spec.selector: Required value" in told
-    assert "`selector` does not match template `labels`" in told
+    answer_text = refusal(server, path, {"spec": {}})
+    assert "spec.selector: Required value" in answer_text
+    assert "`selector` does not match template `labels`" in answer_text
     wrong = {"matchExpressions": [{"key": "a", "operator": "Z"}]}
     assert "not a valid selector operator" in refusal(server, path, {"spec": {"selector": wrong}})
 

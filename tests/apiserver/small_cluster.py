@@ -23,14 +23,14 @@ START = 1_000_000_000.0
 DEPLOYMENTS, SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
 
 
-class World:
+class SmallCluster:
     """A cluster, its time, and a scheduler that binds every pod to the next node with room."""
 
     def __init__(
         self,
         nodes: int = 3,
         *,
-        hollow: bool = True,
+        simulates_nodes: bool = True,
         schedules: bool = True,
         start_s: float = 1.0,
         capacity: dict[str, str] | None = None,
@@ -38,7 +38,7 @@ class World:
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
-            hollow_nodes=hollow, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
+            hollow_nodes=simulates_nodes, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
         )
         options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
         self.cluster = EmbeddedCluster(

@@ -32,12 +32,12 @@ Tree = dict[str, Any]
 @pytest.fixture
 def server() -> ApiServer:
     """ann may read pods and write roles and bindings everywhere."""
-    guard = TokenRbacAccess(StaticTokens())
+    access = TokenRbacAccess(StaticTokens())
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=(EscalationCheck(),),
-        observers=(guard,),
+        observers=(access,),
     )
     made = ApiServer(options, np.random.default_rng(1))
     create_bootstrap_objects(made, NOW)
@@ -210,12 +210,12 @@ def test_who_may_change_a_role(who: str, what: str) -> None:
 
 def small(who: str) -> ApiServer:
     """A server whose only user but administrators may write roles, and what `who` stands for."""
-    guard = TokenRbacAccess(StaticTokens())
+    access = TokenRbacAccess(StaticTokens())
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=(EscalationCheck(),),
-        observers=(guard,),
+        observers=(access,),
     )
     server = ApiServer(options, np.random.default_rng(1))
     lines = {
@@ -242,9 +242,9 @@ BINDING = {
 @pytest.mark.parametrize("what", BINDING)
 @pytest.mark.parametrize("kind", ["RoleBinding", "ClusterRoleBinding"])
 def test_who_may_change_a_binding(server: ApiServer, kind: str, what: str) -> None:
-    then, anybody = BINDING[what]
+    then, other_role = BINDING[what]
     put(server, kind, "b", **bound("cluster-admin", "bob"))
-    if anybody:
+    if other_role:
         change(server, "b", ANN, kind, **then)
     else:
         with pytest.raises(ApiError) as error:
@@ -255,7 +255,7 @@ def test_who_may_change_a_binding(server: ApiServer, kind: str, what: str) -> No
         change(server, "b", ANN, kind, **then)
 
 
-def test_a_label_makes_nobody_an_administrator() -> None:
+def test_a_label_does_not_grant_administrator_rights() -> None:
     server = small("held")
     create_bootstrap_objects(server, NOW)
     with pytest.raises(ApiError) as error:
@@ -266,7 +266,7 @@ def test_a_label_makes_nobody_an_administrator() -> None:
     assert error.value.code == 403
 
 
-def test_what_could_not_be_resolved_is_said(server: ApiServer) -> None:
+def test_unresolved_roles_are_reported(server: ApiServer) -> None:
     put(server, "ClusterRoleBinding", "lost", **bound("nosuch", "ann"))
     error = refused(server, "ClusterRole", "r", rules=[rule("get | core | secrets")])
     assert error.message.endswith(
@@ -283,7 +283,7 @@ def test_a_rule_of_a_thousand_million_rights_is_read_in_one_pass(server: ApiServ
     assert len(error.message) < 100_000
 
 
-def test_shown_and_compacted() -> None:
+def test_watched_and_compacted() -> None:
     rules = [
         PolicyRule(("get",), ("",), ("pods",), ("x",)),
         PolicyRule(("list",), ("",), ("pods",), ("x",)),

@@ -48,14 +48,14 @@ def test_a_gang_above_the_capability_is_not_placed_and_reported() -> None:
     cluster = cluster_of()
     cluster.gang("g", 3, "3", queue="q")
     assert cluster.run() == ({}, [])
-    (said,) = {note.message for note in cluster.notes}
+    (message,) = {note.message for note in cluster.notes}
     assert (
-        said
+        message
         == "queue 'q' has reached its capability: requested: cpu=3, used: cpu=6, limited: cpu=8"
     )
     (condition,) = cluster.writes[0].status.conditions
     assert condition.reason == "NotEnoughResources"
-    assert said in condition.message
+    assert message in condition.message
 
 
 def test_resources_that_are_not_requested_do_not_count() -> None:

@@ -195,7 +195,7 @@ def node_that_comes_back(compat: Compat) -> Seen:
 
 
 @pytest.mark.parametrize(
-    ("scene", "mended", "as_v0_5"),
+    ("scene", "fixed", "as_v0_5"),
     [
         (big_gang_before_a_small_job, ({"small-0": "n1", "small-1": "n1"}, []), ({}, [])),
         (gang_with_too_few_pods, ({"other-0": "n1"}, []), ({}, [])),
@@ -216,9 +216,9 @@ def node_that_comes_back(compat: Compat) -> Seen:
     ],
 )
 def test_each_compat_switch_restores_its_defect(
-    scene: Callable[[Compat], Seen], mended: Seen, as_v0_5: Seen
+    scene: Callable[[Compat], Seen], fixed: Seen, as_v0_5: Seen
 ) -> None:
-    assert scene(Compat()) == mended
+    assert scene(Compat()) == fixed
     assert scene(KUBE_BATCH_0_5) == as_v0_5
 
 

@@ -65,8 +65,8 @@ def test_it_is_reported_once_and_removed_when_the_queue_exists() -> None:
     assert set(binds(effects)) == {"g-0", "g-1"}
     effects = driver.handle(happened.ObjectAdded(group_commands.queue("another", "4", {})))
     effects += driver.handle(happened.PodAdded(member("late", "g")))
-    (said,) = group_conditions(effects)[-1:] or [("", "False", "", "")]
-    assert said[1] == "False"
+    (condition,) = group_conditions(effects)[-1:] or [("", "False", "", "")]
+    assert condition[1] == "False"
 
 
 def test_a_deleted_queue_is_reported_and_earlier_conditions_return() -> None:

@@ -12,7 +12,7 @@ from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.tiers import Hooks, SessionPluginUse
 from tests.batch.batch_cluster import BatchCluster
 
-Said = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
+Preemptable = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 def tasks(n_tasks: int) -> list[TaskInfo]:
@@ -27,14 +27,14 @@ def hooks(compat: Compat, *tiers: str) -> Hooks:
     )
 
 
-def says(*numbers: int) -> Said:
+def answering(*numbers: int) -> Preemptable:
     """An opinion: of the candidates those with these numbers."""
     names = {f"g-{number}" for number in numbers}
     return lambda task, candidates: [c for c in candidates if c.pod.name in names]
 
 
 @pytest.mark.parametrize(
-    ("tiers", "opinions", "vetoes", "mended", "as_v0_5"),
+    ("tiers", "opinions", "vetoes", "fixed", "as_v0_5"),
     [
         # Within a tier victims are intersected.
         (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
@@ -53,16 +53,16 @@ def test_victims(
     tiers: tuple[str, ...],
     opinions: dict[str, tuple[int, ...]],
     vetoes: dict[str, tuple[int, ...]],
-    mended: str,
+    fixed: str,
     as_v0_5: str,
 ) -> None:
     preemptor, *others = tasks(5)
-    for compat, want in ((Compat(), mended), (KUBE_BATCH_0_5, as_v0_5)):
+    for compat, want in ((Compat(), fixed), (KUBE_BATCH_0_5, as_v0_5)):
         asked = hooks(compat, *tiers)
         for name, numbers in opinions.items():
-            asked.register("preemptable", name, says(*numbers))
+            asked.register("preemptable", name, answering(*numbers))
         for name, numbers in vetoes.items():
-            asked.register("preemptable", name, says(*numbers), veto=True)
+            asked.register("preemptable", name, answering(*numbers), veto=True)
         found = asked.victims("preemptable", preemptor, others)
         assert "".join(t.pod.name[2:] for t in found) == want
 

@@ -60,8 +60,8 @@ def test_the_cluster_of_this_directory_is_found(
     with pytest.raises(SystemExit) as ended:
         (kubectl_main if kubectl else main)(words.split())
     assert ended.value.code == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith(f"error: {server}:" if "." in server else f"error: http://{server}\n")
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {server}:" if "." in server else f"error: http://{server}\n")
 
 
 def test_without_a_cluster_in_this_directory_none_is_read(

@@ -109,8 +109,8 @@ def test_every_command_accepts_a_namespace(
 @pytest.mark.parametrize("path", COMMANDS)
 def test_help_shows_namespace_flags_where_they_have_an_effect(path: str) -> None:
     text = run(*path.split()[1:], "--help").out
-    shown = [name for name in NAMESPACE_FLAGS if re.search(rf"(?<!\S){name}\b", text)]
-    assert bool(shown) == (path in WITH_A_NAMESPACE)
+    printed = [name for name in NAMESPACE_FLAGS if re.search(rf"(?<!\S){name}\b", text)]
+    assert bool(printed) == (path in WITH_A_NAMESPACE)
 
 
 @pytest.mark.parametrize("command", ["simulate", "explain x", "queues", "status"])

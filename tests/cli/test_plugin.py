@@ -50,7 +50,7 @@ def test_nothing_is_overwritten(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("near-data", 'did you mean "near_data"?'),
         ("mine.py", 'did you mean "mine"?'),
@@ -64,8 +64,8 @@ def test_nothing_is_overwritten(here: Path) -> None:
         ("print", "must not be a name that the plugin's code uses"),
     ],
 )
-def test_invalid_names_of_plugins(name: str, said: str, here: Path) -> None:
-    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', said)
+def test_invalid_names_of_plugins(name: str, message: str, here: Path) -> None:
+    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', message)
     assert not list(here.iterdir())
 
 

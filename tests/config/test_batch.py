@@ -65,17 +65,17 @@ def test_the_default() -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, wanted: list[str]) -> None:
-    said = refused(text)
-    assert said.startswith("batch.yaml")
+    message = refused(text)
+    assert message.startswith("batch.yaml")
     for part in wanted:
-        assert part in said
+        assert part in message
 
 
 def test_all_mistakes_are_named_at_once() -> None:
-    said = refused("actions: nothing\ntiers:\n- plugins: [{name: a}, {name: b}]")
-    assert "'nothing'" in said
-    assert "plugins[0].name" in said
-    assert "plugins[1].name" in said
+    message = refused("actions: nothing\ntiers:\n- plugins: [{name: a}, {name: b}]")
+    assert "'nothing'" in message
+    assert "plugins[0].name" in message
+    assert "plugins[1].name" in message
 
 
 def test_the_original_lets_what_it_does_not_know_pass() -> None:

@@ -144,7 +144,7 @@ def test_every_difference_is_explained_by_switches_none_of_which_can_be_missed(
 def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
     rows = dict(documented())
     assert list(rows) == list(Compat.names())
-    wanted = {shown for shown in rows.values() if not shown.startswith("test_")}
+    wanted = {evidence for evidence in rows.values() if not evidence.startswith("test_")}
     found = {}
     for family in FAMILIES:
         for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
@@ -152,11 +152,11 @@ def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
             if name in wanted:
                 found[name] = compat_switches.find_switches(session_evaluation.read_case(line))
     tests = "".join(path.read_text() for path in (TESTS / "batch").glob("test_*.py"))
-    for switch, shown in rows.items():
-        if shown.startswith("test_"):
-            assert f"def {shown}(" in tests, shown
+    for switch, evidence in rows.items():
+        if evidence.startswith("test_"):
+            assert f"def {evidence}(" in tests, evidence
         else:
-            assert switch in found[shown], (switch, shown)
+            assert switch in found[evidence], (switch, evidence)
 
 
 def documented() -> Iterator[tuple[str, str]]:

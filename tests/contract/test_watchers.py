@@ -33,13 +33,13 @@ async def serving(
 ) -> AsyncIterator[tuple[EmbeddedCluster, int, ServerLoop]]:
     """A cluster in which nothing lives, on a port."""
     users = [(ADMIN, User("admin", groups=("system:masters",))), (PLAIN, User("plain"))]
-    guard = TokenRbacAccess(StaticTokens(users), RequestRateLimiter(limits))
+    access = TokenRbacAccess(StaticTokens(users), RequestRateLimiter(limits))
     cluster = EmbeddedCluster(
         ApiServerOptions(
             registry=built_in_registry(),
-            access=guard,
+            access=access,
             admission=default_admission(),
-            observers=(guard,),
+            observers=(access,),
             **options,
         ),
         np.random.default_rng(5),
@@ -105,7 +105,7 @@ def test_everybody_sees_everything_in_order() -> None:
     run(scene)
 
 
-def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
+def test_a_slow_watcher_is_cut_and_gets_410_when_it_reconnects() -> None:
     async def scene() -> None:
         bounds = ServerLimits(send_s=0.5)
         async with serving(bounds, history_max=100) as (cluster, port, server_loop):
@@ -131,7 +131,7 @@ def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
 
 def test_a_client_that_asks_too_often_gets_429() -> None:
     async def scene() -> None:
-        async with serving(limits=RequestLimits(rate_per_s=1, burst=3)) as (_, port, _pump):
+        async with serving(limits=RequestLimits(rate_per_s=1, burst=3)) as (_, port, _loop):
             plain = await Caller.to(port, PLAIN)
             statuses = []
             for _ in range(5):
@@ -152,7 +152,7 @@ def test_a_client_that_asks_too_often_gets_429() -> None:
     run(scene)
 
 
-def test_a_pump_that_drops_what_it_read_is_caught() -> None:
+def test_a_server_loop_that_drops_what_it_read_is_caught() -> None:
     class Leaky(ServerLoop):
         """Forgets every tenth chunk, as one would that reads before it may write."""
 

@@ -43,12 +43,12 @@ def start(directory: Path, *arguments: str) -> Up:
     command += ["--kubeconfig", str(config), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    said = ""
+    output = ""
     for line in process.stdout:
-        said += line
+        output += line
         if line.startswith("kubectl "):
             return Up(process, config)
-    raise AssertionError(f"it did not start: {said}")
+    raise AssertionError(f"it did not start: {output}")
 
 
 @contextlib.contextmanager

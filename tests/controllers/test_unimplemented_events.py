@@ -110,7 +110,7 @@ def warnings(answer: HttpResponse) -> list[str]:
     return [value for name, value in answer.headers if name == "Warning"]
 
 
-def told(one: EmbeddedCluster) -> list[str]:
+def messages(one: EmbeddedCluster) -> list[str]:
     events = one.server.registry.by_path("events")
     assert events is not None
     return [
@@ -126,11 +126,11 @@ def test_the_creator_gets_a_warning_and_the_object_an_event(path: str) -> None:
     one = cluster()
     assert warnings(post(one, path, obj)) == [f'299 - "{text}"']
     one.tick(START + 1)
-    assert told(one) == [text]
+    assert messages(one) == [text]
     # Not again at the next start.
     again = cluster(list(one.server.store.records()))
     again.tick(START + 1000)
-    assert told(again) == [text]
+    assert messages(again) == [text]
 
 
 def test_every_listed_path_exists() -> None:
@@ -150,4 +150,4 @@ def test_what_works_is_not_warned_of(path: str, obj: Tree) -> None:
     one = cluster()
     assert warnings(post(one, path, obj)) == []
     one.tick(START + 1)
-    assert told(one) == []
+    assert messages(one) == []

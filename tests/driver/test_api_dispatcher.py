@@ -23,8 +23,8 @@ from stowplan.messages.events import Event
 MOMENT = RequestTime(0, 1, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 class SlowApi:
@@ -78,30 +78,30 @@ async def written(kind: type[ApiDispatcher], n_pods: int) -> tuple[dict[str, lis
 
 
 def test_effects_of_one_pod_run_in_order_and_others_concurrently() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         for n_pods in (20, 90):
             found, api = await written(ApiDispatcher, n_pods)
             assert sum(map(len, found.values())) == 600
             assert all(numbers == sorted(numbers) for numbers in found.values())
         assert BIND_WORKERS // 2 < api.most <= BIND_WORKERS
 
-    run(story())
+    run(steps())
 
 
 def test_a_dispatcher_without_order_is_caught() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         found, _ = await written(Hasty, 20)
         assert any(numbers != sorted(numbers) for numbers in found.values())
 
-    run(story())
+    run(steps())
 
 
 def test_effects_of_a_term_that_is_over_are_dropped_and_reads_are_not() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         api = SlowApi()
-        told: list[Event] = []
+        reported: list[Event] = []
         performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
-        api_dispatcher = ApiDispatcher(api, performer, told.append, lambda e: e.term == 2)  # type: ignore[arg-type]
+        api_dispatcher = ApiDispatcher(api, performer, reported.append, lambda e: e.term == 2)  # type: ignore[arg-type]
         api_dispatcher.start()
         api_dispatcher.take(to_do.Bind(1, 1, "a", "ns", "a", "n"))
         api_dispatcher.take(to_do.Bind(2, 2, "b", "ns", "b", "n"))
@@ -114,10 +114,10 @@ def test_effects_of_a_term_that_is_over_are_dropped_and_reads_are_not() -> None:
             "/api/v1/namespaces/ns/pods/b/binding"
         ]
         assert any(one.method == "GET" for one in api.done)
-        assert told == [happened.BindDone(2, "b")]
+        assert reported == [happened.BindDone(2, "b")]
         assert api_dispatcher.n_dropped == 2
 
-    run(story())
+    run(steps())
 
 
 def test_a_bug_in_a_worker_does_not_go_unnoticed() -> None:
@@ -125,7 +125,7 @@ def test_a_bug_in_a_worker_does_not_go_unnoticed() -> None:
         async def send(self, request: ApiRequest) -> ApiResponse:
             raise ZeroDivisionError
 
-    async def story() -> None:
+    async def steps() -> None:
         performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
         api_dispatcher = ApiDispatcher(Broken(), performer, print, lambda e: True)  # type: ignore[arg-type]
         api_dispatcher.start()
@@ -134,7 +134,7 @@ def test_a_bug_in_a_worker_does_not_go_unnoticed() -> None:
         assert isinstance(api_dispatcher.failed(), ZeroDivisionError)
         await api_dispatcher.stop()
 
-    run(story())
+    run(steps())
 
 
 def test_an_unknown_kind_of_effect_is_a_bug() -> None:

@@ -224,7 +224,7 @@ def test_activate_wakes() -> None:
     assert wake_by(lambda q: q.activate([entry.pod]), queue) == ["default/a"]
 
 
-def test_what_was_parked_for_too_long_wakes() -> None:
+def test_unschedulable_pods_are_flushed_after_the_maximum_time() -> None:
     queue, _, clock = unschedulable_pods()
 
     def let_time_pass(queue: BlockingQueue) -> None:

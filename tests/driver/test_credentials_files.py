@@ -26,16 +26,16 @@ def fields(certificate: str) -> dict[str, object]:
 def test_a_certificate_names_its_server_and_itself(tmp_path: Path) -> None:
     made = self_signed_certificate(["127.0.0.1", "::1", "localhost", "stow.example"], NOW)
     (tmp_path / "c.pem").write_text(made.certificate)
-    said = fields(str(tmp_path / "c.pem"))
-    assert said["subject"] == said["issuer"] == ((("commonName", "stowplan"),),)
-    assert set(said["subjectAltName"]) == {  # type: ignore[call-overload]
+    message = fields(str(tmp_path / "c.pem"))
+    assert message["subject"] == message["issuer"] == ((("commonName", "stowplan"),),)
+    assert set(message["subjectAltName"]) == {  # type: ignore[call-overload]
         ("IP Address", "127.0.0.1"),
         ("IP Address", "0:0:0:0:0:0:0:1"),
         ("DNS", "localhost"),
         ("DNS", "stow.example"),
     }
-    assert said["notBefore"] == "Jan 15 07:55:00 2027 GMT"
-    assert said["notAfter"] == "Jan 12 07:55:00 2037 GMT"
+    assert message["notBefore"] == "Jan 15 07:55:00 2027 GMT"
+    assert message["notAfter"] == "Jan 12 07:55:00 2037 GMT"
 
 
 def test_no_two_are_alike() -> None:
@@ -73,7 +73,7 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sesame\n", "line 1: too few columns (1)"),
         ("a,b,c\nsesame,ann\n", "line 2: too few columns (2)"),
@@ -82,12 +82,12 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
         ("\udcffsesame", "not CSV text"),
     ],
 )
-def test_invalid_token_files(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_token_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CredentialFilesError) as refused:
         read_tokens(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "sesame" not in str(refused.value)
 
 

@@ -150,8 +150,10 @@ async def _both(
                 client = await Client.to(port)
                 client.send(data)
                 await asyncio.wait_for(client.reader.read(20), 60)
-                told = [(r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests]
-                seen.append(told)
+                received = [
+                    (r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests
+                ]
+                seen.append(received)
         finally:
             fast_path.parse_simple_request = original
     return seen  # type: ignore[return-value]

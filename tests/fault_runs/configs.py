@@ -92,7 +92,10 @@ PLUGINS = (
 
 
 ALONE = (GatePermit, ReserveByLabel)
-CREW = (GatePermit, *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"))
+TEST_PLUGINS = (
+    GatePermit,
+    *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"),
+)
 BINDERS = ("ContractBreaker", "BindIO", "DefaultBinder")
 
 
@@ -174,7 +177,7 @@ def configured(*plugins: type[Any], extenders: int | None = None) -> tuple[Confi
     names = [{"name": name} for name in (*PLUGINS, *(plugin.name for plugin in plugins))]
     off = [{"name": "*"}]
     points: dict[str, Any] = {"multiPoint": {"disabled": off, "enabled": names}}
-    if plugins == CREW:
+    if plugins == TEST_PLUGINS:
         points["bind"] = {"disabled": off, "enabled": [{"name": name} for name in BINDERS]}
     tree = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -192,7 +195,7 @@ def scheduler(seed: int, leads: bool, term: int) -> Scheduler:
 
 def with_test_plugins(seed: int, leads: bool, term: int) -> Scheduler:
     """With all test plugins; one run in four without QueueingHints."""
-    configuration, registry = configured(*CREW)
+    configuration, registry = configured(*TEST_PLUGINS)
     queue = QueueOptions(hints=seed % 4 > 0)
     options = SchedulerOptions(queue=queue, leads=leads, term=term)
     return scheduler_for(configuration, registry, options=options)
@@ -208,7 +211,7 @@ def with_extenders(seed: int, leads: bool, term: int) -> Scheduler:
 PAUSES = {PERMIT_GATE, "permit", "second-permit", "prebind-io", "second-prebind-io", "bind-io"}
 HOLDS = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
-CREW_LABELS = (
+TEST_PLUGIN_LABELS = (
     (PERMIT_GATE, "yes"),
     ("permit", "30"),
     ("permit", "no"),
@@ -281,7 +284,7 @@ TEST_PLUGINS_CONFIG = FaultRunConfig(
     may_wait=waits_for_gate,
     retries_forever=retries_forever,
     on_call=check_reservations,
-    labels=CREW_LABELS,
+    labels=TEST_PLUGIN_LABELS,
     extra_events=gate_events_and_permit_replies,
 )
 

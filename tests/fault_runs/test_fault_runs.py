@@ -183,7 +183,7 @@ def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Unreserve is not called after a failure."""
 
     def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
-        monkeypatch.setattr(self, "_run_notification", lambda *told: None)
+        monkeypatch.setattr(self, "_run_notification", lambda *ignored: None)
         right(self, uid, binding_cycle)
         monkeypatch.undo()
         plant()
@@ -258,7 +258,7 @@ def test_a_decision_on_an_old_snapshot_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_ignored_extender_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: every node that was sent to the extender counts as passed."""
     monkeypatch.setattr(
-        ExtenderConsultation, "_kept", lambda self, by, said, offered: list(offered)
+        ExtenderConsultation, "_kept", lambda self, by, reply, offered: list(offered)
     )
     assert "where an extender bars it" in found(EXTENDERS_CONFIG).error
 

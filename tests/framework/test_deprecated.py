@@ -318,12 +318,14 @@ def test_unknown_names_and_paths_stay_errors() -> None:
 
 
 @pytest.mark.parametrize("holder", [HandleState(), Snapshot(NodeTable(), ObjectStore())])
-def test_world_of_handle_and_snapshot(holder: HandleState | Snapshot) -> None:
+def test_old_name_of_the_object_store_of_handle_and_snapshot(
+    holder: HandleState | Snapshot,
+) -> None:
     with pytest.warns(DeprecationWarning, match=r"world is deprecated .*; use object_store$"):
         assert holder.world is holder.object_store
 
 
-def test_world_of_a_cluster() -> None:
+def test_old_name_of_the_object_store_of_a_cluster() -> None:
     cluster = Cluster([], [])
     with pytest.warns(
         DeprecationWarning, match=r"Cluster\.world is deprecated .*; use object_store$"
@@ -340,7 +342,7 @@ def test_names_of_the_node_ledger() -> None:
         assert not nodes.is_there(-1)
 
 
-def test_put_back() -> None:
+def test_old_name_of_requeue() -> None:
     queue = BlockingQueue.of_tasks()
     queue.add(task("mail-7"))
     entry = queue.pop()

@@ -160,11 +160,11 @@ def decisions(seed: int, extenders: str) -> list[str]:
     lines: list[str] = []
     for i in range(12):
         cpu, rank = str(random_int(rng, 0, 3)), pick(rng, (0, 1, 9))
-        told: list[Event] = [happened.PodAdded(pod(f"p{i}", cpu=cpu, priority=rank))]
-        while told:
-            effects = scheduler.handle(told, 0)
+        events: list[Event] = [happened.PodAdded(pod(f"p{i}", cpu=cpu, priority=rank))]
+        while events:
+            effects = scheduler.handle(events, 0)
             calls = [one for one in effects if isinstance(one, to_do.CallExtender)]
-            told = [extender_replies.reply(ANSWERS, one, calm=True) for one in calls]
+            events = [extender_replies.reply(ANSWERS, one, calm=True) for one in calls]
             lines += [
                 rendered(one)
                 for one in effects

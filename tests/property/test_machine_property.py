@@ -89,7 +89,9 @@ def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.Mo
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
-def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_that_stays_assumed_without_a_pod_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Wrong: a reservation is forgotten and not taken back."""
     monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, store: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)

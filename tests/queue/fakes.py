@@ -87,7 +87,7 @@ class Harness:
         self.fail(entry, at_s, *plugins)
         return entry
 
-    def shown(self) -> dict[str, list[str]]:
+    def pods_by_queue(self) -> dict[str, list[str]]:
         """Names by place, empty places left out."""
         queue = self.queue
         places = {

@@ -58,7 +58,7 @@ def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULE
         (entry("Picky", scheduler="unknown"), NODE_DELETE, (), QueueingStrategy.AFTER_BACKOFF),
     ],
 )
-def test_worth(
+def test_queueing_strategy(
     refused: QueueEntry, event: ClusterEvent, helped: object, queueing_strategy: QueueingStrategy
 ) -> None:
     assert HINTS.queueing_strategy(refused, event, None, helped) is queueing_strategy
@@ -85,8 +85,8 @@ def test_who_listens() -> None:
 
 def test_answers_name_every_plugin_that_has_a_say() -> None:
     refused = entry("Picky", "Easy", "Gate")
-    said = HINTS.answers(refused, NODE_ADD, None, ())
-    assert said == {"Picky": QueueingHint.SKIP, "Easy": QueueingHint.QUEUE}
+    answers = HINTS.answers(refused, NODE_ADD, None, ())
+    assert answers == {"Picky": QueueingHint.SKIP, "Easy": QueueingHint.QUEUE}
     assert HINTS.answers(refused, ANYTHING, None, ()) == {}
 
 

@@ -203,16 +203,16 @@ class Player:
     def _settled(self, kind: str, name: str, settings: Iterable[str]) -> dict[str, str]:
         kept = self._objects.setdefault((kind, name), {})
         for setting in settings:
-            key, said, value = setting.partition("=")
-            assert said or key in {"gone", *_STATES}, f"{kind} {name}: {setting!r}"
+            key, stated, value = setting.partition("=")
+            assert stated or key in {"gone", *_STATES}, f"{kind} {name}: {setting!r}"
             if key != "gone":
                 kept[key] = value
         return {key: value for key, value in kept.items() if value or key in _STATES}
 
     def _pod(self, name: str, settings: dict[str, str]) -> Any:
         own = {key: settings[key] for key in settings.keys() & _OWN}
-        drawn = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
-        pod = self._made("pod", name, drawn)
+        spec_settings = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
+        pod = self._made("pod", name, spec_settings)
         leaving = _EPOCH if _STATES & settings.keys() else None
         meta = replace(
             pod.metadata,
@@ -403,9 +403,9 @@ def _line(effect: Effect) -> str:
         case to_do.ReadPod():
             return f"read {short(effect)}"
         case to_do.PatchStatus():
-            said = f" {effect.reason}: {effect.message}" if effect.reason else ""
+            stated = f" {effect.reason}: {effect.message}" if effect.reason else ""
             node = effect.nominated_node
-            return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
+            return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{stated}"
         case to_do.PatchGroup():
             return f"group {short(effect)}: {group_commands.status_line(effect.status)}"
         case to_do.RecordEvent():

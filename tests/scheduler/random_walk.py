@@ -405,7 +405,7 @@ def watch_starts_over(walk: RandomWalk) -> None:
     gone = [one for one in nodes.nodes if one.name not in cluster.nodes]
     cluster.watch.extend(happened.NodeDeleted(one) for one in gone)
     cluster.watch.extend(happened.NodeAdded(one) for one in cluster.nodes.values())
-    cluster.watch.extend(cluster.volumes.shown_anew(walk.scheduler.cache.object_store))
+    cluster.watch.extend(cluster.volumes.observed_again(walk.scheduler.cache.object_store))
     ended = [one for key, one in known.items() if key not in cluster.pods]
     cluster.watch.extend(happened.PodDeleted(one) for one in ended)
     cluster.watch.extend(happened.PodAdded(one) for one in cluster.pods.values())

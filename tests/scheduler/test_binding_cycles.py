@@ -325,7 +325,7 @@ def test_outcomes_of_ended_effects_are_ignored() -> None:
 # Pods that are being deleted.
 
 
-def test_a_bound_pod_shown_terminating_late_keeps_its_resources() -> None:
+def test_a_bound_pod_observed_terminating_late_keeps_its_resources() -> None:
     driver = SchedulerDriver(cpu="1")
     web = driver.add("web", cpu="1")
     driver.handle(happened.BindDone(driver.last(to_do.Bind).effect, web.uid))

@@ -45,7 +45,7 @@ def call_of(
     return found[-1]
 
 
-def said(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
+def extender_answered(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
     return happened.ExtenderReplied(call.effect, call.uid, code, json.dumps(tree).encode())
 
 
@@ -53,7 +53,7 @@ def answer(
     driver: SchedulerDriver, name: str, tree: Any, verb: ExtenderVerb | None = None
 ) -> list[Effect]:
     """Effects of the response to the latest call about a pod."""
-    return driver.handle(said(call_of(driver, name, verb), tree))
+    return driver.handle(extender_answered(call_of(driver, name, verb), tree))
 
 
 def kinds(effects: list[Effect]) -> list[str]:
@@ -225,7 +225,7 @@ def test_pods_with_interested_extenders_are_not_placed_in_runs(extenders: str) -
     assert call.uid == "default/p2"
     assert "p2" not in named
     if call.question.verb is ExtenderVerb.FILTER:
-        driver.handle(said(call, {"NodeNames": ["n1"]}))
+        driver.handle(extender_answered(call, {"NodeNames": ["n1"]}))
     binds = {effect.name for effect in driver.effects if isinstance(effect, to_do.Bind)}
     is_bound_by_us = call.question.verb is ExtenderVerb.FILTER
     assert binds == {f"p{i}" for i in range(5) if i != 2 or is_bound_by_us}

@@ -219,7 +219,7 @@ SHARED = namespace("shared", "7")
 
 
 @pytest.mark.parametrize(
-    ("version", "shown", "wanted"),
+    ("version", "observed", "wanted"),
     [
         ("9", SHARED, False),
         ("9", namespace("shared", "8"), False),
@@ -234,9 +234,9 @@ SHARED = namespace("shared", "7")
     ],
 )
 def test_a_change_is_observed_by_its_version(
-    version: str, shown: Namespace | None, wanted: bool
+    version: str, observed: Namespace | None, wanted: bool
 ) -> None:
-    store = ObjectStore([] if shown is None else [shown])
+    store = ObjectStore([] if observed is None else [observed])
     change = ObjectChange(replace(SHARED, metadata=replace(SHARED.metadata, labels={"a": "b"})), {})
     assert AppliedChange(change, SHARED, version).is_observed(store) is wanted
     # Whatever is assumed.

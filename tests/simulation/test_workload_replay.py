@@ -92,7 +92,7 @@ def test_a_deployment_is_rolled_out_by_its_controller(tmp_path: Path) -> None:
     assert len(names) == 1, "the pods are those of one ReplicaSet"
 
 
-def test_replicas_change_when_the_annotation_says(tmp_path: Path) -> None:
+def test_replicas_change_at_the_times_of_the_annotation(tmp_path: Path) -> None:
     notes = {"stowplan.dev/replica-changes": "60=6, 120=1"}
     done = run(replay_of(tmp_path, node("n1"), deployment(2, notes)))
     arrived = sorted(each.arrived // SECOND for each in done.pod_histories.values())

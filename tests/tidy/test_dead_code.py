@@ -241,14 +241,14 @@ def test_nothing_is_dead() -> None:
     }
     others = {tree.name(path): tree.read(path) for path in tree.python("bench")}
     found = dead(modules, others, _words_of_documents())
-    complaints = [
+    problems = [
         f"{title}: nothing but tests uses it"
         for title in found
         if title not in ALLOWED
         and title.rpartition(".")[2] not in CALLED_BY_LIBRARIES
         and not title.startswith(f"{CONTRACT}:")
     ]
-    assert not complaints, tree.report(sorted(complaints))
+    assert not problems, tree.report(sorted(problems))
     assert not (gone := ALLOWED.keys() - set(found)), f"allowed for nothing: {sorted(gone)}"
 
 

@@ -86,8 +86,8 @@ def modules() -> list[str]:
 
 def test_each_hand_written_part_has_a_record() -> None:
     assert modules()
-    complaints = unrecorded(modules())
-    assert not complaints, tree.report(complaints)
+    problems = unrecorded(modules())
+    assert not problems, tree.report(problems)
 
 
 @pytest.mark.parametrize("module", HAND_WRITTEN)
@@ -106,8 +106,8 @@ def test_exceptions_exist() -> None:
 def test_records_have_their_sections() -> None:
     pages = sorted(FOLDER.glob("[0-9]*.md"))
     assert pages
-    complaints = [line for page in pages for line in missing_sections(page.name, tree.read(page))]
-    assert not complaints, tree.report(complaints)
+    problems = [line for page in pages for line in missing_sections(page.name, tree.read(page))]
+    assert not problems, tree.report(problems)
 
 
 def test_control_a_part_without_a_record_is_seen() -> None:

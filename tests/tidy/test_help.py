@@ -65,7 +65,7 @@ def test_a_command_that_loads_is_caught() -> None:
     assert loaded_by("status", "--help", script=script) >= {"numpy", "yaml"}
 
 
-def test_what_help_says_is_what_holds() -> None:
+def test_help_states_what_holds() -> None:
     """Texts of help stand apart from what they are about, which loads too much."""
     assert tuple(sorted(COMPATS)) == options.COMPAT_NAMES
     assert tuple(sorted(FORMATS)) == evaluate.FORMATS

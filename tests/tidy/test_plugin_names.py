@@ -39,12 +39,12 @@ def may_name_plugins(path: str) -> str:
 
 
 def test_only_listed_modules_name_plugins() -> None:
-    complaints = [
+    problems = [
         f"{tree.name(path)}: names {', '.join(found)}; declare a field of the plugin instead"
         for path in tree.python("src")
         if not may_name_plugins(tree.name(path)) and (found := named_plugins(tree.read(path)))
     ]
-    assert not complaints, tree.report(complaints)
+    assert not problems, tree.report(problems)
 
 
 def test_the_list_has_no_entry_too_many() -> None:
