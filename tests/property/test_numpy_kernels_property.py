@@ -29,10 +29,10 @@ STEPS = st.integers(3, 24)
 
 COURSES: dict[str, Course] = {
     "anything": Course(),
-    "ties are random_case": Course(random_case=True, foreign=2),
-    "every pod is different": Course(fresh=True, random_case=True),
-    "no node, or one or two": Course(sizes=(0, 1, 2), random_case=True),
-    "many nodes": Course(sizes=(60, 120), random_case=True),
+    "ties are random": Course(random_ties=True, foreign=2),
+    "every pod is different": Course(fresh=True, random_ties=True),
+    "no node, or one or two": Course(sizes=(0, 1, 2), random_ties=True),
+    "many nodes": Course(sizes=(60, 120), random_ties=True),
     "nodes": Course(wishes=(objects.prefers_nodes, objects.tolerates, objects.selects_nodes)),
     "images": Course(wishes=(objects.has_image, objects.prefers_nodes)),
     "hard spread": Course(wishes=(objects.spreads, objects.tolerates)),
@@ -45,9 +45,9 @@ COURSES: dict[str, Course] = {
 }
 
 
-def course(course: Course, seed: int, n_steps: int, kernels: Any = numpy_kernels) -> Twins:
+def run_course(course: Course, seed: int, n_steps: int, kernels: Any = numpy_kernels) -> Twins:
     twins = Twins(seed, course, kernels)
-    twins.course(n_steps)
+    twins.walk(n_steps)
     return twins
 
 
@@ -56,7 +56,7 @@ def test_every_course_chooses_the_nodes_of_the_walk(name: str) -> None:
     @settings(max_examples=examples(6))
     @given(SEEDS, STEPS)
     def look(seed: int, n_steps: int) -> None:
-        course(COURSES[name], seed, n_steps)
+        run_course(COURSES[name], seed, n_steps)
 
     look()
 
@@ -65,14 +65,14 @@ def test_every_course_chooses_the_nodes_of_the_walk(name: str) -> None:
 def test_every_profile_chooses_the_nodes_of_the_walk(name: str) -> None:
     @settings(max_examples=examples(5))
     @given(SEEDS, STEPS, st.booleans())
-    def look(seed: int, n_steps: int, random_case: bool) -> None:
-        course(Course(profile=PROFILES[name], random_case=random_case), seed, n_steps)
+    def look(seed: int, n_steps: int, random_ties: bool) -> None:
+        run_course(Course(profile=PROFILES[name], random_ties=random_ties), seed, n_steps)
 
     look()
 
 
 def test_most_pods_are_placed_by_the_kernels() -> None:
-    twins = course(Course(sizes=(12, 30), foreign=4), 1, 60)
+    twins = run_course(Course(sizes=(12, 30), foreign=4), 1, 60)
     assert twins.counted["placed"] > 120
 
 
@@ -156,7 +156,7 @@ def test_wrong_numpy_kernels_are_noticed(name: str) -> None:
     wrong = changed_numpy_kernels(change)
     for seed in range(60):
         try:
-            course(course, seed, 12, wrong)
+            run_course(course, seed, 12, wrong)
         except AssertionError:
             return
     pytest.fail("no seed showed the mistake")
