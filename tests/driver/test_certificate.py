@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, SignatureAlgorithmOID
 
 from stowplan.driver.certificate import SelfSignedCertificate, self_signed_certificate
 from stowplan.driver.storage.credentials_files import serving_certificate
@@ -70,7 +71,7 @@ def test_what_it_says() -> None:
     assert read.subject.rfc4514_string() == read.issuer.rfc4514_string() == "CN=stowplan"
     assert read.not_valid_before_utc == datetime(2027, 1, 15, 7, 55, tzinfo=UTC)
     assert read.not_valid_after_utc == datetime(2037, 1, 12, 7, 55, tzinfo=UTC)
-    assert read.signature_algorithm_oid == x509.SignatureAlgorithmOID.ECDSA_WITH_SHA256
+    assert read.signature_algorithm_oid == SignatureAlgorithmOID.ECDSA_WITH_SHA256
     public = read.public_key()
     assert isinstance(public, ec.EllipticCurvePublicKey)
     assert public.curve.name == "secp256r1"
@@ -88,7 +89,7 @@ def test_what_it_may_be_used_for() -> None:
     allowed = [name for name in vars(x509.KeyUsage) if getattr(usage.value, f"_{name}", False)]
     assert allowed == ["digital_signature", "key_cert_sign"]
     purposes = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-    assert list(purposes) == [x509.ExtendedKeyUsageOID.SERVER_AUTH]
+    assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
     own = extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
     issuer = extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value
     assert own == issuer.key_identifier

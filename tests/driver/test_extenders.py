@@ -26,6 +26,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.config.model import Configuration
 from stowplan.config.model import Extender as Configured
 from stowplan.driver import certificate
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.http.extender_service import ExtenderService
 from stowplan.driver.http.status_server import AddressError, ListenAddress
@@ -220,11 +221,12 @@ async def service(
 ) -> AsyncIterator[str]:
     deciders, _ = read_configuration_files()
     one = ExtenderService(deciders, address, connection, binds=binds)
-    await one.start()
-    try:
-        yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
-    finally:
-        await one.stop()
+    async with background_tasks() as tasks:
+        await one.start(tasks)
+        try:
+            yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
+        finally:
+            await one.stop()
 
 
 JSON = {"Content-Type": "application/json"}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 COMMON_NAME = "stowplan"
 VALID_FOR = timedelta(days=3650)
@@ -45,11 +46,11 @@ def self_signed_certificate(names: Iterable[str], now: float) -> SelfSignedCerti
     now: Unix seconds. Raises ValueError for a host name that cannot be written in a certificate.
     """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, COMMON_NAME)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, COMMON_NAME)])
     start = datetime.fromtimestamp(int(now), UTC) - _CLOCK_SKEW
     key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     authority_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id)
-    server_only = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+    server_only = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     subject_alt_name = x509.SubjectAlternativeName([_general_name(name) for name in names])
     certificate = (
         x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())

@@ -35,6 +35,8 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
+from stowplan.driver.garbage_collector import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
@@ -91,7 +93,8 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalCluster(NamedTuple):
-    """A running cluster. url: of its HTTPS side. failed: set when it cannot continue."""
+    """A running cluster. url: of its HTTPS side. failed: set when it cannot continue. tasks: its
+    background tasks."""
 
     cluster: EmbeddedCluster
     server_loop: ServerLoop
@@ -100,6 +103,7 @@ class LocalCluster(NamedTuple):
     scheduler_kubeconfig: Path
     loading: LoadResult
     failed: asyncio.Future[str]
+    tasks: BackgroundTasks
 
 
 ClusterService = Callable[[LocalCluster], contextlib.AbstractAsyncContextManager[object]]
@@ -131,20 +135,28 @@ async def running_local_cluster(
             url = _url(settings.host, listener)
             with _kubeconfigs(settings, url, keys, known) as paths:
                 server = HttpServer(server_loop, settings.bounds)
-                await server.start(
-                    listener, ServerTls(keys.context, plain=is_loopback(settings.host))
-                )
-                try:
+                tls = ServerTls(keys.context, plain=is_loopback(settings.host))
+                async with _serving(server, listener, tls) as tasks:
                     yield LocalCluster(
-                        cluster, server_loop, url, paths[0], paths[1], loading, failed
+                        cluster, server_loop, url, paths[0], paths[1], loading, failed, tasks
                     )
-                finally:
-                    await server.stop()
         except (StoreError, CredentialFilesError) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
                 _close(store)
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    server: HttpServer, listener: socket.socket, tls: ServerTls
+) -> AsyncIterator[BackgroundTasks]:
+    async with background_tasks() as tasks:
+        await server.start(listener, tasks, tls)
+        try:
+            yield tasks
+        finally:
+            await server.stop()
 
 
 def _close(store: SqliteStore) -> None:
@@ -306,7 +318,13 @@ def run(
     service: ClusterService = contextlib.nullcontext,
 ) -> None:
     """Run a cluster until SIGINT or SIGTERM. service: runs with it. Raises UpError."""
-    asyncio.run(_run_until_stopped(settings, documents, started, service))
+    with paused_collector() as resume_collector:
+
+        def loaded(cluster: LocalCluster) -> None:
+            resume_collector()
+            started(cluster)
+
+        asyncio.run(_run_until_stopped(settings, documents, loaded, service))
 
 
 async def _run_until_stopped(
