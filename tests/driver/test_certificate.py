@@ -115,7 +115,7 @@ def test_a_name_that_cannot_be_written_is_refused() -> None:
 def test_the_library_is_loaded_only_to_make_one(tmp_path: Path) -> None:
     serving_certificate(tmp_path, "localhost", datetime.now(UTC).timestamp())
     program = (
-        "import sys, stowplan.cli.commands.up, stowplan.driver.local_cluster as cluster\n"
+        "import sys, stowplan.driver.local_scheduler, stowplan.driver.local_cluster as cluster\n"
         "from pathlib import Path\n"
         "cluster.serving_certificate(Path(sys.argv[1]), 'localhost', 0)\n"
         "print('cryptography' in sys.modules)\n"

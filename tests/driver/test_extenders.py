@@ -20,6 +20,8 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from stowplan.assembly.extenders import extenders_of
 from stowplan.client.kubeconfig import ClientConfig
@@ -52,7 +54,7 @@ from tests.driver.test_live import scheduler
 DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
-CLIENT_PURPOSE = "1.3.6.1.5.5.7.3.2"
+CLIENTS_ONLY = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 """What a certificate is for; those that the project makes are for servers."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -488,7 +490,7 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     deciders, _ = read_configuration_files()
     with pytest.raises(AddressError, match="--client-ca-file is required"):
         ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
-    monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
+    monkeypatch.setattr(certificate, "_SERVER_ONLY", CLIENTS_ONLY)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
     monkeypatch.undo()
 

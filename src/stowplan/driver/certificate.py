@@ -19,6 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 COMMON_NAME = "stowplan"
 VALID_FOR = timedelta(days=3650)
 _CLOCK_SKEW = timedelta(minutes=5)
+_SERVER_ONLY = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
 _KEY_USAGE = x509.KeyUsage(
     # For TLS handshakes, and for the signature of the certificate itself.
     digital_signature=True,
@@ -50,7 +51,6 @@ def self_signed_certificate(names: Iterable[str], now: float) -> SelfSignedCerti
     start = datetime.fromtimestamp(int(now), UTC) - _CLOCK_SKEW
     key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     authority_key = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(key_id)
-    server_only = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
     subject_alt_name = x509.SubjectAlternativeName([_general_name(name) for name in names])
     certificate = (
         x509.CertificateBuilder(issuer_name=name, subject_name=name, public_key=key.public_key())
@@ -59,7 +59,7 @@ def self_signed_certificate(names: Iterable[str], now: float) -> SelfSignedCerti
         .not_valid_after(start + VALID_FOR)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_KEY_USAGE, critical=True)
-        .add_extension(server_only, critical=False)
+        .add_extension(_SERVER_ONLY, critical=False)
         .add_extension(key_id, critical=False)
         .add_extension(authority_key, critical=False)
         .add_extension(subject_alt_name, critical=False)

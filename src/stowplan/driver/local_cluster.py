@@ -36,7 +36,7 @@ from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
-from stowplan.driver.garbage_collector import paused_collector
+from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys

@@ -22,7 +22,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.client.kubeconfig_loading import load_client_config
-from stowplan.driver.garbage_collector import freeze_long_lived_objects
+from stowplan.driver.gc_settings import freeze_long_lived_objects
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.configuration_files import (

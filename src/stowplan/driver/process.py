@@ -23,7 +23,7 @@ from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.clocks import monotonic_ns
-from stowplan.driver.garbage_collector import paused_collector
+from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
 from stowplan.driver.live.configuration_files import (
     SCHEDULER_NAME,

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,14 +15,17 @@ import pytest
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
-from stowplan.driver.garbage_collector import paused_collector
+from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.driver.local_scheduler import local_scheduler
 from stowplan.driver.process import ProcessOptions
+from stowplan.inputs.cluster_reader import _ClusterReader, read_cluster
+from stowplan.inputs.files import InputFile
 from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
+from tests.tidy import tree
 
 Settings = tuple[bool, tuple[int, int, int]]
 
@@ -136,3 +140,37 @@ def test_the_collector_runs_again_after_a_start_that_failed() -> None:
         resume()
         assert gc.isenabled()
         assert gc.get_freeze_count() > known
+
+
+def test_reading_a_cluster_leaves_the_settings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    take = _ClusterReader.take
+
+    def seen_take(reading: _ClusterReader, file: InputFile) -> None:
+        seen.append(gc.isenabled())
+        take(reading, file)
+
+    monkeypatch.setattr(_ClusterReader, "take", seen_take)
+    file = tmp_path / "node.yaml"
+    file.write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
+    for on in (True, False):
+        with switched(on):
+            read_cluster(file)
+    assert seen == [True, False]
+
+
+# Modules of programs, and of measurements that are programs of their own.
+OF_PROGRAMS = ("benchmarks/", "cli/", "driver/gc_settings.py")
+
+
+def test_only_programs_name_the_collector() -> None:
+    folder = tree.ROOT / "src" / "stowplan"
+    found = {
+        str(path.relative_to(folder))
+        for path in folder.rglob("*.py")
+        if re.search(r"^(?:import gc|from gc import)\b", path.read_text(), re.MULTILINE)
+    }
+    assert "driver/gc_settings.py" in found
+    assert [path for path in sorted(found) if not path.startswith(OF_PROGRAMS)] == []
