@@ -215,10 +215,14 @@ def _restored_cluster(
     manager_options: ControllerManagerOptions | None,
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
+    options = _api_server_options(settings, port, known, is_durable=store is not None)
+    seed = secrets.randbits(64) if settings.seed is None else settings.seed
+    rng = np.random.default_rng(seed)
     if store is None:
-        return _cluster(settings, port, None, known, manager_options)
+        return EmbeddedCluster(options, rng, (), manager_options)
     try:
-        cluster = _cluster(settings, port, store, known, manager_options)
+        records = valid_records(store.records(), _log_skipped_record)
+        cluster = EmbeddedCluster(options, rng, records, manager_options)
         # Notify observers of the stored objects.
         cluster.server.tick(time.time())
     except StoreError:
@@ -229,28 +233,20 @@ def _restored_cluster(
     return cluster
 
 
-def _cluster(
-    settings: LocalClusterSettings,
-    port: int,
-    store: SqliteStore | None,
-    known: TokenUsers,
-    manager_options: ControllerManagerOptions | None,
-) -> EmbeddedCluster:
+def _api_server_options(
+    settings: LocalClusterSettings, port: int, known: TokenUsers, *, is_durable: bool
+) -> ApiServerOptions:
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
-    address = f"{settings.host}:{port}"
-    seed = secrets.randbits(64) if settings.seed is None else settings.seed
-    options = ApiServerOptions(
+    return ApiServerOptions(
         registry=built_in_registry(),
         access=access,
         admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
-        pages=(ControllerMetricsPage(), *default_pages(address)),
+        pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController()),
-        durable=store is not None,
+        durable=is_durable,
     )
-    records = valid_records(store.records(), _log_skipped_record) if store else ()
-    return EmbeddedCluster(options, np.random.default_rng(seed), records, manager_options)
 
 
 def _log_skipped_record(key: str, why: str) -> None:
