@@ -24,6 +24,7 @@ import numpy as np
 from live_rate import JSON, PODS, Request, cpu_s, listed, pod, process
 
 from stowplan.client.resources import PODS as POD_RESOURCE
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.live.informers import Informers
@@ -158,19 +159,19 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
             process(directory, "up", "Listening on", *up, "--node-count", str(n_nodes)) as server,
             ApiClient(load_client_config(file)) as api,
             process(directory, "run", "synced", *run) as scheduler,
+            background_tasks() as tasks,
         ):
             load = Load(api, per_s)
             following = Informers(api, [POD_RESOURCE], load.seen, np.random.default_rng())
-            following.start()
+            following.start(tasks)
             await following.synced.wait()
             found: list[IdleUsage] = []
-            reporting = asyncio.create_task(report(load, (scheduler, server), found))
+            tasks.start(report(load, (scheduler, server), found), "report")
             await load.run(seconds)
             ends = time.perf_counter() + SLACK_S
             while load.n_waiting and time.perf_counter() < ends:
                 await asyncio.sleep(0.1)
-            reporting.cancel()
-            await following.stop()
+            tasks.cancel()
             n_left = len(await listed(api))
             last = (directory / "run.log").read_text().splitlines()[-3:]
     print(f"{spread(load.delays_ms)}; {load.n_waiting} never, {n_left} pods there at the end")

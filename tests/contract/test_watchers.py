@@ -19,6 +19,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from tests.contract.up_process import Caller
@@ -49,12 +50,13 @@ async def serving(
     create_bootstrap_objects(cluster.server, server_loop.clock())
     door = listening_socket("127.0.0.1", 0)
     server = HttpServer(server_loop, bounds)
-    await server.start(door)
-    try:
-        yield cluster, door.getsockname()[1], server_loop
-    finally:
-        await server.stop()
-        await Caller.close_all()
+    async with background_tasks() as tasks:
+        await server.start(door, tasks)
+        try:
+            yield cluster, door.getsockname()[1], server_loop
+        finally:
+            await server.stop()
+            await Caller.close_all()
 
 
 async def write(caller: Caller, first: int, count: int, size: int = 10) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from stowplan.client.exec_credentials import ExecSpec
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
@@ -242,7 +244,8 @@ async def guarded_door(
 
 def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[SelfSignedCertificate, str]]:
     """Certificates that clients may show, and their serial numbers."""
-    monkeypatch.setattr(certificate, "_SERVER", "1.3.6.1.5.5.7.3.2")
+    clients_only = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    monkeypatch.setattr(certificate, "_SERVER_ONLY", clients_only)
     made = [self_signed_certificate([], time.time()) for _ in range(n)]
     monkeypatch.undo()
     found = []

@@ -223,7 +223,7 @@ async def nonsense(body: bytes, writer: asyncio.StreamWriter) -> None:
         (reset, 0, "server closed the connection"),
         # The head has come, so it is known to be written.
         (half, 201, "response truncated: server closed the connection"),
-        (nonsense, 0, "invalid status line"),
+        (nonsense, 0, "invalid HTTP response"),
     ],
 )
 def test_errors_are_responses_and_their_connection_is_not_reused(

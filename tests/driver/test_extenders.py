@@ -20,12 +20,15 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from stowplan.assembly.extenders import extenders_of
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.config.model import Configuration
 from stowplan.config.model import Extender as Configured
 from stowplan.driver import certificate
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.http.extender_service import ExtenderService
 from stowplan.driver.http.status_server import AddressError, ListenAddress
@@ -51,7 +54,7 @@ from tests.driver.test_live import scheduler
 DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
-CLIENT_PURPOSE = "1.3.6.1.5.5.7.3.2"
+CLIENTS_ONLY = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 """What a certificate is for; those that the project makes are for servers."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -220,11 +223,12 @@ async def service(
 ) -> AsyncIterator[str]:
     deciders, _ = read_configuration_files()
     one = ExtenderService(deciders, address, connection, binds=binds)
-    await one.start()
-    try:
-        yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
-    finally:
-        await one.stop()
+    async with background_tasks() as tasks:
+        await one.start(tasks)
+        try:
+            yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
+        finally:
+            await one.stop()
 
 
 JSON = {"Content-Type": "application/json"}
@@ -486,7 +490,7 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     deciders, _ = read_configuration_files()
     with pytest.raises(AddressError, match="--client-ca-file is required"):
         ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
-    monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
+    monkeypatch.setattr(certificate, "_SERVER_ONLY", CLIENTS_ONLY)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
     monkeypatch.undo()
 

@@ -34,12 +34,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
 from stowplan._deprecated import deprecated_method
+from stowplan.driver.clocks import monotonic_ns
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
@@ -82,7 +82,7 @@ def _after(now: int, period: int) -> int:
 class BaseBlockingQueue(ABC):
     """Common part of the two queues: everything but locking and waiting."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         """queue: used by nothing else from now on."""
         self._queue = queue
         self._now = clock
@@ -93,9 +93,7 @@ class BaseBlockingQueue(ABC):
         self._flush_unschedulable_at = clock() + self._unschedulable_flush_period
 
     @classmethod
-    def of_tasks(
-        cls, options: QueueOptions | None = None, clock: Clock = time.monotonic_ns
-    ) -> Self:
+    def of_tasks(cls, options: QueueOptions | None = None, clock: Clock = monotonic_ns) -> Self:
         """A queue for tasks, without plugins."""
         return cls(task_queue(options), clock)
 
@@ -203,7 +201,7 @@ class BaseBlockingQueue(ABC):
 class BlockingQueue(BaseBlockingQueue):
     """The queue behind a lock: any thread may call any method."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = threading.Condition()
 
@@ -232,7 +230,7 @@ class BlockingQueue(BaseBlockingQueue):
 class AsyncQueue(BaseBlockingQueue):
     """The queue for the tasks of one event loop; only `pop` waits."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = asyncio.Event()
 

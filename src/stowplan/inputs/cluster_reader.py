@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
@@ -117,22 +115,9 @@ def read_cluster(
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
-    with _collector_paused():
-        for file in files_at(named):
-            reading.take(file)
-        return reading.cluster(", ".join(map(str, named)), orphans)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Disable the garbage collector: reading creates no garbage, and scanning is expensive."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    for file in files_at(named):
+        reading.take(file)
+    return reading.cluster(", ".join(map(str, named)), orphans)
 
 
 class _ClusterReader:

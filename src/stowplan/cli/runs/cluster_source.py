@@ -106,13 +106,16 @@ def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
 
 
 def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
+    from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import describe_ignored
 
     validate = source.validate or "auto"
-    cluster = read_cluster(
-        source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
-    )
+    # Reading makes no garbage, and looking for it is expensive.
+    with paused_collector():
+        cluster = read_cluster(
+            source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
+        )
     for line in describe_ignored(cluster.ignored):
         click.echo(f"Warning: {line}", err=True)
     for note in cluster.notes if notes else ():

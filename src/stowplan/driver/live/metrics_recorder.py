@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from stowplan.driver.clocks import monotonic_ns
 from stowplan.framework.metrics import Histogram, Labels, Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -99,7 +100,7 @@ class MetricsRecorder:
         self.n_refused = 0
         self._scheduler: Scheduler | None = None
         self._pending_bindings: dict[str, PendingBinding] = {}
-        self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
+        self._samples: deque[tuple[int, int, int]] = deque(maxlen=SAMPLES)
         self._sli: dict[str, Histogram] = {}
         self._attempts: dict[tuple[str, str], tuple[tuple[str, Labels], Histogram]] = {}
         self._one = {name: Histogram(bounds) for name, bounds in _UNLABELLED_HISTOGRAMS.items()}
@@ -113,9 +114,9 @@ class MetricsRecorder:
 
     def rates(self) -> dict[str, float]:
         """Bindings and rejections per second over the last minute."""
-        self._sample(time.monotonic())
+        self._sample(monotonic_ns())
         at, bound, refused = self._samples[0]
-        seconds = self._samples[-1][0] - at
+        seconds = (self._samples[-1][0] - at) / SECOND
         if seconds <= 0:
             return {"boundPerSecond": 0.0, "refusedPerSecond": 0.0}
         return {
@@ -123,8 +124,8 @@ class MetricsRecorder:
             "refusedPerSecond": round((self.n_refused - refused) / seconds, 2),
         }
 
-    def _sample(self, now: float) -> None:
-        if not self._samples or now - self._samples[-1][0] >= SAMPLED_S:
+    def _sample(self, now: int) -> None:
+        if not self._samples or now - self._samples[-1][0] >= SAMPLED_S * SECOND:
             self._samples.append((now, self.n_bound, self.n_refused))
 
     def handled(
@@ -132,7 +133,7 @@ class MetricsRecorder:
     ) -> None:
         """Record one `handle` call. now: its start."""
         self.n_events += len(events)
-        self._sample(time.monotonic())
+        self._sample(now)
         for event in events:
             if type(event) in _BINDING_OUTCOMES:
                 uid: str = event.uid  # type: ignore[union-attr]
