@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.batch import Compat, Inventory
-from stowplan.batch.state.jobs import TaskStatus
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue, QueueSpec

@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.batch.state.resource_vector import (
-    ResourceArithmetic,
-    ResourceVector,
-    SessionPanic,
-    parse_resources,
-    share_of,
-    task_request_of,
-)
+from stowplan.batch.state.resource_vector import ResourceArithmetic, SessionPanic, task_request_of
+from stowplan.framework.deciders.resource_vector import ResourceVector, parse_resources, share_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 

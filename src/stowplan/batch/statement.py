@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.session_state import SessionState
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class AllocateOperation(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +83,7 @@ class Statement:
                     state.undo_put(task)
                 case EvictOperation(task, _, before):
                     state.unrelease(task, before)
-        if not self._ledger and not state.compat.unevict_loses_node:
+        if not self._ledger:
             state.nodes.revision = self._revision
 
     def commit(self) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.batch import Session
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.testing.auditor import Violation
 
 Floats = NDArray[np.float64]
@@ -272,7 +273,7 @@ def check_reclaim(session: Session) -> None:
     known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
     if not known or "reclaim" not in {action.name for action in options.actions}:
         return
-    if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
+    if state.bound or state.evicted or state.nodes.has_releases:
         return
     if any(job.of(_PIPELINED) for job in session.jobs.values()):
         return

@@ -14,15 +14,14 @@ from typing import Protocol
 
 import msgspec
 
-from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import accepts_arguments, short_repr, source_location
 from stowplan.batch.session_rules import NoSessionRules, SessionRules
 from stowplan.batch.state.capability import QueueCapabilities
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceArithmetic
 from stowplan.batch.tiers import Hooks
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import ContractError
 
 
@@ -77,7 +76,7 @@ class SessionState:
     """
 
     def __init__(
-        self, cluster_info: ClusterInfo, hooks: Hooks, compat: Compat, binder_evictor: BinderEvictor
+        self, cluster_info: ClusterInfo, hooks: Hooks, binder_evictor: BinderEvictor
     ) -> None:
         self.jobs = cluster_info.jobs
         self.nodes = cluster_info.nodes
@@ -86,11 +85,7 @@ class SessionState:
         self.first = cluster_info.first
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks
-        self.compat = compat
-        self.arithmetic = ResourceArithmetic(compat)
-        self.capabilities = QueueCapabilities(
-            self.queues, self.jobs, self.arithmetic, is_ignored=compat.ignores_capability
-        )
+        self.capabilities = QueueCapabilities(self.queues, self.jobs)
         self.rules: SessionRules = NoSessionRules()
         self.handlers: list[TaskEventHandlers] = []
         self.bound: list[TaskInfo] = []
@@ -130,8 +125,7 @@ class SessionState:
         self.capabilities.give_back(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
-        if not self.compat.unevict_loses_node:
-            task.node = ""
+        task.node = ""
 
     def release(self, task: TaskInfo, *, even_if_failed: bool = False) -> str:
         """Mark a task as releasing."""
@@ -151,9 +145,7 @@ class SessionState:
         self.eviction_revision += 1
         self.jobs[task.job].turn(task, before)
         row = self.nodes.row(task.node)
-        # The original adds the task to the node again without removing it: the node keeps releasing
-        # it.
-        if row >= 0 and not self.compat.unevict_loses_node:
+        if row >= 0:
             self.nodes.update(row, task)
         self.capabilities.unrelease(task)
         for handlers in self.handlers:
