@@ -17,8 +17,8 @@ __all__ = [
 _OLD_NAMES = {"Action": "SessionAction", "Policy": "SessionPlugin"}
 _OLD_MODULES = {
     "stowplan.batch.amounts": MovedModule(
-        "stowplan.batch.state.resource_vector",
-        {"Amount": "ResourceVector", "Arithmetic": "ResourceArithmetic", "Ask": "TaskRequest"},
+        "stowplan.batch.state.task_requests",
+        {"Amount": "ResourceVector", "Ask": "TaskRequest"},
     ),
     "stowplan.batch.answers": MovedModule(
         "stowplan.batch.hook_contracts",

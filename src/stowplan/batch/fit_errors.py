@@ -9,7 +9,7 @@ import numpy as np
 from stowplan.batch.session import Session
 from stowplan.batch.session_rules import PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON
+from stowplan.batch.state.task_requests import EPSILON
 
 NODES_NOT_READY = "node(s) were not ready"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stowplan.batch.state import resource_vector
+from stowplan.batch.state import task_requests
 from stowplan.conformance.session_cases import Answer, ArithmeticEntry, SessionCase
 from stowplan.framework.deciders.resource_vector import (
     ResourceVector,
@@ -12,8 +12,8 @@ from stowplan.framework.deciders.resource_vector import (
     minimum,
     parse_resources,
 )
-from stowplan.kube_batch_v05 import resources
-from stowplan.kube_batch_v05.resources import KubeBatchPanic
+from stowplan.kube_batch_v05 import amounts
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
 
 
 class Arithmetic(Protocol):
@@ -37,7 +37,7 @@ class Arithmetic(Protocol):
 
 def answer_units(case: SessionCase, compat: str) -> Answer:
     """Answers to the entries, in order. compat: as for `session_evaluation.answer`."""
-    arithmetic: Arithmetic = resources if compat else resource_vector
+    arithmetic: Arithmetic = amounts if compat else task_requests
     return {"units": [_entry(unit, arithmetic) for unit in case.units or ()]}
 
 

@@ -33,11 +33,11 @@ from stowplan.conformance.session_cases import (
 )
 from stowplan.conformance.session_observations import SessionObservations, session_uid
 from stowplan.framework import ConfigError, Framework
-from stowplan.kube_batch_v05.cache import KubeBatchCache
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
 from stowplan.kube_batch_v05.close import close
 from stowplan.kube_batch_v05.decider import open_session, run_actions
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
-from stowplan.kube_batch_v05.resources import KubeBatchPanic
+from stowplan.kube_batch_v05.session_cache import KubeBatchCache
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

@@ -12,7 +12,7 @@ from stowplan.batch import Session
 from stowplan.batch.feasibility import eviction_notes
 from stowplan.batch.fit_errors import NODES_NOT_READY
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON, format_resource
+from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
 from stowplan.forecast.explain import found_pod
 from stowplan.forecast.unstartable_jobs import unstartable_reasons
@@ -21,8 +21,8 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
-from stowplan.kube_batch_v05.resources import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup

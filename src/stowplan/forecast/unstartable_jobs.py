@@ -13,12 +13,12 @@ import numpy as np
 from stowplan.batch import Session
 from stowplan.batch.state.capability import PODS, limits_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON, format_resource
+from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.columns.array_types import Floats
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
+from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
-from stowplan.kube_batch_v05.resources import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.session import KubeBatchSession
 
 WAITING = (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.GATED)

@@ -11,12 +11,12 @@ from functools import cmp_to_key
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.kube_batch_v05.cache import KubeBatchQueue
+from stowplan.kube_batch_v05.amounts import is_empty, less, less_equal, shortage
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
 from stowplan.kube_batch_v05.nodes import KubeBatchNode
 from stowplan.kube_batch_v05.pod_affinity import AffinityError
-from stowplan.kube_batch_v05.resources import is_empty, less, less_equal, shortage
 from stowplan.kube_batch_v05.session import KubeBatchSession, KubeBatchStatement
+from stowplan.kube_batch_v05.session_cache import KubeBatchQueue
 from stowplan.kube_batch_v05.tiers import running_on
 
 
@@ -138,7 +138,7 @@ class _PendingTasks:
         return self._tasks[job.uid]
 
 
-def _is_worth_it(victims: list[KubeBatchTask], request: ResourceVector) -> bool:
+def _may_suffice(victims: list[KubeBatchTask], request: ResourceVector) -> bool:
     """True unless the victims together have less of every resource: that they suffice is not
     asked."""
     together = ResourceVector()
@@ -215,7 +215,7 @@ def _preempt_for(
     for node in nodes:
         candidates = [other for other in running_on(node) if is_candidate(task, other)]
         victims = session.functions.victims("preemptable", task, candidates)
-        if not _is_worth_it(victims, request):
+        if not _may_suffice(victims, request):
             continue
         freed = ResourceVector()
         for victim in _last_first(session, victims):
@@ -253,7 +253,7 @@ def _reclaim_for(session: KubeBatchSession, task: KubeBatchTask) -> bool:
             if other.job in session.jobs and session.jobs[other.job].queue != queue
         ]
         victims = session.functions.victims("reclaimable", task, candidates)
-        if _is_worth_it(victims, request) and _reclaim_on(session, task, node, victims):
+        if _may_suffice(victims, request) and _reclaim_on(session, task, node, victims):
             return True
     return False
 

@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
 from stowplan.kube_batch_v05.jobs import (
     KubeBatchJob,
     KubeBatchPodGroup,
     KubeBatchTask,
     job_fit_error,
 )
-from stowplan.kube_batch_v05.resources import KubeBatchPanic
 from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroupCondition, PodGroupStatus
 

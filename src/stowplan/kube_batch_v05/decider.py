@@ -34,11 +34,11 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.snapshot import Snapshot
 from stowplan.kube_batch_v05.actions import ACTIONS
-from stowplan.kube_batch_v05.cache import KubeBatchCache
 from stowplan.kube_batch_v05.close import KubeBatchClose, close
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
 from stowplan.kube_batch_v05.plugins import PLUGINS
 from stowplan.kube_batch_v05.session import KubeBatchOptions, KubeBatchSession
+from stowplan.kube_batch_v05.session_cache import KubeBatchCache
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

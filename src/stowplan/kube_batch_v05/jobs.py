@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, PRIORITY_UNSET, READY, TaskStatus
-from stowplan.kube_batch_v05.resources import KubeBatchRequest, request_of
+from stowplan.kube_batch_v05.amounts import KubeBatchRequest, request_of
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupStatus
 

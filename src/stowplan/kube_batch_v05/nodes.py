@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from stowplan.framework.deciders.resource_vector import ResourceVector, parse_resources
 from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.kube_batch_v05.amounts import less_equal, subtract
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
-from stowplan.kube_batch_v05.resources import less_equal, subtract
 from stowplan.objects.node import Node
 
 NOT_READY = "Selected node NotReady"

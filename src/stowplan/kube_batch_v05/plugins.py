@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stowplan.framework.deciders.resource_vector import ResourceVector, share_of
 from stowplan.framework.deciders.session_arguments import boolean, integer
+from stowplan.kube_batch_v05.amounts import subtract
 from stowplan.kube_batch_v05.close import set_unschedulable
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask, job_fit_error
+from stowplan.kube_batch_v05.node_scores import node_scores
 from stowplan.kube_batch_v05.nodes import KubeBatchNode
-from stowplan.kube_batch_v05.predicates import PRESSURES, PodPredicates
-from stowplan.kube_batch_v05.priorities import node_scores
+from stowplan.kube_batch_v05.pod_predicates import PRESSURES, PodPredicates
 from stowplan.kube_batch_v05.proportion import KubeBatchProportion
-from stowplan.kube_batch_v05.resources import subtract
 from stowplan.kube_batch_v05.session import KubeBatchPlugin, KubeBatchSession
 
 SHARE_DELTA = 0.000001

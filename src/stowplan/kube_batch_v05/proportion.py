@@ -16,10 +16,10 @@ from stowplan.framework.deciders.resource_vector import (
     minimum,
     share_of,
 )
-from stowplan.kube_batch_v05.cache import KubeBatchQueue
+from stowplan.kube_batch_v05.amounts import is_empty, less, less_equal, subtract
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
-from stowplan.kube_batch_v05.resources import is_empty, less, less_equal, subtract
 from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.kube_batch_v05.session_cache import KubeBatchQueue
 
 
 class KubeBatchQueueShare:

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.kube_batch_v05.cache import KubeBatchCache, KubeBatchQueue, KubeBatchSnapshot
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
 from stowplan.kube_batch_v05.nodes import KubeBatchNode
 from stowplan.kube_batch_v05.pod_affinity import AffinityError
+from stowplan.kube_batch_v05.session_cache import KubeBatchCache, KubeBatchQueue, KubeBatchSnapshot
 from stowplan.kube_batch_v05.tiers import KubeBatchTiers, PluginFunctions
 
 TaskHandler = Callable[[KubeBatchTask], None]

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.kube_batch_v05.cache import KubeBatchQueue
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
 from stowplan.kube_batch_v05.nodes import KubeBatchNode
+from stowplan.kube_batch_v05.session_cache import KubeBatchQueue
 
 SWITCHES: Mapping[str, str] = {
     "job_order": "enableJobOrder",

@@ -25,9 +25,9 @@ from stowplan.framework.deciders.session_decider import SessionResult
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
 from stowplan.kube_batch_v05.decider import KubeBatchDecider
 from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
-from stowplan.kube_batch_v05.resources import KubeBatchPanic
 from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect

@@ -31,7 +31,7 @@ from stowplan.assembly.sessions.session_config import (
 from stowplan.batch import Session, SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.hook_contracts import HOOK_KINDS, ValidateResult
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON
+from stowplan.batch.state.task_requests import EPSILON
 from stowplan.batch.tiers import SessionPluginUse
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import TaskStatus

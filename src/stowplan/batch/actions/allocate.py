@@ -16,7 +16,7 @@ from stowplan.batch.fit_errors import fit_errors, fits_somewhere
 from stowplan.batch.session import Session, SessionAction
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import shortage
+from stowplan.batch.state.task_requests import shortage
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskQueue
 from stowplan.framework.deciders.heap import Heap

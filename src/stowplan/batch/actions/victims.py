@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stowplan.batch.session import Session
 from stowplan.batch.state.capability import requested_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON
+from stowplan.batch.state.task_requests import EPSILON
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import VictimFunction
 from stowplan.columns.array_types import Ints

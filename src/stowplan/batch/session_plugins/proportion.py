@@ -22,8 +22,8 @@ from stowplan.batch.state.capability import least_excess, limits_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import EPSILON, less_equal
 from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.batch.state.task_requests import EPSILON, less_equal
 from stowplan.framework.deciders.resource_vector import ResourceVector, difference
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 

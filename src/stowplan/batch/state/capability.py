@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import EPSILON, format_resource
+from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable
 from stowplan.batch.state.jobs import JobInfo, PodGroupInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import TaskRequest, node_allocatable_of, task_request_of
 from stowplan.batch.state.session_state import ClusterInfo
+from stowplan.batch.state.task_requests import TaskRequest, node_allocatable_of, task_request_of
 from stowplan.framework.deciders.tasks import TERMINATED, TaskStatus, group_of, status_of
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.node import Node

@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from stowplan.batch.state.resource_vector import TaskRequest
+from stowplan.batch.state.task_requests import TaskRequest
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import OCCUPYING, PRIORITY_UNSET, READY, TaskStatus
 from stowplan.objects.pod import Pod

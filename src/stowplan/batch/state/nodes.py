@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.resource_vector import EPSILON, node_allocatable_of
+from stowplan.batch.state.task_requests import EPSILON, node_allocatable_of
 from stowplan.columns.array_types import Bools, Floats, grow
 from stowplan.columns.journal import Journal
 from stowplan.framework.deciders.resource_vector import ResourceVector
