@@ -118,16 +118,18 @@ class _Copying(Inventory):
     def open(self) -> ClusterInfo:
         return deepcopy(super().open())
 
-    def bind(self, task: TaskInfo) -> str:
+    def bind(self, task: TaskInfo) -> None:
         own = self.jobs[task.job].tasks[task.uid]
         self.jobs[task.job].turn(own, TaskStatus.BINDING)
         own.node = task.node
-        return self.nodes.add(self.nodes.row(own.node), own) or super().bind(own)
+        assert not self.nodes.add(self.nodes.row(own.node), own)
+        super().bind(own)
 
-    def evict(self, task: TaskInfo, reason: str) -> str:
+    def evict(self, task: TaskInfo, reason: str) -> None:
         own = self.jobs[task.job].tasks[task.uid]
         self.jobs[task.job].turn(own, TaskStatus.RELEASING)
-        return self.nodes.update(self.nodes.row(own.node), own) or super().evict(own, reason)
+        assert not self.nodes.update(self.nodes.row(own.node), own)
+        super().evict(own, reason)
 
 
 def check_copied(shape: Shape, make: Callable[..., Inventory]) -> None:

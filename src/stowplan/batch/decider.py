@@ -302,7 +302,7 @@ class BatchDecider:
     def state_for(self, place: NodeAssignment) -> CycleState | str:
         """Cycle state of a pod for its chosen node; the reason if the node does not fit after
         all."""
-        return self._states.state_for(place, self.snapshot())
+        return self._states.state_for(place, self._snapshot)
 
     # Outcomes.
 

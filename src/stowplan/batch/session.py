@@ -168,7 +168,9 @@ class Session:
     def allocate(self, task: TaskInfo, row: int) -> str:
         """Place a task on idle resources; bind the job's allocated tasks once the job is ready."""
         problem = self.state.put(task, row, TaskStatus.ALLOCATED)
-        return problem or self.state.bind_if_ready(self.jobs[task.job])
+        if not problem:
+            self.state.bind_if_ready(self.jobs[task.job])
+        return problem
 
     def pipeline(self, task: TaskInfo, row: int) -> str:
         """Pipeline a task onto resources that are being released."""
@@ -176,7 +178,8 @@ class Session:
 
     def evict(self, task: TaskInfo, reason: str) -> str:
         """Evict a task, without rollback."""
-        return self.state.send_eviction(task, reason) or self.state.release(task)
+        self.state.send_eviction(task, reason)
+        return self.state.release(task)
 
     # Node selection.
 

@@ -93,9 +93,8 @@ class Statement:
         self._note_preemptors()
         for operation in self._ledger:
             match operation:
-                case EvictOperation(task, reason, before):
-                    if state.send_eviction(task, reason):
-                        state.unrelease(task, before)
+                case EvictOperation(task, reason, _):
+                    state.send_eviction(task, reason)
                 case AllocateOperation(task):
                     jobs[task.job] = state.jobs[task.job]
                 case PipelineOperation(_):

@@ -31,7 +31,7 @@ class SessionObservations:
         self._bound: list[TaskInfo] | list[KubeBatchTask]
         self._evicted: list[tuple[TaskInfo, str]] | list[tuple[KubeBatchTask, str]]
         state = session.state if isinstance(session, Session) else session
-        self._bound, self._evicted, self._failed = state.bound, state.evicted, state.failed
+        self._bound, self._evicted = state.bound, state.evicted
         self._facts: Answer = {}
 
     def after_actions(self) -> None:
@@ -61,8 +61,9 @@ class SessionObservations:
             name: {kind: rounded_amount(amount) for kind, amount in amounts.items()}
             for name, amounts in _node_amounts(session).items()
         }
-        if self._failed:
-            facts["failedCalls"] = {"": [[f"!{key}", text, job] for key, text, job in self._failed]}
+        if isinstance(session, KubeBatchSession) and session.failed:
+            failed = [[f"!{key}", text, job] for key, text, job in session.failed]
+            facts["failedCalls"] = {"": failed}
         self._shares()
 
     def _shares(self) -> None:

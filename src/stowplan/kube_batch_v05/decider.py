@@ -276,7 +276,7 @@ class KubeBatchDecider:
         all."""
         if self._snapshot is None:
             raise ContractError("`attach` must be called before the first session")
-        return self._states.state_for(place, self._snapshot())
+        return self._states.state_for(place, self._snapshot)
 
     # Outcomes.
 

@@ -103,15 +103,13 @@ class Inventory:
                     job.turn(task, TaskStatus.PENDING)
                     task.node = ""
 
-    def bind(self, task: TaskInfo) -> str:
+    def bind(self, task: TaskInfo) -> None:
         """Note a task as being bound."""
         self.bound.append(task)
-        return ""
 
-    def evict(self, task: TaskInfo, reason: str) -> str:
+    def evict(self, task: TaskInfo, reason: str) -> None:
         """Note a task as being deleted."""
         self.evicted.append((task, reason))
-        return ""
 
     # Decisions that the watch has not confirmed yet.
 

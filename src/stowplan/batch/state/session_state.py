@@ -1,8 +1,7 @@
 """SessionState: jobs, nodes and queues during a session, and the steps that change them.
 
 Session plugins that keep shares are notified of every step. A step returns an error message, or ""
-on success: the original logs the error and continues, and its later decisions depend on the
-incomplete step.
+on success.
 
 Source: kube-batch v0.5, framework/session.go.
 """
@@ -26,12 +25,12 @@ from stowplan.framework.problems import ContractError
 
 
 class BinderEvictor(Protocol):
-    """Performs a session's decisions. Methods return an error message or ""."""
+    """Performs a session's decisions."""
 
-    def bind(self, task: TaskInfo) -> str:
+    def bind(self, task: TaskInfo) -> None:
         """Bind the task's pod to its node."""
 
-    def evict(self, task: TaskInfo, reason: str) -> str:
+    def evict(self, task: TaskInfo, reason: str) -> None:
         """Delete the task's pod."""
 
 
@@ -90,7 +89,6 @@ class SessionState:
         self.handlers: list[TaskEventHandlers] = []
         self.bound: list[TaskInfo] = []
         self.evicted: list[tuple[TaskInfo, str]] = []
-        self.failed: list[tuple[str, str, str]] = []
         self.eviction_revision = 0
         self._binder_evictor = binder_evictor
 
@@ -153,24 +151,16 @@ class SessionState:
 
     # Effects binder_evictor the session.
 
-    def send_eviction(self, task: TaskInfo, reason: str) -> str:
+    def send_eviction(self, task: TaskInfo, reason: str) -> None:
         """Delete a task's pod."""
-        problem = self._binder_evictor.evict(task, reason)
-        if problem:
-            self.failed.append((task.key, problem, task.job))
-        else:
-            self.evicted.append((task, reason))
-        return problem
+        self._binder_evictor.evict(task, reason)
+        self.evicted.append((task, reason))
 
-    def bind_if_ready(self, job: JobInfo) -> str:
+    def bind_if_ready(self, job: JobInfo) -> None:
         """Bind the allocated tasks of a job if the job is ready."""
         if not self.hooks.job_ready(job):
-            return ""
+            return
         for task in list(job.of(TaskStatus.ALLOCATED).values()):
-            problem = self._binder_evictor.bind(task)
-            if problem:
-                self.failed.append((task.key, problem, task.job))
-                return problem
+            self._binder_evictor.bind(task)
             job.turn(task, TaskStatus.BINDING)
             self.bound.append(task)
-        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -24,15 +24,17 @@ class SessionCycleStates:
         """Another session begins."""
         self._kept.clear()
 
-    def state_for(self, place: NodeAssignment, snapshot: Snapshot) -> CycleState | str:
-        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
-        all."""
+    def state_for(self, place: NodeAssignment, current: Callable[[], Snapshot]) -> CycleState | str:
+        """Cycle state of a pod for its chosen node; the reason if the node does not fit after all.
+
+        current: returns the current snapshot.
+        """
         pod = place.pod
         kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
         kept = self._kept.get(kind)
         if kept is not None:
             return kept
-        state = CycleState()
+        snapshot, state = current(), CycleState()
         found = self._framework.run_pre_filter(pod, snapshot, state)
         if not found.status.is_success:
             return found.status.message
