@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.batch import Compat, Session, SessionAction, SessionPlugin
+from stowplan.batch import Session, SessionAction, SessionPlugin
 from stowplan.batch.decider import custom_modules, place_outside
 from stowplan.batch.session_plugins.gang import GangPlugin
 from stowplan.batch.state.session_state import TaskEventHandlers
@@ -30,10 +30,10 @@ from tests.scenarios import group_commands
 # Nominations.
 
 
-def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
+def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
     """Resources are freed for a pod of high priority; a job that would otherwise get them arrives
     too."""
-    driver = SessionDriver("2", compat=compat)
+    driver = SessionDriver("2")
     running = [happened.PodAdded(member(f"old-{i}", "old", on="n1")) for i in range(2)]
     driver.handle(happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"})), *running)
     driver.handle(happened.ObjectAdded(group_commands.priority("high", "1", {"value": "9"})))
@@ -41,12 +41,8 @@ def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
     (evicted,) = [one for one in asked if isinstance(one, to_do.Evict)]
     higher = happened.ObjectAdded(group_commands.priority("higher", "1", {"value": "99"}))
     gone = happened.PodDeleted(member(evicted.name, "old", on="n1"))
-    return binds(driver.handle(gone, higher, *driver.gang("late", 1, priority="higher")))
-
-
-def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
-    assert after_a_victim_has_gone(Compat()) == {"vip-0": "n1"}
-    assert after_a_victim_has_gone(Compat(forgets_nominations=True)) == {"late-0": "n1"}
+    late = driver.handle(gone, higher, *driver.gang("late", 1, priority="higher"))
+    assert binds(late) == {"vip-0": "n1"}
 
 
 def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
@@ -74,9 +70,9 @@ def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
     driver.scheduler.validate()
 
 
-def waits_beside_idle_room(compat: Compat) -> SessionDriver:
+def waits_beside_idle_room() -> SessionDriver:
     """Of a gang of two, one is allocated and the other waits for a victim; another gang arrives."""
-    driver = SessionDriver("1", compat=compat)
+    driver = SessionDriver("1")
     old = happened.PodAdded(member("old-0", "old", on="n1"))
     group = happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"}))
     driver.handle(happened.NodeAdded(node("n2", cpu="1")), group, old)
@@ -89,13 +85,10 @@ def waits_beside_idle_room(compat: Compat) -> SessionDriver:
 def test_allocated_resources_of_a_waiting_gang_are_kept() -> None:
     gone = happened.PodDeleted(member("old-0", "old", on="n1"))
     higher = happened.ObjectAdded(group_commands.priority("higher", "1", {"value": "99"}))
-    driver = waits_beside_idle_room(Compat())
+    driver = waits_beside_idle_room()
     assert binds(driver.handle(higher, *driver.gang("late", 1, priority="higher"))) == {}
     driver.scheduler.validate()
     assert binds(driver.handle(gone)) == {"vip-0": "n2", "vip-1": "n1"}
-    driver = waits_beside_idle_room(Compat(forgets_nominations=True))
-    late = driver.handle(higher, *driver.gang("late", 1, priority="higher"))
-    assert binds(late) == {"late-0": "n2"}
 
 
 def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_session() -> None:
@@ -157,9 +150,9 @@ def test_a_gang_with_enough_members_also_goes_first_after_a_failed_bind() -> Non
 # Gates.
 
 
-def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
+def with_a_gate() -> tuple[SessionDriver, list[Effect]]:
     """A gang that would need evictions, with a pod that has a scheduling gate."""
-    driver = SessionDriver("2", compat=compat)
+    driver = SessionDriver("2")
     driver.handle(
         happened.ObjectAdded(group_commands.priority("high", "1", {"value": "9"})),
         happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"})),
@@ -171,7 +164,7 @@ def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
 
 
 def test_no_pod_is_evicted_for_a_gated_gang() -> None:
-    driver, message = with_a_gate(Compat())
+    driver, message = with_a_gate()
     assert not [one for one in message if isinstance(one, to_do.Evict)]
     (reported,) = [one for one in message if isinstance(one, to_do.PatchStatus)]
     assert reported.name == "vip-1"
@@ -179,8 +172,6 @@ def test_no_pod_is_evicted_for_a_gated_gang() -> None:
     driver.scheduler.validate()
     opened = driver.handle(happened.PodUpdated(member("vip-0", "vip")))
     assert len([one for one in opened if isinstance(one, to_do.Evict)]) == 2
-    _, message = with_a_gate(Compat(rules_of_1_13=True))
-    assert len([one for one in message if isinstance(one, to_do.Evict)]) == 2
 
 
 def test_a_pod_is_not_bound_before_its_gates_are_removed() -> None:

@@ -19,7 +19,7 @@ NAMES = ["127.0.0.1", "::1", "localhost", "stow.example", "bücher.example"]
 NOW = 1_800_000_000.0
 
 
-def shake_hands(client: ssl.SSLObject, server: ssl.SSLObject, pairs: list[ssl.MemoryBIO]) -> None:
+def tls_handshake(client: ssl.SSLObject, server: ssl.SSLObject, pairs: list[ssl.MemoryBIO]) -> None:
     """A TLS handshake in memory. Raises ssl.SSLError."""
     to_client, from_client, to_server, from_server = pairs
     for _ in range(4):
@@ -41,7 +41,7 @@ def connect(made: SelfSignedCertificate, folder: Path, trusted: str, name: str) 
     pairs = [ssl.MemoryBIO() for _ in range(4)]
     client = asking.wrap_bio(pairs[0], pairs[1], server_hostname=name)
     server = serving.wrap_bio(pairs[2], pairs[3], server_side=True)
-    shake_hands(client, server, pairs)
+    tls_handshake(client, server, pairs)
     return client.version() or ""
 
 
@@ -64,7 +64,7 @@ def test_clients_refuse_it_for_another_name_and_without_trust(tmp_path: Path) ->
         connect(expired, tmp_path, expired.certificate, "localhost")
 
 
-def test_what_it_says() -> None:
+def test_its_fields() -> None:
     made = self_signed_certificate(NAMES, NOW + 0.9)
     read = x509.load_pem_x509_certificate(made.certificate.encode())
     assert read.version is x509.Version.v3
@@ -122,7 +122,7 @@ def test_the_library_is_loaded_only_to_make_one(tmp_path: Path) -> None:
         "cluster.serving_certificate(None, 'localhost', 0)\n"
         "print('cryptography' in sys.modules)\n"
     )
-    said = subprocess.run(
+    extensions = subprocess.run(
         [sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True
     )
-    assert said.stdout.split() == ["False", "True"]
+    assert extensions.stdout.split() == ["False", "True"]

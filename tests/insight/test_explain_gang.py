@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stowplan.batch import Compat
+from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.forecast.explain_job import JobExplanation, explain_job, explain_pod_group
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
@@ -244,8 +244,6 @@ def test_missing_sessions_are_noted(files: Path) -> None:
 
 def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
-    explanation = explain_pod_group(
-        "default/one", cluster, config=deciders(compat=Compat(reclaims_at_once=True))
-    )
+    explanation = explain_pod_group("default/one", cluster, config=deciders(compat=KUBE_BATCH_0_5))
     assert explanation.evicted
     assert explanation.evicted_for_others == 0

@@ -5,7 +5,7 @@ The wrong variants are what kube-batch does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.batch import Compat, Session
+from stowplan.batch import Session
 from stowplan.batch.actions.preempt import Preempt
 from stowplan.batch.actions.victims import VictimCandidates, running
 from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.state.capability import QueueCapabilities
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.batch.statement import Statement
+from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
-from tests.fault_runs.auditor import Violation
 from tests.scenarios.cluster_script import ClusterScript
 from tests.soak import examples
 
@@ -85,14 +86,12 @@ def clusters(runs: bool = False, limited: bool = False) -> st.SearchStrategy[Ran
     )
 
 
-def script_of(random_cluster: RandomCluster, compat: Compat | None = None) -> ClusterScript:
+def script_of(random_cluster: RandomCluster) -> ClusterScript:
     """The script as all jobs have come, with every session judged."""
     script = ClusterScript()
-    script.compat = compat or Compat()
     script.check = check_session
     setup = [
-        f"nodes {random_cluster.nodes} cpu={random_cluster.cpu} memory=64Gi"
-        f" gpus={random_cluster.gpus}",
+        f"nodes {random_cluster.nodes} cpu={random_cluster.cpu} memory=64Gi gpus={random_cluster.gpus}",
         "class low 1",
         "class high 100",
     ]
@@ -208,29 +207,67 @@ def test_wrong_a_job_that_has_no_turn_is_noticed(monkeypatch: pytest.MonkeyPatch
         come_to_rest(script_of(STARVED))
 
 
+def evict_all(
+    session: Session,
+    statement: Statement,
+    task: TaskInfo,
+    row: int,
+    victims: Sequence[TaskInfo],
+    reason: str,
+) -> bool:
+    for victim in victims:
+        statement.evict(victim, reason)
+    return bool(victims)
+
+
+def anyone(*given: object, **more: object) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     ("cluster", "wrong", "message"),
     [
-        (BLOCKED, Compat(keeps_unready=True), "holds resources for 1 of its minimum"),
-        (EQUALS, Compat(ignores_priority=True), "of no higher rank"),
-        (ROOM_BESIDE, Compat(ignores_free_room=True), "would fit"),
-        (TWO_QUEUES, Compat(reclaims_at_once=True), "evicted without need"),
+        (
+            BLOCKED,
+            {"statement.Statement.rollback": lambda *given: None},
+            "holds resources for 1 of its minimum",
+        ),
+        (
+            EQUALS,
+            {
+                "actions.preempt._may_be_taken": anyone,
+                "actions.preempt._without_lower": lambda *given: set(),
+            },
+            "of no higher rank",
+        ),
+        (ROOM_BESIDE, {"actions.victims._evict_until": evict_all}, "would fit"),
+        (
+            TWO_QUEUES,
+            {"statement.Statement._note_preemptors": lambda self: None},
+            "evicted without need",
+        ),
     ],
 )
 def test_a_defect_of_the_original_is_noticed(
-    cluster: RandomCluster, wrong: Compat, message: str
+    cluster: RandomCluster, wrong: dict[str, object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Wrong: what an incomplete gang got is kept; priorities do not matter; idle resources do not
+    count; victims are evicted for no task in particular."""
     come_to_rest(script_of(cluster))
+    for place, function in wrong.items():
+        monkeypatch.setattr(f"stowplan.batch.{place}", function)
     with pytest.raises(Violation, match=message):
-        come_to_rest(script_of(cluster, wrong))
+        come_to_rest(script_of(cluster))
 
 
 def test_wrong_an_ignored_capability_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     come_to_rest(script_of(LIMITED))
+    monkeypatch.setattr("stowplan.batch.state.capability.limits_of", lambda queue: {})
+    monkeypatch.setattr("stowplan.batch.session_plugins.proportion.limits_of", lambda queue: {})
     with pytest.raises(Violation, match=r"queue q0 has 6000.0 cpu, above its capability 3000.0"):
-        come_to_rest(script_of(LIMITED, Compat(ignores_capability=True)))
+        come_to_rest(script_of(LIMITED))
 
 
 def test_wrong_a_capability_that_allocate_alone_looks_at_is_noticed(

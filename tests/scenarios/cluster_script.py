@@ -2,7 +2,7 @@
 
 A script is a text of blocks: commands, `----`, and the output. Time is virtual.
 
-    scheduler compat=kube-batch-0.5            sessions with all compat switches, or with none
+    scheduler compat=kube-batch-0.5            kube-batch v0.5 instead of the sessions of today
     nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus is optional
     taint test=yes:NoSchedule                  on all nodes; `taint` removes it
     queue q1 weight=1 capability=8             class high 100; capability in CPUs
@@ -37,7 +37,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
-from stowplan.batch import COMPATS, Compat, Session
+from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
 from stowplan.config.session_configuration import SWITCHES
 from stowplan.inputs.annotations import RUN_ANNOTATION
@@ -90,14 +90,13 @@ class ClusterScript:
         self.began = 0
         self.instance: SchedulerInstance | None = None
         self.settings: dict[str, str] = {}
-        self.compat = Compat()
         self.check: Callable[[Session], None] = lambda session: None
         self.n_sessions = 0
 
     # Scheduler.
 
     def _start(self) -> SchedulerInstance:
-        compat = COMPATS.get(self.settings.get("compat", ""), self.compat)
+        compat = self.settings.get("compat", "")
         actions = self.settings.get("actions", "").replace(",", ", ") or ACTIONS
         tiers = TIERS if "tiers" not in self.settings else _tiers(self.settings["tiers"])
         files = [
@@ -107,8 +106,8 @@ class ClusterScript:
         scheduler = deciders_of(files, compat=compat).scheduler()
         assert scheduler.sessions is not None
         decider = scheduler.sessions.decider
-        assert isinstance(decider, BatchDecider)
-        decider.on_closed = lambda session, result: self._check_session(session)
+        if isinstance(decider, BatchDecider):
+            decider.on_closed = lambda session, result: self._check_session(session)
         instance = SchedulerInstance(
             "scheduler",
             self.cluster,
@@ -126,8 +125,7 @@ class ClusterScript:
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
-        if "compat" not in self.settings and not any(self.compat.on()):
-            instance.scheduler.validate()
+        instance.scheduler.validate()
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.kind == "PodGroup":
                 self.notes.append((self.event_queue.now, effect.name, effect.reason))

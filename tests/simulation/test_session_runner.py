@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.batch.state.resource_vector import format_resource
+from stowplan.batch.state.task_requests import format_resource
 from stowplan.cli.tables.jobs import _headline
+from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.queue_shares import Shares, shares_of
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -78,7 +78,7 @@ def make_cluster(tmp_path: Path, *objects: dict[str, object]) -> Cluster:
     return read_cluster(file)
 
 
-def deciders(text: str = ALL, compat: Compat | None = None) -> Deciders:
+def deciders(text: str = ALL, compat: str = "") -> Deciders:
     return deciders_of([ConfigText(text, "batch.yaml")], (), compat)
 
 
@@ -290,8 +290,8 @@ def test_pods_on_nodes_that_are_not_there_are_no_obstacle(tmp_path: Path) -> Non
     assert explain_job("default/a", cluster, config=deciders()).node == "n1"
 
 
-@pytest.mark.parametrize("compat", [Compat(), KUBE_BATCH_0_5], ids=["mended", "as ever"])
-def test_sessions_end_with_pods_without_a_group(compat: Compat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compat", ["", KUBE_BATCH_0_5], ids=["mended", "as ever"])
+def test_sessions_end_with_pods_without_a_group(compat: str, tmp_path: Path) -> None:
     running = [pod(f"r{i}", node="n1", priority=1) for i in range(4)]
     waiting = [pod(f"p{i}", priority=5) for i in range(2)]
     members = [pod(f"m{i}", "g", priority=9) for i in range(2)]

@@ -10,8 +10,9 @@ import pytest
 
 from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
 from stowplan.batch import Session, SessionAction, SessionPlugin
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.testing import (
     CheckFailed,
     SessionPluginCheck,

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from stowplan.batch import COMPATS
 from stowplan.benchmarks import benchmark_workload, measurement
 from stowplan.cli import options, simulate_options
 from stowplan.cli.commands import bench, evaluate, status
 from stowplan.cli.main import COMMANDS
+from stowplan.config.session_configuration import COMPATS
 from stowplan.conformance.evaluate import FORMATS
 from stowplan.driver.http import status_server
 from stowplan.simulation.cluster.cluster_api import Pace

@@ -49,7 +49,7 @@ def kinds_read(deciders: Deciders) -> Kinds:
         found |= dict.fromkeys(_read_by(framework))
     if deciders.batch is not None:
         found |= dict.fromkeys(SESSIONS_READ)
-        if deciders.compat.rules_of_1_13:
+        if deciders.compat:
             found |= dict.fromkeys(_OF_1_13)
         else:
             found |= dict.fromkeys(_read_by(deciders.framework()))

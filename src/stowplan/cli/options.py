@@ -11,7 +11,7 @@ from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 
 COMPAT_NAMES = ("kube-batch-0.5",)
-"""The keys of `stowplan.batch.COMPATS`; that module imports too much for a help text."""
+"""`config.session_configuration.COMPATS`; that module imports too much for a help text."""
 
 TREES = ("json", "yaml")
 """Values of --output that print the whole answer for other programs."""

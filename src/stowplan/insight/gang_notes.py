@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.batch.state.jobs import group_of
+from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.counts import count_of
 from stowplan.objects.pod import Pod
 

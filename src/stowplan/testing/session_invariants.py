@@ -11,8 +11,9 @@ from collections.abc import Callable, Container, Iterable, Iterator
 import numpy as np
 
 from stowplan.batch import Session
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.columns.array_types import Floats
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 
 Shares = dict[str, dict[str, float]]
 
@@ -278,7 +279,7 @@ def check_reclaim(session: Session) -> None:
     known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
     if not known or "reclaim" not in {action.name for action in options.actions}:
         return
-    if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
+    if state.bound or state.evicted or state.nodes.has_releases:
         return
     if any(job.of(_PIPELINED) for job in session.jobs.values()):
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from stowplan.batch.state.resource_vector import format_bytes
+from stowplan.batch.state.task_requests import format_bytes
 from stowplan.cli.tables.console import plain_table
 from stowplan.inputs.counts import count_of
 

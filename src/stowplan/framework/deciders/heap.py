@@ -10,7 +10,7 @@ Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -57,36 +57,4 @@ class Heap(Generic[T]):
                 break
             items[i], items[j] = items[j], items[i]
             i = j
-        return items.pop()
-
-
-class SortedTasks(Generic[T]):
-    """Pops the same items as a Heap whose keys never change, without a comparison function.
-
-    Often only the first item is needed, so the rest is sorted at the second pop.
-    """
-
-    __slots__ = ("_is_begun", "_is_sorted", "_items", "_key")
-
-    def __init__(
-        self, key: Callable[[T], Any], items: Iterable[T], *, is_sorted: bool = False
-    ) -> None:
-        """key: unique per item. is_sorted: items are already sorted, last first."""
-        self._key = key
-        self._items = list(items)
-        self._is_begun = self._is_sorted = is_sorted
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def pop(self) -> T:
-        """Pop the first item; raises IndexError if there is none."""
-        items = self._items
-        if not self._is_begun and items:
-            self._is_begun = True
-            at = min(range(len(items)), key=lambda i: self._key(items[i]))
-            items[at], items[-1] = items[-1], items[at]
-        elif not self._is_sorted:
-            items.sort(key=self._key, reverse=True)
-            self._is_sorted = True
         return items.pop()

@@ -13,17 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
-from stowplan.batch.session_rules import ScoringError
-from stowplan.columns.array_types import Ints
 from stowplan.objects.node import Node
-from stowplan.objects.pod import Pod, PodAffinityTerm
+from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError, label_selector_matches
-from stowplan.plugins.v1_13.affinity_terms import affinity_of, anti_affinity_of
 
 SCORE_MAX = 10.0
 HARD_WEIGHT = 1
+
+_NO_POD_AFFINITY = PodAffinity()
+_NO_AFFINITY = Affinity()
+
+
+class AffinityError(Exception):
+    """Raised if nodes cannot be compared or scored; the original returns an error."""
 
 
 class PlacedPod(msgspec.Struct, frozen=True):
@@ -33,15 +36,23 @@ class PlacedPod(msgspec.Struct, frozen=True):
     node: str
 
 
+def _affinity(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity or _NO_AFFINITY).pod_affinity or _NO_POD_AFFINITY
+
+
+def _anti_affinity(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity or _NO_AFFINITY).pod_anti_affinity or _NO_POD_AFFINITY
+
+
 def term_matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
-    """True if a term of `owner` selects `pod`; raises ScoringError for a malformed term."""
+    """True if a term of `owner` selects `pod`; raises AffinityError for a malformed term."""
     namespaces = term.namespaces or (owner.namespace,)
     try:
         return pod.namespace in namespaces and label_selector_matches(
             term.label_selector, pod.labels
         )
     except SelectorError as fault:
-        raise ScoringError(str(fault)) from fault
+        raise AffinityError(str(fault)) from fault
 
 
 def is_same_domain(a: Node, b: Node, key: str) -> bool:
@@ -69,14 +80,14 @@ def satisfies_pod_affinity(
         return not _violates_existing_anti_affinity(
             pod, node, placed_pods, nodes
         ) and _satisfies_own_terms(pod, node, placed_pods, nodes)
-    except ScoringError:
+    except AffinityError:
         return False
 
 
 def _node_of(other: PlacedPod, nodes: Mapping[str, Node]) -> Node:
     found = nodes.get(other.node)
     if found is None:
-        raise ScoringError(f"failed to find node <{other.node}>")
+        raise AffinityError(f"failed to find node <{other.node}>")
     return found
 
 
@@ -87,7 +98,7 @@ def _violates_existing_anti_affinity(
     pairs: set[tuple[str, str]] = set()
     for other in placed_pods:
         home = _node_of(other, nodes)
-        for term in anti_affinity_of(other.pod).required:
+        for term in _anti_affinity(other.pod).required:
             if term_matches(term, other.pod, pod) and term.topology_key in home.labels:
                 pairs.add((term.topology_key, home.labels[term.topology_key]))
     return any(pair in pairs for pair in node.labels.items())
@@ -97,7 +108,7 @@ def _satisfies_own_terms(
     pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
 ) -> bool:
     """True if the node satisfies the pod's own required terms."""
-    near, apart = affinity_of(pod).required, anti_affinity_of(pod).required
+    near, apart = _affinity(pod).required, _anti_affinity(pod).required
     found = known = False
     for other in placed_pods:
         if near and not found:
@@ -107,7 +118,7 @@ def _satisfies_own_terms(
             try:
                 if _meets(apart, pod, other, node, nodes)[1]:
                     return False
-            except ScoringError:
+            except AffinityError:
                 return False
     if found or not near:
         return True
@@ -130,7 +141,7 @@ def _meets(
     home = _node_of(other, nodes)
     for term in terms:
         if not term.topology_key:
-            raise ScoringError("empty topologyKey")
+            raise AffinityError("empty topologyKey")
         if not is_same_domain(node, home, term.topology_key):
             return True, False
     return True, True
@@ -138,45 +149,43 @@ def _meets(
 
 def preferred_affinity_scores(
     pod: Pod,
-    candidates: Sequence[Node],
-    held: Iterable[tuple[Node, Sequence[Pod]]],
+    held: Sequence[tuple[Node, Sequence[Pod]]],
     nodes: Mapping[str, Node],
     default_node: Node | None,
-) -> Ints:
-    """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
+) -> list[int]:
+    """Scores in [0, 10] of the nodes in `held`: preferred affinity of the pod and of existing pods.
 
-    held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
-    ScoringError.
+    held: (node, its pods). nodes: all nodes by name. default_node: the node assumed for pods
+    without a node name. Raises AffinityError.
     """
-    counts = np.zeros(len(candidates), dtype=np.float64)
+    counts = [0.0] * len(held)
     affinity = pod.spec.affinity
     cares = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
-    for _, pods in held:
-        for other in pods:
-            theirs = other.spec.affinity
-            if not cares and not (theirs and (theirs.pod_affinity or theirs.pod_anti_affinity)):
-                continue
-            home = nodes.get(other.node_name) or default_node
-            if home is None:
-                raise ScoringError(f"failed to find node <{other.node_name}>")
-            for term, weight in _matching_preferred_terms(pod, other):
-                for place, candidate in enumerate(candidates):
-                    if is_same_domain(candidate, home, term.topology_key):
-                        counts[place] += weight
-    lowest, highest = float(counts.min(initial=0.0)), float(counts.max(initial=0.0))
+    for other in (other for _, pods in held for other in pods):
+        theirs = other.spec.affinity
+        if not cares and not (theirs and (theirs.pod_affinity or theirs.pod_anti_affinity)):
+            continue
+        home = nodes.get(other.node_name) or default_node
+        if home is None:
+            raise AffinityError(f"failed to find node <{other.node_name}>")
+        for term, weight in _matching_preferred_terms(pod, other):
+            for place, (candidate, _) in enumerate(held):
+                if is_same_domain(candidate, home, term.topology_key):
+                    counts[place] += weight
+    lowest, highest = min(counts, default=0.0), max(counts, default=0.0)
+    lowest, highest = min(lowest, 0.0), max(highest, 0.0)
     if highest - lowest <= 0:
-        return np.zeros(len(candidates), dtype=np.int64)
-    scores: Ints = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(np.int64)
-    return scores
+        return [0] * len(held)
+    return [int(SCORE_MAX * ((count - lowest) / (highest - lowest))) for count in counts]
 
 
 def _matching_preferred_terms(pod: Pod, other: Pod) -> Iterator[tuple[PodAffinityTerm, float]]:
     """Preferred terms of either pod that select the other, with their weights."""
     for affinity, owner, about, sign in (
-        (affinity_of(pod), pod, other, 1),
-        (anti_affinity_of(pod), pod, other, -1),
-        (affinity_of(other), other, pod, 1),
-        (anti_affinity_of(other), other, pod, -1),
+        (_affinity(pod), pod, other, 1),
+        (_anti_affinity(pod), pod, other, -1),
+        (_affinity(other), other, pod, 1),
+        (_anti_affinity(other), other, pod, -1),
     ):
         if owner is other and sign == 1:
             for required in affinity.required:
