@@ -71,8 +71,8 @@ from stowplan.objects.encoding.duration import SECOND, parse, render
 from stowplan.objects.encoding.json_codec import encode
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import Scheduler, SchedulerOptions
-from stowplan.scheduler.extenders.extender_attempts import AWAITING
 from stowplan.testing import draw
 from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
@@ -80,6 +80,12 @@ from tests.scenarios.storage_commands import KINDS
 
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+# Binding states are shown in a word.
+_SHOWN = {
+    PodState.WAITING_ON_PERMIT: "waiting",
+    PodState.PREBINDING: "prebind",
+    PodState.ASSUMED: "bound",
+}
 _STATES = {"leaving", "preempted"}
 _OWN = {"uid", "scheduler", "phase", "nominated", "group"}
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -154,13 +160,14 @@ class Player:
                 f"{short(entry.pod)}: {place.value}"
                 f"{f' by {by}' if by else ''}{f', nominated {node}' if node else ''}"
             )
-        for _, binding_cycle in bindings:
-            yield f"{short(binding_cycle.pod)}: {binding_cycle.stage.value} on {binding_cycle.node}"
+        for _, record in bindings:
+            shown = _SHOWN.get(record.state, record.state.label)
+            yield f"{short(record.pod)}: {shown} on {record.node}"
         if self.scheduler.sessions is not None:
             for uid, node in self.scheduler.sessions.nominations.items():
                 yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
-            yield f"{short(attempt.entry.pod)}: {AWAITING}"
+            yield f"{short(attempt.entry.pod)}: {attempt.entry.state.label}"
 
     # Commands.
 

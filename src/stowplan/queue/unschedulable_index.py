@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from stowplan.framework.clusterevents import ClusterEvent
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
 
 class UnschedulableIndex(Protocol):
-    """Keeps unschedulable pods in place of the queue; see `scheduler.unschedulable_classes`."""
+    """Keeps unschedulable pods in place of the queue; see `scheduler.lanes`."""
 
     def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
         """Same as `SchedulingQueue.move`; False when all entries are back in the queue, which must
@@ -19,7 +19,7 @@ class UnschedulableIndex(Protocol):
         """Same as `SchedulingQueue.flush_unschedulable` for pods older than `moment`; False as in
         `move`."""
 
-    def release(self, entry: QueueEntry) -> None:
+    def release(self, entry: PodRecord) -> None:
         """Return an entry to the queue."""
 
     def settle(self) -> None:
