@@ -6,6 +6,7 @@ comment before a block says what it shows. The first block may configure the sch
     scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO leads=no
     scheduler assume_limit=30
     scheduler extenders=fit:filter:names waits=2          see `extender_commands`
+    scheduler engine=compiled repeats=yes                 kernels; repeated refusals are counted
 
 The watch; settings are those of `draw` and a few more, kept from command to command:
 
@@ -63,6 +64,7 @@ from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.extenders import extenders_of
 from stowplan.cycle import CycleDecider
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -77,6 +79,7 @@ from stowplan.testing import draw
 from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
 from tests.scenarios.storage_commands import KINDS
+from tests.scheduler.transition_trace import TransitionTrace
 
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
@@ -103,8 +106,11 @@ _OUTCOMES: dict[type[Any], str] = {
 class Player:
     """A scheduler, its clock and the effects without an outcome."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: TransitionTrace | None = None) -> None:
+        """trace: observes the schedulers; None makes one, so that each script is checked."""
+        self.trace = TransitionTrace() if trace is None else trace
         self.scheduler = made()
+        self.trace.follow(self.scheduler)
         self.now = 0
         self.alarm: int | None = None
         self._objects: dict[tuple[str, str], dict[str, str]] = {}
@@ -116,6 +122,7 @@ class Player:
         first, *words = commands[0].split()
         if first == "scheduler":
             self.scheduler = made(**dict(word.split("=", 1) for word in words))
+            self.trace.follow(self.scheduler)
             return ["ready"]
         if first == "wait":
             return list(self._wait(words[0]))
@@ -332,6 +339,8 @@ def made(
     waits: str = "1",
     sessions: str = "",
     synced: str = "yes",
+    engine: str = "auto",
+    repeats: str = "no",
     **batch: str,
 ) -> Scheduler:
     """A scheduler with these profiles, all alike, with label plugins and Bind plugins by name.
@@ -359,6 +368,7 @@ def made(
         leads=leads == "yes",
         extender_waits_max=int(waits),
         synced=synced == "yes",
+        counts_repeats=repeats == "yes",
     )
     built = frameworks_for(configuration, registry)
     asked = extenders_of(configuration)
@@ -367,7 +377,8 @@ def made(
         text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
         held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
-    return Scheduler(built, CycleDecider(), options, extenders=asked, sessions=held)
+    decider = CycleDecider(EngineMode(engine))
+    return Scheduler(built, decider, options, extenders=asked, sessions=held)
 
 
 def _subject(effect: Any) -> str:
