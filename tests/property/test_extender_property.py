@@ -102,7 +102,7 @@ def test_an_attempt_that_is_dropped_when_its_time_is_over_is_missed(
 
 def test_an_answer_for_a_pod_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a pod that goes is not taken from among those that wait."""
-    monkeypatch.setattr(ExtenderAttempts, "stop", lambda self, uid: False)
+    monkeypatch.setattr(ExtenderAttempts, "_stop", lambda self, record: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 

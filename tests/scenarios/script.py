@@ -377,7 +377,7 @@ def made(
         text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
         held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
-    decider = CycleDecider(EngineMode(engine))
+    decider = CycleDecider() if engine == "auto" else CycleDecider(EngineMode(engine))
     return Scheduler(built, decider, options, extenders=asked, sessions=held)
 
 

@@ -16,6 +16,7 @@ from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scenarios.script import made, rendered
 from tests.scheduler.fake_cluster import EPOCH
+from tests.scheduler.transition_trace import TransitionTrace
 
 E = TypeVar("E")
 
@@ -25,6 +26,7 @@ class SchedulerDriver:
 
     def __init__(self, *, cpu: str = "4", **settings: str) -> None:
         self.scheduler: Scheduler = made(**settings)
+        TransitionTrace().follow(self.scheduler)
         self.now = 0
         self.effects: list[Effect] = []
         self.handle(happened.NodeAdded(node("n1", cpu=cpu)))

@@ -222,7 +222,7 @@ def _binding_rows() -> Iterator[tuple[PodEvent, _Rows]]:
     yield PodEvent.BIND_DONE, {BINDING: ("bindings.bind_accepted", (ASSUMED,))}
     yield PodEvent.BIND_FAILED, {BINDING: ("bindings.bind_refused", (BIND_UNKNOWN, *REQUEUED))}
     yield PodEvent.READ_DUE, {BIND_UNKNOWN: ("bindings.read", (BIND_UNKNOWN,))}
-    yield PodEvent.POD_READ, {BIND_UNKNOWN: ("bindings.settle", (ASSUMED, *REQUEUED))}
+    yield PodEvent.POD_READ, {BIND_UNKNOWN: ("bindings.settle", (ASSUMED, BIND_UNKNOWN, *REQUEUED))}
     yield PodEvent.ASSUMPTION_EXPIRED, {ASSUMED: ("bindings.assumption_expired", REQUEUED)}
     yield (
         PodEvent.PREEMPTED,
