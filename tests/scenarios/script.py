@@ -169,7 +169,7 @@ class Player:
             )
         for _, record in bindings:
             shown = _SHOWN.get(record.state, record.state.label)
-            yield f"{short(record.pod)}: {shown} on {record.node}"
+            yield f"{short(record.pod)}: {shown} on {record.binding.node}"
         if self.scheduler.sessions is not None:
             for uid, node in self.scheduler.sessions.nominations.items():
                 yield f"{uid.partition('/')[2]}: nominated to {node}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import msgspec
+
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.plugin import QueuedPod
 from stowplan.framework.runtime.framework import Framework
@@ -43,6 +45,53 @@ class PodState(IntEnum):
         return self.name.lower().replace("_", " ")
 
 
+class BindingCycle(msgspec.Struct, gc=False):
+    """What a binding cycle keeps about its pod. A struct of its own, so that a pod that waits in
+    the queue needs no memory for it.
+
+    node: name of the chosen node. framework, cycle_state: of the attempt. score: of the node, see
+    `Decision`. awaits: effect numbers whose outcomes are pending; in BIND_UNKNOWN, the number of
+    the first read. waits: plugins that wait for objects they changed (see
+    `scheduler.binding.prebind`). announced: the node is, or is about to be, in the pod's
+    nominatedNodeName. step: number of PreBind plugins started so far. binder: plugin that handles
+    the pod's Bind, "" where the framework has an unconditional one. unknown_reason: the failure to
+    report if the binding turns out not to have happened.
+    """
+
+    node: str = ""
+    framework: Framework | None = None
+    cycle_state: CycleState | None = None
+    score: int | None = None
+    awaits: tuple[int, ...] = ()
+    waits: tuple[str, ...] = ()
+    announced: bool = False
+    step: int = 0
+    binder: str = ""
+    unknown_reason: str = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """True while an outcome or a PreBind wait is pending; Permit and the final confirmation do
+        not count."""
+        return bool(self.awaits or self.waits)
+
+    @property
+    def attempt(self) -> tuple[Framework, CycleState]:
+        """Framework and CycleState of the attempt that chose the node."""
+        framework, cycle_state = self.framework, self.cycle_state
+        assert framework is not None, self.node
+        assert cycle_state is not None, self.node
+        return framework, cycle_state
+
+
+# msgspec allows what dataclasses do not.
+class NoBindingCycle(BindingCycle, frozen=True, gc=False):  # type: ignore[misc]
+    """The binding cycle of a pod that is in none."""
+
+
+NO_BINDING = NoBindingCycle()
+
+
 class PodRecord(QueuedPod, gc=False):
     """A pending pod from its arrival until it is bound or deleted; one object for all attempts.
 
@@ -61,13 +110,7 @@ class PodRecord(QueuedPod, gc=False):
     cycle of the last pop. tie_break: random number that breaks ties between nodes in every attempt;
     None before the first attempt and where ties are not broken at random.
 
-    Of the binding cycle, set from the choice of a node until the cycle ends. node: its name.
-    framework, cycle_state: of the attempt. awaits: effect numbers whose outcomes are pending; in
-    BIND_UNKNOWN, the number of the first read. waits: plugins that wait for objects they changed
-    (see `scheduler.binding.prebind`). announced: the node is, or is about to be, in the pod's
-    nominatedNodeName. step: number of PreBind plugins started so far. binder: plugin that handles
-    the pod's Bind, "" where the framework has an unconditional one. unknown_reason: the failure to
-    report if the binding turns out not to have happened. score: of the node, see `Decision`.
+    binding: of the binding cycle, from the choice of a node until the cycle ends.
     """
 
     key: str = ""
@@ -82,16 +125,7 @@ class PodRecord(QueuedPod, gc=False):
     flushed: bool = False
     cycle: int = 0
     tie_break: int | None = None
-    node: str = ""
-    framework: Framework | None = None
-    cycle_state: CycleState | None = None
-    awaits: tuple[int, ...] = ()
-    waits: tuple[str, ...] = ()
-    announced: bool = False
-    step: int = 0
-    binder: str = ""
-    unknown_reason: str = ""
-    score: int | None = None
+    binding: BindingCycle = NO_BINDING
 
     @classmethod
     def of(cls, pod: Pod, now: int) -> PodRecord:
@@ -107,25 +141,3 @@ class PodRecord(QueuedPod, gc=False):
     def refusers(self) -> frozenset[str]:
         """All plugins that rejected the pod; empty when the last attempt ended with an error."""
         return self.refused_by | self.pending_on if self.pending_on else self.refused_by
-
-    @property
-    def is_busy(self) -> bool:
-        """True while an outcome or a PreBind wait is pending; Permit and the final confirmation do
-        not count."""
-        return bool(self.awaits or self.waits)
-
-    @property
-    def attempt(self) -> tuple[Framework, CycleState]:
-        """Framework and CycleState of the attempt that chose the node."""
-        framework, cycle_state = self.framework, self.cycle_state
-        assert framework is not None, self.key
-        assert cycle_state is not None, self.key
-        return framework, cycle_state
-
-    def end_binding_cycle(self) -> None:
-        """Clear what the binding cycle set; its state and pod stay."""
-        self.node = self.binder = self.unknown_reason = ""
-        self.framework = self.cycle_state = self.score = None
-        self.awaits = ()
-        self.waits = ()
-        self.announced, self.step = False, 0

@@ -32,6 +32,7 @@ from stowplan.objects.encoding.duration import render
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
+from stowplan.queue.pod_record import NO_BINDING, BindingCycle
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.binding.prebind import PreBindRunner
 from stowplan.scheduler.context import SchedulerContext, placed_on
@@ -104,8 +105,7 @@ class BindingCycles:
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
         self._records[uid] = record
-        record.node, record.framework, record.cycle_state = node, framework, state
-        record.score = decision.score
+        record.binding = BindingCycle(node, framework, state, decision.score)
         record.state = PREBINDING
         try:
             if framework.goes_straight(state):
@@ -138,15 +138,15 @@ class BindingCycles:
         for uid, record, one, row, score in placed:
             pod, node, framework = record.pod, names[row], one.framework
             records[uid] = record
-            record.node, record.framework, record.cycle_state = node, framework, one.state
-            record.score = score
             for lane in listeners:
                 lane.on_outcome(PodAssumed(pod, node))
             done(uid)
             if framework.unconditional_binder:
+                awaits = (bind(pod, uid, node),)
+                record.binding = BindingCycle(node, framework, one.state, score, awaits)
                 record.state = BINDING
-                record.awaits = (bind(pod, uid, node),)
                 continue
+            record.binding = BindingCycle(node, framework, one.state, score)
             record.state = PREBINDING
             try:
                 self._bind(record)
@@ -155,7 +155,7 @@ class BindingCycles:
 
     def _reserve(self, record: PodRecord) -> None:
         """Run Reserve and Permit, then start the binding cycle."""
-        (framework, state), pod, node = record.attempt, record.pod, record.node
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
         try:
             status = framework.run_reserve(pod, node, state)
             answer = framework.run_permit(pod, node, state) if status.is_success else status
@@ -175,14 +175,14 @@ class BindingCycles:
 
     def _start_binding_cycle(self, record: PodRecord, waits: Mapping[str, PermitWait]) -> None:
         """Set nominatedNodeName if binding may take long, then wait at Permit or run PreBind."""
-        (framework, state), pod, node = record.attempt, record.pod, record.node
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
         pre_flight = framework.run_pre_bind_pre_flight(pod, node, state)
         if not pre_flight.is_success and not pre_flight.is_skip:
             self._fail(record, pre_flight)
             return
         if (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
             self._context.outbox.patch_status(pod, node)
-            record.announced = True
+            record.binding.announced = True
         if waits:
             self._wait(record, waits)
         else:
@@ -192,7 +192,7 @@ class BindingCycles:
         context = self._context
         record.state = WAITING_ON_PERMIT
         pending = {plugin: seconds_to_ns(wait.timeout_s) for plugin, wait in waits.items()}
-        waiting = context.shared.waiting.add(record.pod, record.node, context.now, pending)
+        waiting = context.shared.waiting.add(record.pod, record.binding.node, context.now, pending)
         self._deadlines.set(record.uid, waiting.deadline)
 
     def apply_plugin_requests(self) -> None:
@@ -238,25 +238,25 @@ class BindingCycles:
             self._bind_by_plugin(record)
             return
         pod = record.pod
-        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, record.node)
+        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, record.binding.node)
         question = ExtenderRequest(extender, ExtenderVerb.BIND, body)
-        record.state, record.binder = BINDING, EXTENDER
-        record.awaits = (self._extender_calls.ask(record.uid, question),)
+        record.state, record.binding.binder = BINDING, EXTENDER
+        record.binding.awaits = (self._extender_calls.ask(record.uid, question),)
 
     def _bind_by_plugin(self, record: PodRecord) -> None:
-        (framework, state), pod, node = record.attempt, record.pod, record.node
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
         status = framework.run_bind(pod, node, state)
         if status.code is not Code.SUCCESS:
             text = status.message or "no Bind plugin took the pod"
             self._fail(record, error(text) if status.is_skip else status)
             return
         record.state = BINDING
-        record.binder = status.plugin
+        record.binding.binder = status.plugin
         binder = framework.members[status.plugin]
         if binder.does_io:
-            record.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
+            record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
-            record.awaits = (self._context.outbox.bind(pod, record.uid, node),)
+            record.binding.awaits = (self._context.outbox.bind(pod, record.uid, node),)
 
     # Outcomes.
 
@@ -275,7 +275,8 @@ class BindingCycles:
 
     def prebind_io_done(self, record: PodRecord, event: PrepareDone) -> None:
         """A PreBind plugin's I/O has finished."""
-        record.awaits = tuple(number for number in record.awaits if number != event.effect)
+        cycle = record.binding
+        cycle.awaits = tuple(number for number in cycle.awaits if number != event.effect)
         try:
             self.prebind.advance(record)
         except ContractError as fault:
@@ -292,7 +293,7 @@ class BindingCycles:
     def bind_refused(self, record: PodRecord, event: BindFailed) -> None:
         """Roll back after a definite refusal; after an ambiguous failure, read the pod."""
         reason = event.reason or f"the API server returned {event.code}"
-        binder = record.binder or record.attempt[0].unconditional_binder
+        binder = record.binding.binder or record.binding.attempt[0].unconditional_binder
         text = f'running Bind plugin "{binder}": {reason}'
         lane = self._context.lane_of(record.pod)
         delay = None if lane is None else lane.read_delay(event.uid)
@@ -313,7 +314,7 @@ class BindingCycles:
         event.
         """
         call, reply = answer
-        if call.effect not in record.awaits:
+        if call.effect not in record.binding.awaits:
             return
         fault = read_binding_result(call.question, reply)
         if fault is None:
@@ -330,8 +331,8 @@ class BindingCycles:
         """Keep the resources assumed and read the pod until the outcome is known. after: delay of
         the first read, in nanoseconds."""
         record.state = BIND_UNKNOWN
-        record.unknown_reason = text
-        record.awaits = ()
+        record.binding.unknown_reason = text
+        record.binding.awaits = ()
         if after:
             self._deadlines.set(record.uid, self._context.now + after)
         else:
@@ -340,34 +341,34 @@ class BindingCycles:
     def read(self, record: PodRecord, _: object = None) -> None:
         """Read the pod, again if the last read was not answered."""
         effect = self._context.outbox.read(record.pod)
-        record.awaits = record.awaits or (effect,)
+        record.binding.awaits = record.binding.awaits or (effect,)
         self._deadlines.set(record.uid, self._context.now + self._read_again)
 
     def settle(self, record: PodRecord, event: PodRead) -> None:
         """Settle a binding with unknown outcome from the pod as read; any read requested since the
         outcome became unknown will do."""
         uid, pod = event.uid, event.pod
-        if not record.awaits or event.effect < record.awaits[0]:
+        if not record.binding.awaits or event.effect < record.binding.awaits[0]:
             return
         self._deadlines.clear(uid)
-        if pod is not None and pod.uid == uid and pod.node_name == record.node:
+        if pod is not None and pod.uid == uid and pod.node_name == record.binding.node:
             self.bind_accepted(record)
         else:
             # Only the watch is authoritative; it reports whether the pod was deleted or bound
             # elsewhere.
-            self._fail(record, error(record.unknown_reason))
+            self._fail(record, error(record.binding.unknown_reason))
 
     def bind_accepted(self, record: PodRecord, _: object = None) -> None:
         """The API server reports the pod as bound; start the confirmation deadline."""
         record.state = ASSUMED
-        record.awaits = ()
+        record.binding.awaits = ()
         self._context.cache.expect(record.uid, self._context.now)
         self._record_bound(record)
 
     def _record_bound(self, record: PodRecord) -> None:
         """The binding is known to have happened: record the event and run PostBind."""
-        context, pod, node = self._context, record.pod, record.node
-        framework, state = record.attempt
+        context, pod, node = self._context, record.pod, record.binding.node
+        framework, state = record.binding.attempt
         note = f"Successfully assigned {pod.key} to {node}"
         context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
         members = framework.at("postBind")
@@ -382,7 +383,7 @@ class BindingCycles:
 
     def pod_bound(self, record: PodRecord, pod: Pod) -> None:
         """End the binding cycle of a pod that the watch shows as bound, to this node or another."""
-        uid, node = pod.uid, record.node
+        uid, node = pod.uid, record.binding.node
         if record.state in _BIND_SENT and pod.node_name == node:
             self._end(uid, record)
             if record.state is not ASSUMED:
@@ -399,7 +400,7 @@ class BindingCycles:
 
     def pod_deleted(self, record: PodRecord, pod: Pod) -> Pod | None:
         """End the binding cycle of a deleted pod; returns the placed pod if it held resources."""
-        uid, node = record.uid, record.node
+        uid, node = record.uid, record.binding.node
         held = self._context.cache.is_assumed(uid)
         if record.state is ASSUMED:
             self._end(uid, record)
@@ -427,7 +428,7 @@ class BindingCycles:
     def release_terminating(self, record: PodRecord, _: object) -> None:
         """Its bind was sent; the outcome ends the binding cycle."""
         if self._forget(record.uid):
-            self._context.resources_released(record.pod, record.node)
+            self._context.resources_released(record.pod, record.binding.node)
 
     # Preemption and leadership.
 
@@ -530,7 +531,7 @@ class BindingCycles:
     ) -> None:
         """Run notification points, whose failures change nothing; report a contract error."""
         try:
-            walk(record.pod, record.node, record.attempt[1])
+            walk(record.pod, record.binding.node, record.binding.attempt[1])
         except ContractError as fault:
             self._context.outbox.record(record.pod, "Warning", reason, "Binding", str(fault))
 
@@ -541,7 +542,7 @@ class BindingCycles:
         Other pods are notified of the released resources only after the pod is requeued, so that it
         is not woken by its own release.
         """
-        node, announced = record.node, record.announced
+        node, announced = record.binding.node, record.binding.announced
         self._undo(record)
         if not status.is_rejected:
             self._context.resources_released(record.pod, node)
@@ -557,10 +558,10 @@ class BindingCycles:
         uid = record.uid
         self._cancel_pending(record)
         self.prebind.stop(record)
-        self._run_notification(record, "FailedUnreserve", record.attempt[0].run_unreserve)
+        self._run_notification(record, "FailedUnreserve", record.binding.attempt[0].run_unreserve)
         self._forget(uid)
         self._end(uid, record)
-        record.end_binding_cycle()
+        record.binding = NO_BINDING
 
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
@@ -569,7 +570,7 @@ class BindingCycles:
         return held
 
     def _cancel_pending(self, record: PodRecord) -> None:
-        for number in record.awaits:
+        for number in record.binding.awaits:
             self._plugin_io.cancel(number)
             self._extender_calls.cancel(number)
 

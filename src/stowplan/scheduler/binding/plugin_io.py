@@ -56,7 +56,7 @@ class PendingPluginIO(PendingEffects[PluginIO]):
         """A plugin's I/O has failed."""
         plugin_io = self.end(effect)
         record = None if plugin_io is None else self._context.table.records.get(plugin_io.uid)
-        if plugin_io is not None and record is not None and effect in record.awaits:
+        if plugin_io is not None and record is not None and effect in record.binding.awaits:
             point = "PreBind" if plugin_io.point == "preBind" else "Bind"
             status = error(f'running {point} plugin "{plugin_io.name}": {reason}')
             self._context.table.transition(record, PodEvent.PREPARE_FAILED, status)

@@ -125,34 +125,35 @@ class PreBindRunner:
 
         Consecutive plugins that allow it wait, or do I/O, in parallel. May raise ContractError.
         """
-        framework, state = record.attempt
+        framework, state = record.binding.attempt
         members = framework.at("preBind")
-        while record.step < len(members):
-            member = members[record.step]
-            before = members[record.step - 1].declaration
+        while record.binding.step < len(members):
+            member = members[record.binding.step]
+            before = members[record.binding.step - 1].declaration
             side_by_side = member.declaration.perform_in_parallel and before.perform_in_parallel
-            if record.is_busy and not side_by_side:
+            if record.binding.is_busy and not side_by_side:
                 return
-            record.step += 1
+            record.binding.step += 1
             if member.name in state.skip_pre_bind:
                 continue
-            answer = framework.run_pre_bind_of(member, record.pod, record.node, state)
+            answer = framework.run_pre_bind_of(member, record.pod, record.binding.node, state)
             if isinstance(answer, PreBindWait):
                 answer = self._begin(PreBindInProgress(record, member, answer))
             if not answer.is_success:
                 self._failed(record, answer)
                 return
             if member.does_io:
-                plugin_io = self._plugin_io.start(member, "preBind", record.pod, record.node, state)
-                record.awaits += (plugin_io,)
-        if not record.is_busy:
+                pod, node = record.pod, record.binding.node
+                plugin_io = self._plugin_io.start(member, "preBind", pod, node, state)
+                record.binding.awaits += (plugin_io,)
+        if not record.binding.is_busy:
             self._ready(record)
 
     def _begin(self, wait: PreBindInProgress) -> Status:
         if not self._waits:
             self._polled_version = self._context.cache.version
         self._waits[wait.key] = wait
-        wait.record.waits += (wait.key,)
+        wait.record.binding.waits += (wait.key,)
         return self._write_next(wait)
 
     def _write_next(self, wait: PreBindInProgress) -> Status:
@@ -175,9 +176,9 @@ class PreBindRunner:
         cache, record = self._context.cache, wait.record
         if not all(written.is_observed(cache.object_store) for written in wait.applied):
             return OK
-        framework, state = record.attempt
+        framework, state = record.binding.attempt
         status = framework.run_pre_bind_progress(
-            wait.member, record.pod, record.node, cache.snapshot(), state
+            wait.member, record.pod, record.binding.node, cache.snapshot(), state
         )
         if status.code is Code.WAIT:
             return OK
@@ -256,19 +257,20 @@ class PreBindRunner:
 
     def pending_plugin(self, record: PodRecord) -> str:
         """Name of the first plugin that the binding cycle waits for."""
-        if record.waits:
-            return self._waits[record.waits[0]].member.name
-        plugin_io = self._plugin_io.get(record.awaits[0])
+        if record.binding.waits:
+            return self._waits[record.binding.waits[0]].member.name
+        plugin_io = self._plugin_io.get(record.binding.awaits[0])
         assert plugin_io is not None
         return plugin_io.name
 
     def stop(self, record: PodRecord) -> None:
         """End all waits of a binding cycle. Changes that were written stay."""
-        for key in record.waits:
+        for key in record.binding.waits:
             self._end(self._waits[key])
 
     def _end(self, wait: PreBindInProgress) -> None:
         del self._waits[wait.key]
         self._by_write.pop(wait.effect, None)
         self._deadlines.clear(wait.key)
-        wait.record.waits = tuple(key for key in wait.record.waits if key != wait.key)
+        cycle = wait.record.binding
+        cycle.waits = tuple(key for key in cycle.waits if key != wait.key)

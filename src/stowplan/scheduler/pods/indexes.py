@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord, SchedulingQueue
-from stowplan.queue.pod_record import PodState
+from stowplan.queue.pod_record import NO_BINDING, PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
@@ -143,12 +143,12 @@ def _check_record(context: SchedulerContext, attempts: ExtenderAttempts, record:
         raise context.invariant_broken(f"{label}: waiting at Permit is the opposite", uid)
     awaits_outcome = state in IN_BINDING_CYCLE[1:-1]
     # Pods of sessions may have to wait until they are read.
-    if record.is_busy != awaits_outcome and state is not BIND_UNKNOWN:
-        raise context.invariant_broken(f"{label}: awaits {record.awaits}", uid)
-    if record.waits and state is not PREBINDING:
-        raise context.invariant_broken(f"{label}: waits for {record.waits}", uid)
-    if bool(record.node) != (state in IN_BINDING_CYCLE):
-        raise context.invariant_broken(f"{label}: node is {record.node!r}", uid)
+    if record.binding.is_busy != awaits_outcome and state is not BIND_UNKNOWN:
+        raise context.invariant_broken(f"{label}: awaits {record.binding.awaits}", uid)
+    if record.binding.waits and state is not PREBINDING:
+        raise context.invariant_broken(f"{label}: waits for {record.binding.waits}", uid)
+    if (record.binding is NO_BINDING) == (state in IN_BINDING_CYCLE):
+        raise context.invariant_broken(f"{label}: node is {record.binding.node!r}", uid)
     if state is AWAITING_EXTENDER and not attempts.calls_of(uid):
         raise context.invariant_broken(f"{label}: no pending calls", uid)
 

@@ -61,7 +61,7 @@ class PodTable:
         """Carry out the transition of an outcome; a record that no longer awaits it is left
         alone."""
         record = self.records.get(event.uid)
-        if record is not None and event.effect in record.awaits:
+        if record is not None and event.effect in record.binding.awaits:
             self.transition(record, kind, event)
 
     def message(self, kind: PodEvent, event: PodMessage) -> None:
