@@ -94,8 +94,8 @@ class ClusterChurn:
 
     def _on(self, node: Node) -> str:
         """Whether a scheduler has assumed a pod on the node, as a phrase for counting."""
-        cycles = (one for each in self.schedulers for _, one in each.scheduler.bindings)
-        is_assumed = any(one.node == node.name for one in cycles)
+        records = (one for each in self.schedulers for _, one in each.scheduler.bindings)
+        is_assumed = any(one.binding.node == node.name for one in records)
         return "under an assumed pod" if is_assumed else "without an assumed pod"
 
     def _state(self, one: Pod) -> str:

@@ -28,7 +28,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import StorageClass
-from stowplan.queue import QueueEntry, QueueOptions
+from stowplan.queue import PodRecord, QueueOptions
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
@@ -316,7 +316,7 @@ EXTENDERS_CONFIG = FaultRunConfig(
 )
 
 
-def unordered_refused_by(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
+def unordered_refused_by(self: UnschedulablePods, plugins: Iterable[str]) -> list[PodRecord]:
     """Wrong variant of UnschedulablePods.refused_by: the order of a set."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]

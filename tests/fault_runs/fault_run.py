@@ -364,7 +364,7 @@ class FaultRun:
             raise Violation("still awaiting an extender at rest", uid)
         for uid, binding_cycle in scheduler.bindings:
             if not self._may_be_under_way(binding_cycle.pod):
-                raise Violation(f"still {binding_cycle.stage.value} at rest", uid)
+                raise Violation(f"still {binding_cycle.state.label} at rest", uid)
         for entry in (*scheduler.queue.active, *scheduler.queue.backoff):
             # Without nodes an attempt ends as an error and is retried for ever.
             if self.cluster.nodes and not self._may_be_under_way(entry.pod):

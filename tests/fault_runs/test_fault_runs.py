@@ -18,7 +18,7 @@ from stowplan.framework.status import error
 from stowplan.messages.events import PodRead
 from stowplan.objects.pod import Pod
 from stowplan.queue.in_flight_pods import InFlightPods
-from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
+from stowplan.queue.pod_record import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
 from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
@@ -230,12 +230,10 @@ def test_an_assumption_that_ends_before_the_watch_confirms_is_found(
 def test_a_pod_that_is_forgotten_after_a_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a read that finds no binding ends the binding cycle without a retry."""
 
-    def pod_read(self: BindingCycles, event: PodRead) -> None:
-        binding_cycle = self._binding_cycles.get(event.uid)
-        if binding_cycle is not None and binding_cycle.stage is BindingStage.BIND_UNKNOWN:
-            self._undo(event.uid, binding_cycle)
+    def settle(self: BindingCycles, record: PodRecord, event: PodRead) -> None:
+        self._undo(record)
 
-    monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
+    monkeypatch.setattr(BindingCycles, "settle", settle)
     assert "is in []; expected" in found().error or "does not know the pod" in found().error
 
 
@@ -283,8 +281,8 @@ def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
 ) -> None:
     """Wrong: an extender that reports an error has not bound the pod."""
 
-    def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
-        self._fail(uid, binding_cycle, error(text))
+    def doubt(self: BindingCycles, binding_cycle: PodRecord, text: str) -> None:
+        self._fail(binding_cycle, error(text))
 
     monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert found(EXTENDERS_CONFIG) is not None

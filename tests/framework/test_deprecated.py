@@ -103,7 +103,6 @@ PATHS_BEFORE = [
     "stowplan.framework.verdicts",
     "stowplan.framework.world",
     "stowplan.testing.after_choice",
-    "stowplan.testing.auditor",
     "stowplan.testing.changes",
     "stowplan.testing.check_batch_policy",
     "stowplan.testing.check_plugin",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry, QueueingStrategy, SchedulingQueue
+from stowplan.queue import PodRecord, QueueingStrategy, SchedulingQueue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
@@ -151,7 +151,7 @@ class Pair:
 
     def __init__(self, harness: Harness) -> None:
         self.harness, self.queue, self.model = harness, harness.queue, Model()
-        self.flying: list[tuple[QueueEntry, Record]] = []
+        self.flying: list[tuple[PodRecord, Record]] = []
         self.n_added = 0
 
     def add(self, name: str, priority: int) -> None:
@@ -314,7 +314,7 @@ def test_the_queue_is_the_list_and_loses_no_pod() -> None:
 
 def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
     class Forgetful(SchedulingQueue):
-        def _strategy_after_flight(self, entry: QueueEntry, uid: str) -> QueueingStrategy:
+        def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
             return QueueingStrategy.SKIP if entry.refusers else QueueingStrategy.AFTER_BACKOFF
 
     with pytest.raises(AssertionError):
@@ -323,7 +323,7 @@ def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
 
 def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None:
     class Losing(SchedulingQueue):
-        def _requeue(self, entry: QueueEntry, strategy: QueueingStrategy, now: int) -> object:  # type: ignore[override]
+        def _requeue(self, entry: PodRecord, strategy: QueueingStrategy, now: int) -> object:  # type: ignore[override]
             if strategy is not QueueingStrategy.SKIP and not self._gates.admits(entry):
                 return None
             return super()._requeue(entry, strategy, now)

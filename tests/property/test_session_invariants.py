@@ -20,8 +20,7 @@ from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from stowplan.batch.state.capability import QueueCapabilities
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.statement import Statement
-from stowplan.testing.auditor import Violation
-from stowplan.testing.session_invariants import check_session
+from stowplan.testing.session_invariants import Violation, check_session
 from tests.scenarios.cluster_script import ClusterScript
 from tests.soak import examples
 
@@ -91,7 +90,8 @@ def script_of(random_cluster: RandomCluster) -> ClusterScript:
     script = ClusterScript()
     script.check = check_session
     setup = [
-        f"nodes {random_cluster.nodes} cpu={random_cluster.cpu} memory=64Gi gpus={random_cluster.gpus}",
+        f"nodes {random_cluster.nodes} cpu={random_cluster.cpu} memory=64Gi "
+        f"gpus={random_cluster.gpus}",
         "class low 1",
         "class high 100",
     ]

@@ -6,13 +6,13 @@ import gc
 
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.testing import pod
 
 
-def entry(one: Pod) -> QueueEntry:
-    return QueueEntry(one, 0, one.key)
+def entry(one: Pod) -> PodRecord:
+    return PodRecord(one, 0, one.key)
 
 
 def gates(asked: list[str], name: str = "Lock") -> PreEnqueueGates:

@@ -58,6 +58,7 @@ from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing import node, pod
 from stowplan.testing.builders import HOSTNAME, affinity, taint, term
 from tests.scenarios.group_commands import ACTIONS, TIERS
+from tests.scheduler.transition_trace import TransitionTrace
 
 DASHES = "----"
 BATCH = "kube-batch"
@@ -104,6 +105,7 @@ class ClusterScript:
             ConfigText(PROFILE, "profiles"),
         ]
         scheduler = deciders_of(files, compat=compat).scheduler()
+        TransitionTrace().follow(scheduler)
         assert scheduler.sessions is not None
         decider = scheduler.sessions.decider
         if isinstance(decider, BatchDecider):

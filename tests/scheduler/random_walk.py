@@ -37,6 +37,7 @@ from tests.scheduler.fake_cluster import (
     counts,
     cpu_of,
 )
+from tests.scheduler.transition_trace import TransitionTrace
 from tests.scheduler.volumes import CLAIMS, VOLUMES
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -87,6 +88,7 @@ class RandomWalk:
             extenders=extenders,
             waits=waits,
         )
+        TransitionTrace().follow(self.scheduler)
         self.n_waits = 0
         self._extended: set[str] = set()
         self.now = 0

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from stowplan.queue.scheduling_queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.pods.transitions import IN_BINDING_CYCLE, TRANSITIONS
 from tests.tidy import tree
 
 DOCS = tree.ROOT / "docs"
@@ -22,7 +22,12 @@ SCRIPTS = DOCS / "scripts"
 SITE = tree.ROOT / "site"
 # Diagram -> what it must show. A pod whose binding is in doubt is `bind unknown` in the glossary.
 STATES = {
-    "pod.svg": [one.value for one in BindingStage],
+    "pod.svg": [state.label for state in IN_BINDING_CYCLE],
+    "pod_states.svg": [
+        label
+        for (state, event), transition in TRANSITIONS.items()
+        for label in (state.label, event.label, transition.targets[-1].label)
+    ],
     "queue.svg": [one.value for one in SubQueue],
     "session.svg": ["reclaim", "allocate", "backfill", "preempt"],
 }

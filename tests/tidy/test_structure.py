@@ -24,7 +24,6 @@ MEANINGS = {
     "errors": "errors with the texts that users read: of the API server, of the command line",
     "heap": "a heap",
     "hints": "queueing hints of a family of plugins",
-    "invariants": "checks of a structure's invariants, for tests",
     "jobs": "jobs of sessions: the values, their table, and those of kube-batch v0.5",
     "kernel_terms": "kernel terms: the types, and those of a plugin",
     "node": "Node: the kind and the value",

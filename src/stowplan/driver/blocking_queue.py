@@ -44,8 +44,8 @@ from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
-from stowplan.queue.entry import NO_PLUGINS
+from stowplan.queue import PodRecord, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
+from stowplan.queue.pod_record import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def task(name: str, priority: int = 0, uid: str = "") -> Pod:
 def task_queue(options: QueueOptions | None = None) -> SchedulingQueue:
     """A queue without plugins: higher priority first, then first in, first out."""
 
-    def rank(entry: QueueEntry) -> tuple[int, float]:
+    def rank(entry: PodRecord) -> tuple[int, float]:
         return -entry.pod.priority, entry.added_at
 
     return SchedulingQueue(
@@ -131,7 +131,7 @@ class BaseBlockingQueue(ABC):
 
     def add_unschedulable_if_not_present(
         self,
-        entry: QueueEntry,
+        entry: PodRecord,
         *,
         refused_by: Iterable[str] = NO_PLUGINS,
         pending_on: Iterable[str] = NO_PLUGINS,
@@ -178,7 +178,7 @@ class BaseBlockingQueue(ABC):
             self._queue.flush_unschedulable(now)
             self._flush_unschedulable_at = now + self._unschedulable_flush_period
 
-    def _take(self) -> QueueEntry | None:
+    def _take(self) -> PodRecord | None:
         """Pop the next pod, None when none is ready. Raises QueueClosed."""
         if self._closed:
             raise QueueClosed
@@ -205,7 +205,7 @@ class BlockingQueue(BaseBlockingQueue):
         super().__init__(queue, clock)
         self._changed = threading.Condition()
 
-    def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
+    def pop(self, timeout_s: float | None = None) -> PodRecord | None:
         """Pop the next pod, waiting for one; None after the timeout.
 
         The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises
@@ -234,7 +234,7 @@ class AsyncQueue(BaseBlockingQueue):
         super().__init__(queue, clock)
         self._changed = asyncio.Event()
 
-    async def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
+    async def pop(self, timeout_s: float | None = None) -> PodRecord | None:
         """Pop the next pod, waiting for one; None after the timeout.
 
         The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises

@@ -11,7 +11,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
 from stowplan.objects.pod import Pod
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
 PreEnqueueCheck = Callable[[Pod], Status]
 
@@ -78,7 +78,7 @@ class PreEnqueueGates:
             self._named[key] = gates
         return gates
 
-    def holds(self, entry: QueueEntry) -> bool:
+    def holds(self, entry: PodRecord) -> bool:
         """True when the gate that keeps the entry out still does. Writes nothing."""
         ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
         if ask is None:
@@ -90,7 +90,7 @@ class PreEnqueueGates:
             return False
         return status is not OK and not status.is_success
 
-    def admits(self, entry: QueueEntry) -> bool:
+    def admits(self, entry: PodRecord) -> bool:
         """Call the gates and set `gated_by` of the entry; True when none keeps it out.
 
         The gate that kept it out before is called first. A gate that rejects is added to refused_by

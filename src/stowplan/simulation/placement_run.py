@@ -65,7 +65,7 @@ class PlacementRun:
             self._observe,
         )
         self.instance.heads_max = 1
-        scheduler.on_refused = self._note_refusal
+        scheduler.pod_lane.on_refused = self._note_refusal
         load_cluster(self.cluster, cluster)
         self.instance.follow()
         self.cluster.event_queue.run(0)

@@ -14,7 +14,7 @@ from stowplan.apis.core.pod_defaults import POD_DEFAULTS
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_status import status_update
-from stowplan.apis.core.pod_table import PodTable
+from stowplan.apis.core.pod_table import PrintedPodTable
 from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
 from stowplan.apis.core.volume_types import VOLUME_TYPES
@@ -376,7 +376,7 @@ KIND = KindRegistration(
     status=PodStatusStrategy(),
     short_names=("po",),
     categories=("all",),
-    table=PodTable(),
+    table=PrintedPodTable(),
     fields={
         **selectable_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
         **selectable_fields("spec.serviceAccountName", "status.phase", "status.nominatedNodeName"),

@@ -14,7 +14,7 @@ from stowplan.objects.encoding.tree import Tree
 _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Readiness Gates+"
 
 
-class PodTable(PrintedTable):
+class PrintedPodTable(PrintedTable):
     """Pods; rows of finished pods have the condition Completed."""
 
     def __init__(self) -> None:

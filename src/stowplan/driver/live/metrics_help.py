@@ -8,8 +8,8 @@ from __future__ import annotations
 from stowplan.driver.live import metrics_recorder
 from stowplan.framework.deciders import session_metrics as sessions
 from stowplan.framework.runtime import timed_framework as profiles
-from stowplan.scheduler import session_lane
 from stowplan.scheduler import timed_scheduler as machines
+from stowplan.scheduler.lanes import session_lane
 
 PENDING_PODS = "scheduler_pending_pods"
 INCOMING_PODS = "scheduler_queue_incoming_pods_total"

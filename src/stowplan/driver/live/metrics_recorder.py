@@ -28,7 +28,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 
 if TYPE_CHECKING:
     from stowplan.driver.client.api_client import ApiClient
@@ -171,7 +171,7 @@ class MetricsRecorder:
         self._one[ALGORITHM_SECONDS].add(took_s)
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
         if binding_cycle is not None:
-            entry = binding_cycle.entry
+            entry = binding_cycle
             self._pending_bindings[uid] = PendingBinding(
                 entry.pod.spec.scheduler_name,
                 entry.attempts,
@@ -184,13 +184,13 @@ class MetricsRecorder:
     def _finish_binding(self, uid: str, is_done: bool, now: int) -> None:
         """A binding has an outcome. is_done: the pod is bound."""
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
-        if binding_cycle is not None and binding_cycle.stage in (
-            BindingStage.BINDING,
-            BindingStage.BIND_UNKNOWN,
+        if binding_cycle is not None and binding_cycle.state in (
+            PodState.BINDING,
+            PodState.BIND_UNKNOWN,
         ):
             return
         one = self._pending_bindings.pop(uid)
-        if not is_done and (binding_cycle is None or binding_cycle.stage is not BindingStage.BOUND):
+        if not is_done and (binding_cycle is None or binding_cycle.state is not PodState.ASSUMED):
             return
         self.n_bound += 1
         self._count_attempt("scheduled", one.profile, one.took_s + max(0, now - one.begun) / SECOND)

@@ -11,7 +11,8 @@ Source: kube-batch v0.5, scheduler.go, cache/cache.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from stowplan.framework import ContractError
 from stowplan.framework.clusterevents import node_update_events
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.deciders.lane import BindingCycleFailed, PodAssumed, PodForgotten
 from stowplan.framework.deciders.session_decider import (
     NodeAssignment,
     PodGroupReport,
@@ -31,15 +33,20 @@ from stowplan.messages.events import (
     ConfigurationChanged,
     EvictDone,
     EvictFailed,
+    LeaderElected,
+    LeaderLost,
     PatchFailed,
     PodRead,
+    SessionEnded,
+    Synced,
 )
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.deadlines import Deadlines
@@ -74,11 +81,79 @@ class SessionLane:
         self._deadlines: Deadlines[str] = Deadlines()
         # By group uid: the effect that last wrote its status, its namespace and its name.
         self._groups: dict[str, tuple[int, str, str]] = {}
+        self._outcome_table = self._outcomes_handled()
         decider.attach(context.shared, context.cache.snapshot)
+
+    # As `Lane` declares.
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
+        """Those of the decider."""
+        return self.decider.scheduler_names
+
+    @property
+    def is_queued(self) -> bool:
+        """False: pods wait in the decider's inventory."""
+        return False
+
+    @property
+    def outcomes(self) -> frozenset[type[Any]]:
+        """See `_outcome_table`."""
+        return frozenset(self._outcome_table)
+
+    @property
+    def n_waiting(self) -> int:
+        """Number of pods that wait for a session."""
+        return self.decider.n_waiting
+
+    @property
+    def follows_pods(self) -> bool:
+        """True."""
+        return True
+
+    def on_event(self, before: Object | None, after: Object | None) -> None:
+        """Follow a change; the next session takes it into account."""
+        value = before if after is None else after
+        if isinstance(value, Pod):
+            if after is None:
+                self._pod_deleted(value.uid)
+            else:
+                self._pod_updated(value, before if isinstance(before, Pod) else None)
+        elif isinstance(value, Node):
+            if after is None:
+                self._node_deleted(value.name)
+            else:
+                self._node_updated(value, before if isinstance(before, Node) else None)
+        elif value is not None:
+            if after is None:
+                self._object_deleted(value)
+            else:
+                self._object_updated(value, before)
+
+    def on_outcome(self, outcome: Any) -> None:
+        """See `_outcome_table`."""
+        self._outcome_table[type(outcome)](outcome)
+
+    def _outcomes_handled(self) -> dict[type[Any], Callable[[Any], None]]:
+        decider = self.decider
+        return {
+            PodAssumed: lambda e: decider.assumed(e.pod, e.node),
+            PodForgotten: lambda e: self._forgotten(e.uid),
+            BindingCycleFailed: lambda e: self._bind_failed(e.pod, e.message, e.reason),
+            PodRead: self._pod_read,
+            PatchFailed: self._patch_failed,
+            EvictDone: self._evict_done,
+            EvictFailed: self._evict_failed,
+            LeaderElected: lambda e: self._elected(),
+            LeaderLost: lambda e: self._step_down(),
+            Synced: lambda e: self._synced(),
+            ConfigurationChanged: self._configuration_changed,
+            SessionEnded: lambda e: self._session_ended(),
+        }
 
     # What the watch shows.
 
-    def pod_updated(self, pod: Pod, before: Pod | None) -> None:
+    def _pod_updated(self, pod: Pod, before: Pod | None) -> None:
         """A pod was added or updated; includes finished pods."""
         self.decider.pod_updated(pod)
         if before is None or _is_relevant_to_sessions(before, pod):
@@ -87,7 +162,7 @@ class SessionLane:
             self._arrived_at[pod.uid] = self._context.now
         if pod.node_name:
             self._nominations.pop(pod.uid, None)
-        elif self._context.is_session_pod(pod):
+        elif pod.spec.scheduler_name in self.decider.scheduler_names:
             self._restore_nomination(pod, before)
         if pod.metadata.deletion_timestamp is not None or pod.is_finished:
             self._settle_eviction(pod.uid)
@@ -100,7 +175,7 @@ class SessionLane:
             self._nominations[uid] = node
             self._context.queue.nominator.add(pod, node)
 
-    def pod_deleted(self, uid: str) -> None:
+    def _pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
         self._has_changes = True
         self._settle_eviction(uid)
@@ -108,7 +183,7 @@ class SessionLane:
         self._arrived_at.pop(uid, None)
         self.decider.pod_deleted(uid)
 
-    def node_updated(self, node: Node, before: Node | None) -> None:
+    def _node_updated(self, node: Node, before: Node | None) -> None:
         """A node was added or updated; a heartbeat is no change."""
         helps = before is None or bool(node_update_events(before, node))
         self._has_changes |= helps
@@ -116,12 +191,12 @@ class SessionLane:
         if helps or (before is not None and before.spec != node.spec):
             self.decider.node_updated(node)
 
-    def node_deleted(self, name: str) -> None:
+    def _node_deleted(self, name: str) -> None:
         """A node was deleted."""
         self._has_changes = True
         self.decider.node_deleted(name)
 
-    def object_updated(self, value: Object, before: Object | None) -> None:
+    def _object_updated(self, value: Object, before: Object | None) -> None:
         """Any other object was added or updated; a pure status update of a PodGroup triggers no
         session."""
         is_status_update = (
@@ -132,26 +207,22 @@ class SessionLane:
         self._has_changes |= not is_status_update
         self.decider.object_updated(value)
 
-    def object_deleted(self, value: Object) -> None:
+    def _object_deleted(self, value: Object) -> None:
         """Any other object was deleted."""
         self._has_changes = True
         self._groups.pop(value.metadata.uid, None)
         self.decider.object_deleted(value)
 
-    def assumed(self, pod: Pod, node: str) -> None:
-        """The pod is assumed on the node; the watch has not confirmed it yet."""
-        self.decider.assumed(pod, node)
-
-    def forgotten(self, uid: str) -> None:
+    def _forgotten(self, uid: str) -> None:
         """The pod is no longer assumed."""
         self._has_changes = True
         self.decider.forgotten(uid)
 
-    def synced(self) -> None:
+    def _synced(self) -> None:
         """All informers are synced."""
         self._is_synced = True
 
-    def configuration_changed(self, event: ConfigurationChanged) -> None:
+    def _configuration_changed(self, event: ConfigurationChanged) -> None:
         """The configuration has changed; the next session loads it unless it is invalid."""
         self._changed = event
         self._has_changes = True
@@ -180,12 +251,12 @@ class SessionLane:
             times.append(self._due)
         return min((at for at in times if at is not None), default=None)
 
-    def session_ended(self) -> None:
+    def _session_ended(self) -> None:
         """A session has ended; the next one starts one period from now."""
         self._due = self._context.now + seconds_to_ns(self.decider.period_s)
 
-    def serve_due(self) -> None:
-        """Run a session if one is due."""
+    def decide(self, n_max: int) -> None:
+        """Run a session if one is due; a session is never divided."""
         context = self._context
         self._read_refused()
         ready = self._has_changes and self._is_synced and context.outbox.leads
@@ -196,7 +267,7 @@ class SessionLane:
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
         result = self.decider.run_session(name, self._nominated_by_others())
-        self.session_ended()
+        self._session_ended()
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
             return
@@ -240,14 +311,15 @@ class SessionLane:
                 if place is not refused:
                     self.decider.forgotten(place.pod.uid)
             self._has_changes = True
-            self.bind_failed(refused.pod, reason, UNSCHEDULABLE)
+            self._bind_failed(refused.pod, reason, UNSCHEDULABLE)
             return
         for place, state in zip(places, states, strict=True):
             pod = place.pod
             since = self._arrived_at.pop(pod.uid, context.now)
             self.decider.metrics.observe(TASK_LATENCY, (context.now - since) / 1000)
-            entry = QueueEntry(pod, context.now, pod.key)
-            self._bindings.begin(entry, Decision(node_name=place.node, state=state), framework)
+            record = PodRecord(pod, context.now, pod.key, PodState.AWAITING_SESSION)
+            context.table.records[pod.uid] = record
+            self._bindings.begin(record, Decision(node_name=place.node, state=state), framework)
 
     def _cycle_states(
         self, places: Sequence[NodeAssignment]
@@ -343,7 +415,7 @@ class SessionLane:
 
     # Failed bindings.
 
-    def bind_failed(self, pod: Pod, message: str, reason: str = SCHEDULER_ERROR) -> None:
+    def _bind_failed(self, pod: Pod, message: str, reason: str = SCHEDULER_ERROR) -> None:
         """A pod was not bound and its resources were released; report it."""
         context = self._context
         self._has_changes = True
@@ -361,8 +433,8 @@ class SessionLane:
         for victim in retry.victims:
             self._evict(victim)
 
-    def delay(self, uid: str) -> int:
-        """Delay before a pod whose bind was refused is read, in nanoseconds."""
+    def read_delay(self, uid: str) -> int:
+        """See `Lane.read_delay`; it grows with each refusal."""
         return self._retry_delay(self.decider.failures(uid))
 
     def _retry_delay(self, times: int) -> int:
@@ -379,12 +451,12 @@ class SessionLane:
         self._pending_evictions[self._context.outbox.evict(pod, victim.preemptor, text)] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 
-    def evict_done(self, event: EvictDone) -> None:
+    def _evict_done(self, event: EvictDone) -> None:
         """The API server accepted an eviction; the watch shows the deletion later."""
         self._pending_evictions.pop(event.effect, None)
         self._n_refused.pop(event.uid, None)
 
-    def evict_failed(self, event: EvictFailed) -> None:
+    def _evict_failed(self, event: EvictFailed) -> None:
         """An eviction failed or has an unknown outcome: read the pod."""
         pod = self._pending_evictions.pop(event.effect, None)
         if pod is None:
@@ -401,7 +473,7 @@ class SessionLane:
                 uid, self._context.now + seconds_to_ns(self._context.options.read_again_s)
             )
 
-    def pod_read(self, event: PodRead) -> None:
+    def _pod_read(self, event: PodRead) -> None:
         """Settle a refused eviction with the pod as read; the watch reports a deletion."""
         if event.uid not in self._refused_evictions:
             return
@@ -422,7 +494,7 @@ class SessionLane:
         self._n_refused.pop(uid, None)
         self._deadlines.clear(uid)
 
-    def patch_failed(self, event: PatchFailed) -> None:
+    def _patch_failed(self, event: PatchFailed) -> None:
         """A group's status was not written; the next session writes it again."""
         effect, namespace, name = self._groups.get(event.uid, (0, "", ""))
         if effect == event.effect:
@@ -431,17 +503,31 @@ class SessionLane:
 
     # Leadership.
 
-    def elected(self) -> None:
+    def _elected(self) -> None:
         """Leadership gained: sessions may run."""
         self._has_changes = True
 
-    def step_down(self) -> None:
+    def _step_down(self) -> None:
         """Leadership lost: forget pending evictions and status writes."""
         asked = [*self._pending_evictions.values(), *self._refused_evictions.values()]
         self._pending_evictions.clear()
         for pod in asked:
             self._settle_eviction(pod.uid)
             self._pod_not_evicted(pod.uid)
+
+    def validate(self) -> None:
+        """Check that sessions know the same pods as the table; raises InvariantBroken."""
+        context = self._context
+        known = set(self.decider.known())
+        for pod in context.pods.values():
+            if pod.uid not in known:
+                raise context.invariant_broken("pod is unknown to sessions", pod.uid)
+        for uid, node in self._nominations.items():
+            if context.queue.nominator.node_of(uid) != node or uid in self._bindings:
+                raise context.invariant_broken(
+                    f"nominated to {node} by sessions, but not in the queue", uid
+                )
+        self.decider.validate()
 
 
 def _nominated_to(pod: Pod, node: str) -> Pod:

@@ -21,14 +21,14 @@ from stowplan.columns.engine.tie_break import (
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision, KernelPlacer
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 
-Attempt = Callable[[QueueEntry, TieBreakSource], None]
+Attempt = Callable[[PodRecord, TieBreakSource], None]
 """Decides one pod alone and applies the decision."""
 
-Refuse = Callable[[QueueEntry, Decision], None]
+Refuse = Callable[[PodRecord, Decision], None]
 """Applies the refusal of a pod."""
 
 
@@ -45,12 +45,12 @@ class KernelPlacement:
 
     def take(
         self, engine: KernelPlacer, n_max: int
-    ) -> tuple[list[QueueEntry], list[Any], QueueEntry | None]:
+    ) -> tuple[list[PodRecord], list[Any], PodRecord | None]:
         """Pop a run of at most `n_max` pods: their entries and classes. If the first pod must be
         decided alone, return it as the third value."""
         queue = self._context.queue
         active, pop = queue.active, queue.pop
-        entries: list[QueueEntry] = []
+        entries: list[PodRecord] = []
         classes: list[Any] = []
         while len(entries) < n_max:
             # Peek first: the next pod is popped only if it belongs to the run.
@@ -79,7 +79,7 @@ class KernelPlacement:
     def place(
         self,
         engine: KernelPlacer,
-        entries: list[QueueEntry],
+        entries: list[PodRecord],
         classes: list[Any],
         snapshot: Callable[[], Snapshot],
         rng: np.random.Generator | None,
@@ -126,7 +126,7 @@ class TieBreaks:
 
     __slots__ = ("_before", "_entries", "_new", "_rng", "numbers")
 
-    def __init__(self, entries: list[QueueEntry], rng: np.random.Generator | None) -> None:
+    def __init__(self, entries: list[PodRecord], rng: np.random.Generator | None) -> None:
         self._entries = entries
         self._rng = rng
         self._new: list[int] = []
@@ -154,7 +154,7 @@ class TieBreaks:
             draw_tie_breaks(self._rng, len(tried))
 
 
-def tie_break_of(entry: QueueEntry, rng: TieBreakSource) -> int | None:
+def tie_break_of(entry: PodRecord, rng: TieBreakSource) -> int | None:
     """Tie-break number of a pod that is decided alone; see `TieBreaks`."""
     if rng is not None and entry.tie_break is None:
         entry.tie_break = draw_tie_break(rng)

@@ -25,7 +25,7 @@ from stowplan.framework import Snapshot
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.queue import QueueEntry, QueueingStrategy
+from stowplan.queue import PodRecord, QueueingStrategy
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
 
@@ -41,7 +41,7 @@ DOUBLINGS = 63
 class UnschedulableClass:
     """Unschedulable pods of one class, refused by the same plugins. entry: one of them."""
 
-    def __init__(self, pod_class: PodClass, entry: QueueEntry) -> None:
+    def __init__(self, pod_class: PodClass, entry: PodRecord) -> None:
         self.pod_class = pod_class
         self.entry = entry
         self.priority = entry.pod.priority
@@ -59,10 +59,10 @@ class UnschedulableClasses:
         self,
         context: SchedulerContext,
         decider: Decider,
-        attempt: Callable[[QueueEntry, TieBreakSource], None],
-        draw_of: Callable[[QueueEntry], TieBreakSource],
+        attempt: Callable[[PodRecord, TieBreakSource], None],
+        draw_of: Callable[[PodRecord], TieBreakSource],
     ) -> None:
-        self.on_repeats: Callable[[QueueEntry, int], None] = _ignore_repeats
+        self.on_repeats: Callable[[PodRecord, int], None] = _ignore_repeats
         self.n_attempts = 0
         self._context = context
         self._queue = context.queue
@@ -90,7 +90,7 @@ class UnschedulableClasses:
                 engine.class_of(group.entry.pod, group.pod_class.framework)
 
     def _reset(self) -> None:
-        self._entries: list[QueueEntry | None] = []
+        self._entries: list[PodRecord | None] = []
         self._slots: dict[str, int] = {}
         self._present: Ints | None = None
         self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
@@ -103,12 +103,12 @@ class UnschedulableClasses:
 
     # Callbacks of the queue.
 
-    def entered(self, entry: QueueEntry) -> None:
+    def entered(self, entry: PodRecord) -> None:
         """A pod was added to the unschedulable pods."""
         self._next += 1
         self._unadopted[entry.key] = self._next
 
-    def left(self, entry: QueueEntry) -> None:
+    def left(self, entry: PodRecord) -> None:
         """A pod was removed from the unschedulable pods."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
@@ -117,7 +117,7 @@ class UnschedulableClasses:
         else:
             self._write_back(slot, entry)
 
-    def release(self, entry: QueueEntry) -> None:
+    def release(self, entry: PodRecord) -> None:
         """A pod is about to be moved or updated."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
@@ -190,7 +190,7 @@ class UnschedulableClasses:
                 return False
         return True
 
-    def _class_of(self, entry: QueueEntry, engine: KernelPlacer) -> PodClass | None:
+    def _class_of(self, entry: PodRecord, engine: KernelPlacer) -> PodClass | None:
         """The class of a pod that only lacks resources; None for any other pod."""
         if entry.gated_by or entry.pending_on or entry.errors or not entry.refused_by:
             return None
@@ -208,7 +208,7 @@ class UnschedulableClasses:
             return None
         return pod_class
 
-    def _adopt_pod(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
+    def _adopt_pod(self, entry: PodRecord, pod_class: PodClass, seq: int) -> None:
         slot = len(self._entries)
         if slot == self._ledger.shape[1]:
             self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
@@ -223,7 +223,7 @@ class UnschedulableClasses:
         self._present = None
         self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
 
-    def _write_back(self, slot: int, entry: QueueEntry) -> None:
+    def _write_back(self, slot: int, entry: PodRecord) -> None:
         _, added, _, refusals, repeats, _ = self._ledger[:, slot].tolist()
         entry.added_at, entry.refusals = added, refusals
         entry.attempts += repeats
@@ -259,7 +259,7 @@ class UnschedulableClasses:
         for entry in tried:
             self._queue.try_again(entry, self._context.now)
 
-    def _entry(self, slot: int) -> QueueEntry:
+    def _entry(self, slot: int) -> PodRecord:
         entry = self._entries[slot]
         assert entry is not None, slot
         return entry
@@ -306,7 +306,7 @@ class UnschedulableClasses:
             may_fit = self._may_fit(snapshot())
 
     def _attempt_one(
-        self, entry: QueueEntry, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
+        self, entry: PodRecord, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
     ) -> None:
         self.n_attempts += 1
         self._queue.pop_unschedulable(entry)
@@ -395,7 +395,7 @@ class UnschedulableClasses:
             found[number] = self._groups[number].refused_at != journal.generation
         return found
 
-    def latest(self, snapshot: Snapshot) -> Iterator[tuple[QueueEntry, Decision]]:
+    def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
         """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
         for group_number, group in enumerate(self._groups):
             slots = [
@@ -409,5 +409,5 @@ class UnschedulableClasses:
                 yield from ((self._entry(slot), decision) for slot in slots)
 
 
-def _ignore_repeats(entry: QueueEntry, n_repeats: int) -> None:
+def _ignore_repeats(entry: PodRecord, n_repeats: int) -> None:
     """Default of `on_repeats`."""
