@@ -57,18 +57,19 @@ def test_config_check_output_is_a_configuration(here: Path) -> None:
 
 def test_simulate_replays_sessions_in_virtual_time(here: Path) -> None:
     out = output_of("simulate", *INPUT, "--replay", "--out", "out")
-    assert "2 of 2 pods placed on 1 nodes" in out
+    # The Job replaces each pod that is evicted for the gang.
+    assert "8 of 8 pods placed on 1 node" in out
     summary = json.loads((here / "out" / "summary.json").read_text())
     assert summary["sessions"] >= 3
     again = output_of("simulate", *INPUT, "--replay", "--out", "again")
-    assert "2 of 2 pods placed" in again
+    assert "8 of 8 pods placed" in again
     for name in ("placements.jsonl", "series.csv"):
         assert (here / "out" / name).read_bytes() == (here / "again" / name).read_bytes()
 
 
 def test_simulate_reclaims_for_the_gang(here: Path) -> None:
     out = output_of("simulate", *INPUT, "--out", "out")
-    assert "2 of 2 pods placed on 1 nodes, 2 of 2 jobs ready" in out
+    assert "2 of 2 pods placed on 1 node, 2 of 2 jobs ready" in out
     gone = ", ".join(f"default/survey-{number} (reclaim)" for number in (3, 2, 1))
     assert f"Evicted: {gone}" in out
     jobs = [json.loads(line) for line in (here / "out" / "jobs.jsonl").read_text().splitlines()]
@@ -210,7 +211,7 @@ def test_a_plugin_name_that_exists_is_rejected(here: Path) -> None:
     text = PYTHON.replace('"large-first"', '"gang"')
     (here / "large_first.py").write_text(text)
     ran = run("simulate", *INPUT, "--plugin", "large_first.py")
-    check_one_line(ran, "duplicate name: 'gang' is already used")
+    check_one_line(ran, "a plugin named 'gang' already exists", "large_first.py:")
     text = (
         "from stowplan.batch import SessionPlugin\n\n\nclass Nameless(SessionPlugin):\n    pass\n"
     )

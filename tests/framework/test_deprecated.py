@@ -15,7 +15,6 @@ import pytest
 
 from stowplan import _deprecated
 from stowplan._deprecated import deprecated_method, deprecated_property
-from stowplan.batch import KUBE_BATCH_0_5
 from stowplan.batch.session import Session, SessionOptions
 from stowplan.batch.session_plugins.gang import GangPlugin
 from stowplan.batch.state.jobs import JobInfo
@@ -213,7 +212,7 @@ print(BatchCheck.__name__, inner.__name__)
 KEYWORD_CALLS: dict[str, tuple[Callable[..., object], dict[str, object]]] = {
     "stowplan.batch.session.SessionOptions": (SessionOptions, {"tiers": (), "actions": ()}),
     "stowplan.batch.tiers.Hooks.register": (
-        Hooks(((SessionPluginUse("gang"),),), KUBE_BATCH_0_5).register,
+        Hooks(((SessionPluginUse("gang"),),)).register,
         {"kind": "job_order", "function": lambda first, second: 0},
     ),
     "stowplan.framework.snapshot.Snapshot": (Snapshot, {"nodes": NodeTable()}),

@@ -306,6 +306,14 @@ class ForgetsAffinityOfAdded(InterPodAffinity):
             if selection.takes(info.pod):
                 kept.anti.change(key, node.labels, by)
 
+    def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        self._change(pod, info, node, state, 1)
+        return OK
+
+    def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        self._change(pod, info, node, state, -1)
+        return OK
+
 
 class FirstRefusesFirst(InterPodAffinity):
     """Wrong: the column asks the placed pods before the pod itself."""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from tests.simulation import openb_trace as trace
 
@@ -194,7 +195,7 @@ def test_a_cluster_without_nodes(tmp_path: Path, text: str, n_pods: int) -> None
     write(tmp_path, a_yaml=text)
     with pytest.raises(InputError) as caught:
         read_cluster(tmp_path)
-    wanted = f"no nodes ({n_pods} pods): expected a cluster with at least one node"
+    wanted = f"no nodes ({count_of(n_pods, 'pod')}): expected a cluster with at least one node"
     assert str(caught.value) == f"{tmp_path}: {wanted}"
 
 

@@ -118,7 +118,7 @@ class UpCluster(RecordedCluster):
         settings = local_cluster.LocalClusterSettings(data=self.folder, seed=5)
         users = (("scheduler", User("system:kube-scheduler")),)
         lively = ControllerManagerOptions(pod_lifecycle=manager_options.pod_lifecycle)
-        made = local_cluster._cluster(settings, 6443, self.stored, users, lively)
+        made = local_cluster._restored_cluster(settings, 6443, self.stored, users, lively)
         options = made.server.options
         made.server.options = replace(options, observers=(*options.observers, self))
         return made

@@ -66,7 +66,13 @@ class ServerState:
             self.store.version, options.chunk_bytes_max, options.bookmark_s
         )
         self.lists = PagedLister(self.store, options.future_s)
-        self.writes = RegistryStore(self.store, options.admission, self.uids, self._on_change)
+        self.writes = RegistryStore(
+            self.store,
+            options.admission,
+            self.uids,
+            self._on_change,
+            validates=options.validates,
+        )
         self._next_stream = 1
         self._pending: list[StoreChange] = []
         self._batch = 1

@@ -82,6 +82,7 @@ class ApiCluster:
             registry=built_in_registry(),
             admission=default_admission(),
             observers=(DefinitionController(), self),
+            validates=False,
         )
         return EmbeddedCluster(options, rng, manager_options=manager_options)
 
