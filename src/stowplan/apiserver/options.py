@@ -32,7 +32,8 @@ class ApiServerOptions:
     """Parts and bounds of an `ApiServer`.
 
     validates: False: objects are stored as the client sends them, defaults apart, as a simulation
-    accepts manifests that leave out what scheduling does not read. durable: writes are returned as `PersistBatch`, and watchers see them once they are saved;
+    accepts manifests that leave out what scheduling does not read. durable: writes are returned
+    as `PersistBatch`, and watchers see them once they are saved;
     False: watchers see them at once, and `unsaved` is always None. history_max, history_bytes_max:
     changes kept for watches and continued lists; a watch that falls further behind is closed.
     chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:

@@ -78,8 +78,8 @@ def has_workloads(documents: Iterable[Tree]) -> bool:
 
 
 def with_restart_policy(tree: Tree) -> Tree:
-    """A Job or CronJob whose pods end: `Never` where the template has no restartPolicy, which an API
-    server requires."""
+    """A Job or CronJob with the restartPolicy `Never` where its template has none: the API server
+    requires one that lets pods end."""
     if tree.get("kind") not in ("Job", "CronJob"):
         return tree
     found = copy.deepcopy(tree)
