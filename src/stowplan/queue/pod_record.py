@@ -79,8 +79,8 @@ class BindingCycle(msgspec.Struct, gc=False):
     def attempt(self) -> tuple[Framework, CycleState]:
         """Framework and CycleState of the attempt that chose the node."""
         framework, cycle_state = self.framework, self.cycle_state
-        assert framework is not None, self.node
-        assert cycle_state is not None, self.node
+        assert framework is not None, "no node is chosen"
+        assert cycle_state is not None, "no node is chosen"
         return framework, cycle_state
 
 

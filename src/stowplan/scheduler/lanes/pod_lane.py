@@ -91,17 +91,15 @@ class PodLane:
             self.unschedulable_classes.keep_classes()
         self.decider.forget_idle()
 
-    # As `Lane` declares.
+    # As `Lane` declares. The table queues new pods, since each of them passes there.
+
+    is_queued = True
+    follows_pods = False
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         """Names of the profiles."""
         return tuple(self._context.frameworks)
-
-    @property
-    def is_queued(self) -> bool:
-        """True."""
-        return True
 
     @property
     def outcomes(self) -> frozenset[type[Any]]:
@@ -112,11 +110,6 @@ class PodLane:
     def n_waiting(self) -> int:
         """Number of pods in the queue."""
         return len(self._queue)
-
-    @property
-    def follows_pods(self) -> bool:
-        """False: the table queues new pods, since each of them passes here."""
-        return False
 
     def on_event(self, before: Object | None, after: Object | None) -> None:
         """Retry pods that the change of a node or another object may make schedulable."""

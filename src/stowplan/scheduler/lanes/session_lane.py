@@ -84,17 +84,15 @@ class SessionLane:
         self._outcome_table = self._outcomes_handled()
         decider.attach(context.shared, context.cache.snapshot)
 
-    # As `Lane` declares.
+    # As `Lane` declares. Pods wait in the decider's inventory.
+
+    is_queued = False
+    follows_pods = True
 
     @property
     def scheduler_names(self) -> tuple[str, ...]:
         """Those of the decider."""
         return self.decider.scheduler_names
-
-    @property
-    def is_queued(self) -> bool:
-        """False: pods wait in the decider's inventory."""
-        return False
 
     @property
     def outcomes(self) -> frozenset[type[Any]]:
@@ -105,11 +103,6 @@ class SessionLane:
     def n_waiting(self) -> int:
         """Number of pods that wait for a session."""
         return self.decider.n_waiting
-
-    @property
-    def follows_pods(self) -> bool:
-        """True."""
-        return True
 
     def on_event(self, before: Object | None, after: Object | None) -> None:
         """Follow a change; the next session takes it into account."""
