@@ -29,6 +29,9 @@ from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
+from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
+    StatefulSetController,
+)
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
@@ -46,6 +49,7 @@ BACKOFF_MAX_SECONDS = 60.0
 CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
+    StatefulSetController,
     JobController,
     DisruptionController,
     TaintEvictionController,

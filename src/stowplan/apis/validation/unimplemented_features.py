@@ -13,7 +13,6 @@ from stowplan.objects.encoding.tree import Tree
 
 _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {
-    "apps/statefulsets": f"StatefulSet: stored, but {_NO_CONTROLLER}",
     "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
     "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
     "batch/cronjobs": "CronJob: stored, but no controller acts on it: it gets no Jobs",
