@@ -26,6 +26,7 @@ from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
+from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
@@ -50,6 +51,7 @@ CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
     StatefulSetController,
+    DaemonSetController,
     JobController,
     DisruptionController,
     TaintEvictionController,

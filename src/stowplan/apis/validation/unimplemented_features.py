@@ -13,7 +13,6 @@ from stowplan.objects.encoding.tree import Tree
 
 _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {
-    "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
     "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
     "batch/cronjobs": "CronJob: stored, but no controller acts on it: it gets no Jobs",
     "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
