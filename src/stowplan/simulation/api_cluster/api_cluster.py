@@ -218,6 +218,7 @@ class ApiCluster:
         resource = self.server.registry.by_path(NODES)
         assert resource is not None
         tree = self._away.pop(node.name)
+        del tree["metadata"]["resourceVersion"]
         status = tree.get("status")
         made = self.server.create(resource, tree, self.now_s)
         self.server.update_status(resource, made | {"status": status}, self.now_s)
