@@ -42,10 +42,11 @@ def claim_pods(
         adoptable = not pod.deleting if finished else pod.is_active
         if adoptable and selector_matches(wanted, pod.labels) and is_member(pod):
             _adopt(api, PODS, pod.key, pod.uid, owner_ref)
-    for pod in index.of_owner(meta["uid"]):
-        if not (selector_matches(wanted, pod.labels) and is_member(pod)):
-            _release(api, PODS, pod.key, pod.uid, meta["uid"])
-    return index.of_owner(meta["uid"])
+    owned = index.of_owner(meta["uid"])
+    others = [pod for pod in owned if not (selector_matches(wanted, pod.labels) and is_member(pod))]
+    for pod in others:
+        _release(api, PODS, pod.key, pod.uid, meta["uid"])
+    return index.of_owner(meta["uid"]) if others else owned
 
 
 def claim_replica_sets(api: Store, index: ObjectIndex, owner: Tree, owner_ref: Tree) -> list[Tree]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from stowplan.controller_runtime.object_fields import int_or_percent_of
 from stowplan.controller_runtime.object_index import PodFacts
@@ -33,7 +34,7 @@ class DaemonPodChanges:
     pods: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DaemonSetView:
     """A DaemonSet, its nodes and pods at `now` (Unix seconds).
 
@@ -77,7 +78,7 @@ class DaemonSetView:
         """Number of nodes that get a pod."""
         return sum(each.should_run for each in self.placements.values())
 
-    @property
+    @cached_property
     def allows_surge(self) -> bool:
         """True when a node may have two pods during an update."""
         return self.surge(1) > 0

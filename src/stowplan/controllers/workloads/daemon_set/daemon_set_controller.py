@@ -93,16 +93,18 @@ class DaemonSetController(Controller):
         owner_ref = controller_reference(found, "DaemonSet", "apps/v1")
         pods = self._claimed(found, owner_ref)
         history = construct_history(self.api, self.index, found, owner_ref, pods)
+        view = self._view(key, found, history.hash)
         problem: ApiError | None = None
         try:
-            if not self._manage(found, owner_ref, self._view(key, found, history.hash)):
-                self._update(found, owner_ref, self._view(key, found, history.hash))
+            changed = self._manage(found, owner_ref, view) or self._update(found, owner_ref, view)
             clean_up_history(
                 self.api, found, history, self.index.of_owner(found["metadata"]["uid"])
             )
         except ApiError as error:
-            problem = error
-        self._write_status(key, found, self._view(key, found, history.hash))
+            problem, changed = error, True
+        if changed:
+            view = self._view(key, found, history.hash)
+        self._write_status(key, found, view)
         if problem is not None:
             raise problem
 
@@ -168,15 +170,17 @@ class DaemonSetController(Controller):
             elif pods is not None:
                 changes.pods += [pod.key[1] for pod in pods if not pod.deleting]
         changes.pods += pods_without_node(view)
-        self._apply(found, owner_ref, view, changes)
-        return bool(changes.nodes or changes.pods)
+        return self._apply(found, owner_ref, view, changes)
 
     def _manage_node(
         self, found: Tree, view: DaemonSetView, node: str, changes: DaemonPodChanges
     ) -> None:
         """Delete finished and excess pods of a node where the DaemonSet's pods may run."""
+        pods = view.pods.get(node, ())
+        if len(pods) == 1 and pods[0].is_active:
+            return
         running = []
-        for pod in view.pods.get(node, ()):
+        for pod in pods:
             if pod.deleting:
                 continue
             if not pod.is_finished:
@@ -205,19 +209,24 @@ class DaemonSetController(Controller):
         self._record(found, "FailedDaemonPod", text, "Warning")
         return True
 
-    def _update(self, found: Tree, owner_ref: Tree, view: DaemonSetView) -> None:
-        """Replace outdated pods, for a rolling update."""
-        if view.strategy["type"] == "RollingUpdate":
-            self._apply(found, owner_ref, view, rolling_update(view))
+    def _update(self, found: Tree, owner_ref: Tree, view: DaemonSetView) -> bool:
+        """Replace outdated pods, for a rolling update; False if there was nothing to do."""
+        if view.strategy["type"] != "RollingUpdate":
+            return False
+        return self._apply(found, owner_ref, view, rolling_update(view))
 
     def _apply(
         self, found: Tree, owner_ref: Tree, view: DaemonSetView, changes: DaemonPodChanges
-    ) -> None:
-        """Create and delete pods; raises the first error after both were tried."""
+    ) -> bool:
+        """Create and delete pods; False if there were none to create or delete.
+
+        Raises the first ApiError after both were tried.
+        """
         problem = self._create(found, owner_ref, view, changes.nodes[:_CHANGES_PER_SYNC_MAX])
         problem = self._delete(found, changes.pods[:_CHANGES_PER_SYNC_MAX]) or problem
         if problem is not None:
             raise problem
+        return bool(changes.nodes or changes.pods)
 
     def _create(
         self, found: Tree, owner_ref: Tree, view: DaemonSetView, nodes: Sequence[str]

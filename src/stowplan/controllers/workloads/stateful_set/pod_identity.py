@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from stowplan.controllers.workloads.controller_revisions import HASH_LABEL
 from stowplan.controllers.workloads.pod_control import pod_from_template
@@ -19,6 +20,7 @@ _NAME = re.compile(r"(.*)-([0-9]+)$", re.DOTALL)
 _ORDINAL_MAX = 2**31 - 1
 
 
+@lru_cache(maxsize=1 << 16)
 def parent_and_ordinal(name: str) -> tuple[str, int]:
     """StatefulSet and ordinal by a pod's name; ("", -1) for another name."""
     found = _NAME.match(name)

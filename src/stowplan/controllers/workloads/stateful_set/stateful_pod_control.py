@@ -55,6 +55,7 @@ class StatefulPodControl:
         self.owner = owner
         self._namespace: str = owner["metadata"]["namespace"]
         self._storage_seen = storage_seen
+        self._has_claims = bool(owner["spec"].get("volumeClaimTemplates"))
 
     def create(self, pod: Tree, ordinal: int) -> None:
         """Create a pod, its claims first."""
@@ -88,11 +89,9 @@ class StatefulPodControl:
 
     def matches(self, pod: PodFacts, ordinal: int) -> bool:
         """True when a pod has its identity, its volumes, and claims with the right owners."""
-        return (
-            identity_matches(self.owner, pod.key[1], pod.labels)
-            and self._storage_matches(pod, ordinal)
-            and self.claims_match(pod, ordinal)
-        )
+        if not identity_matches(self.owner, pod.key[1], pod.labels):
+            return False
+        return self._storage_matches(pod, ordinal) and self.claims_match(pod, ordinal)
 
     def update(self, pod: PodFacts, ordinal: int) -> None:
         """Correct a pod for which `matches` is False."""
@@ -115,11 +114,14 @@ class StatefulPodControl:
 
     def create_missing_claims(self, ordinal: int, uid: str) -> None:
         """Create the missing claims of a pending pod."""
-        self._create_claims(ordinal)
-        self._update_claim_owners(ordinal, uid)
+        if self._has_claims:
+            self._create_claims(ordinal)
+            self._update_claim_owners(ordinal, uid)
 
     def claims_match(self, pod: PodFacts, ordinal: int) -> bool:
         """True when the owners of a pod's claims follow the retention policy."""
+        if not self._has_claims:
+            return True
         owners = self._owners(ordinal, pod.uid)
         return all(
             self._are_owners_right(name, owners)
@@ -139,7 +141,7 @@ class StatefulPodControl:
         return any(is_stale(_references(each), owners.pod) for each in found if each is not None)
 
     def _storage_matches(self, pod: PodFacts, ordinal: int) -> bool:
-        if not self.owner["spec"].get("volumeClaimTemplates") or pod.uid in self._storage_seen:
+        if not self._has_claims or pod.uid in self._storage_seen:
             return True
         found = self.api.get(PODS, *pod.key)
         if found is not None and not storage_matches(self.owner, found, ordinal):
