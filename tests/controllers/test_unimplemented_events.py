@@ -41,14 +41,6 @@ def workload(**spec: Any) -> Tree:
 HARD: Tree = {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1"}}}
 CRON = {"schedule": "* * * * *", "jobTemplate": {"spec": job("x")["spec"]}}
 CASES: dict[str, tuple[Tree, str]] = {
-    "apps/statefulsets": (
-        workload(serviceName="x", template=template("x")),
-        "StatefulSet: stored, but no controller acts on it: it gets no pods",
-    ),
-    "apps/daemonsets": (
-        workload(template=template("x")),
-        "DaemonSet: stored, but no controller acts on it: it gets no pods",
-    ),
     "replicationcontrollers": (
         {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
         "ReplicationController: stored, but no controller acts on it: it gets no pods",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.inputs.workloads.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
+from stowplan.apis.apps.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
 from stowplan.inputs.workloads.workload_expansion import (
     HASH_LABEL,
     JOB_INDEX,

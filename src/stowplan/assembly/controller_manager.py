@@ -26,9 +26,13 @@ from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
+from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
+from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
+    StatefulSetController,
+)
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
@@ -46,6 +50,8 @@ BACKOFF_MAX_SECONDS = 60.0
 CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
+    StatefulSetController,
+    DaemonSetController,
     JobController,
     DisruptionController,
     TaintEvictionController,

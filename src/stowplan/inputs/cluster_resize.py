@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from stowplan.apis.apps.daemon_pods import target_node
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.manifests import ManifestInventory
 from stowplan.inputs.orphaned_pods import release_pods
-from stowplan.inputs.workloads.daemon_pods import target_node
 from stowplan.inputs.workloads.workload_expansion import expand_workloads
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod

@@ -16,7 +16,7 @@ from stowplan.objects.selectors import (
     NodeSelectorTerm,
     node_selector_matches,
 )
-from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
+from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
 
 _CONDITION = "node.kubernetes.io/"
 DAEMON_TOLERATIONS = tuple(
@@ -31,6 +31,7 @@ DAEMON_TOLERATIONS = tuple(
     )
 )
 """Tolerations of every DaemonSet pod."""
+_EVICTING_EFFECTS = frozenset({"NoExecute"})
 HOST_NETWORK_TOLERATION = Toleration(
     key=_CONDITION + "network-unavailable", operator="Exists", effect="NoSchedule"
 )
@@ -38,13 +39,30 @@ HOST_NETWORK_TOLERATION = Toleration(
 
 def with_daemon_tolerations(spec: PodSpec) -> PodSpec:
     """A DaemonSet's pod spec with the tolerations of its pods."""
+    return replace(spec, tolerations=daemon_tolerations(spec))
+
+
+def daemon_tolerations(spec: PodSpec) -> tuple[Toleration, ...]:
+    """The tolerations of a DaemonSet's pods; they are permanent, and replace temporary ones."""
     added = DAEMON_TOLERATIONS + ((HOST_NETWORK_TOLERATION,) if spec.host_network else ())
-    missing = tuple(toleration for toleration in added if toleration not in spec.tolerations)
-    return replace(spec, tolerations=spec.tolerations + missing)
+    given = tuple(
+        permanent if (permanent := replace(each, toleration_seconds=None)) in added else each
+        for each in spec.tolerations
+    )
+    return given + tuple(each for each in added if each not in given)
 
 
 def should_run_on(spec: PodSpec, node: Node) -> bool:
     """True when a DaemonSet with this pod spec runs a pod on `node`."""
+    return _selects(spec, node) and _tolerates_all(spec, node, HARD_EFFECTS)
+
+
+def should_continue_on(spec: PodSpec, node: Node) -> bool:
+    """True when a pod that runs on `node` already is kept there."""
+    return _selects(spec, node) and _tolerates_all(spec, node, _EVICTING_EFFECTS)
+
+
+def _selects(spec: PodSpec, node: Node) -> bool:
     if spec.node_name not in ("", node.name):
         return False
     wanted = spec.node_selector or {}
@@ -52,19 +70,24 @@ def should_run_on(spec: PodSpec, node: Node) -> bool:
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required if affinity else None
-    if required is not None and not node_selector_matches(required, node.labels, node.name):
-        return False
-    hard = (taint for taint in node.taints if taint.effect in HARD_EFFECTS)
-    return all(is_tolerated(taint, spec.tolerations) for taint in hard)
+    return required is None or node_selector_matches(required, node.labels, node.name)
+
+
+def _tolerates_all(spec: PodSpec, node: Node, effects: frozenset[str]) -> bool:
+    return not any(is_untolerated(taint, spec.tolerations, effects) for taint in node.taints)
+
+
+def node_name_selector(name: str) -> NodeSelector:
+    """The node selector that matches the node of this name only."""
+    field = NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=(name,))
+    return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(field,)),))
 
 
 def pin_to_node(spec: PodSpec, node: Node) -> PodSpec:
     """The spec with required node affinity replaced by the name of `node`."""
-    field = NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=(node.name,))
-    term = NodeSelectorTerm(match_fields=(field,))
     affinity = spec.affinity or Affinity()
     of_node = affinity.node_affinity or NodeAffinity()
-    of_node = replace(of_node, required=NodeSelector(node_selector_terms=(term,)))
+    of_node = replace(of_node, required=node_name_selector(node.name))
     return replace(spec, affinity=replace(affinity, node_affinity=of_node))
 
 
