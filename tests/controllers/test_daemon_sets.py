@@ -356,6 +356,17 @@ def test_old_revisions_are_deleted_beyond_the_limit() -> None:
     assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [4, 5, 6]
 
 
+def test_a_revision_that_a_pod_has_is_kept() -> None:
+    cluster = SmallCluster(1)
+    strategy = {"type": "OnDelete"}
+    cluster.create(DAEMON_SETS, daemon_set("log", revisionHistoryLimit=0, updateStrategy=strategy))
+    for tag in range(2, 5):
+        cluster.run(10)
+        set_image(cluster, str(tag))
+    cluster.run(10)
+    assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [1, 4]
+
+
 def test_a_revision_name_that_is_taken_counts_as_a_collision() -> None:
     cluster = SmallCluster(1)
     cluster.create(DAEMON_SETS, daemon_set("log"))
