@@ -120,6 +120,10 @@ def test_parallel_pod_management_creates_all_at_once() -> None:
 def test_many_parallel_pods_are_created_in_several_syncs() -> None:
     cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
     cluster.create(STATEFUL_SETS, stateful_set("web", 230, podManagementPolicy="Parallel"))
+    parts = cluster.cluster.controller_manager.parts
+    controller = next(part for part in parts if part.name == "statefulset")
+    assert controller.work_once()
+    assert len(cluster.pods()) == 100
     cluster.settle()
     assert len(cluster.pods()) == 230
 
@@ -376,13 +380,16 @@ def test_old_revisions_are_deleted_beyond_the_limit() -> None:
 def test_a_revision_that_a_pod_has_is_kept() -> None:
     cluster = SmallCluster(3)
     strategy = {"type": "OnDelete"}
-    made = stateful_set("web", 1, revisionHistoryLimit=0, updateStrategy=strategy)
+    made = stateful_set("web", 2, revisionHistoryLimit=0, updateStrategy=strategy)
     cluster.create(STATEFUL_SETS, made)
-    for tag in range(2, 5):
-        cluster.run(10)
-        set_image(cluster, "web", str(tag))
-    cluster.run(10)
-    assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [1, 4]
+    for tag in ("2", "3", "4"):
+        cluster.run(60)
+        set_image(cluster, "web", tag)
+        if tag == "2":
+            cluster.delete("pods", "web-1")
+    cluster.run(60)
+    assert images(cluster) == ["1", "2"]
+    assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [1, 2, 4]
 
 
 def test_a_rollback_gives_the_old_revision_a_new_number() -> None:
