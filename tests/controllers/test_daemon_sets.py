@@ -305,6 +305,21 @@ def test_failed_pods_are_replaced_with_a_growing_delay() -> None:
     assert failed[0] == f"Found failed daemon pod default/{min(seen, key=seen.get)} on {node_name}"  # type: ignore[arg-type]
 
 
+def test_a_failed_pod_that_a_finalizer_keeps_is_replaced() -> None:
+    cluster = SmallCluster(1)
+    cluster.create(DAEMON_SETS, daemon_set("log"))
+    cluster.run(5)
+    kept = cluster.pods()[0]
+    kept["metadata"]["finalizers"] = ["a.example/keep"]
+    kept = cluster.api.update("pods", kept)
+    kept["status"]["phase"] = "Failed"
+    cluster.api.update_status("pods", kept)
+    cluster.run(60)
+    running = [each for each in cluster.pods() if each["status"]["phase"] == "Running"]
+    assert (len(cluster.pods()), len(running)) == (2, 1)
+    assert status(cluster)["numberReady"] == 1
+
+
 def test_a_succeeded_pod_is_replaced_at_once() -> None:
     cluster = SmallCluster(1)
     cluster.create(DAEMON_SETS, daemon_set("log"))
@@ -354,6 +369,17 @@ def test_old_revisions_are_deleted_beyond_the_limit() -> None:
         set_image(cluster, str(tag))
         cluster.run(60)
     assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [4, 5, 6]
+
+
+def test_a_revision_that_a_pod_has_is_kept() -> None:
+    cluster = SmallCluster(1)
+    strategy = {"type": "OnDelete"}
+    cluster.create(DAEMON_SETS, daemon_set("log", revisionHistoryLimit=0, updateStrategy=strategy))
+    for tag in range(2, 5):
+        cluster.run(10)
+        set_image(cluster, str(tag))
+    cluster.run(10)
+    assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [1, 4]
 
 
 def test_a_revision_name_that_is_taken_counts_as_a_collision() -> None:
@@ -429,6 +455,10 @@ def test_pods_go_with_their_daemon_set() -> None:
 def test_many_pods_are_created_in_several_syncs() -> None:
     cluster = SmallCluster(270, simulates_nodes=False, schedules=False)
     cluster.create(DAEMON_SETS, daemon_set("log"))
+    parts = cluster.cluster.controller_manager.parts
+    controller = next(part for part in parts if part.name == "daemonset")
+    assert controller.work_once()
+    assert len(cluster.pods()) == 250
     cluster.settle()
     assert len(cluster.pods()) == 270
 

@@ -120,6 +120,10 @@ def test_parallel_pod_management_creates_all_at_once() -> None:
 def test_many_parallel_pods_are_created_in_several_syncs() -> None:
     cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
     cluster.create(STATEFUL_SETS, stateful_set("web", 230, podManagementPolicy="Parallel"))
+    parts = cluster.cluster.controller_manager.parts
+    controller = next(part for part in parts if part.name == "statefulset")
+    assert controller.work_once()
+    assert len(cluster.pods()) == 100
     cluster.settle()
     assert len(cluster.pods()) == 230
 
@@ -137,6 +141,8 @@ def test_pods_are_scaled_down_from_the_highest_ordinal_one_at_a_time() -> None:
         "web-0*",
     ]
     assert status(cluster)["replicas"] == 1
+    deleted = [e for e in cluster.list("events") if e["reason"] == "SuccessfulDelete"]
+    assert [each["count"] for each in deleted] == [1, 1], "a terminating pod is left alone"
 
 
 def test_an_unready_pod_stops_scaling_in_both_directions() -> None:
@@ -149,6 +155,46 @@ def test_an_unready_pod_stops_scaling_in_both_directions() -> None:
     cluster.change(STATEFUL_SETS, "web", replicas=0)
     cluster.run(60)
     assert names(cluster) == [], "the first unready pod may be deleted itself"
+
+
+def set_ready(cluster: SmallCluster, name: str, ready: bool) -> None:
+    """Report a pod as its kubelet would; for clusters without kubelets."""
+    found = cluster.the("pods", name)
+    found["status"]["phase"] = "Running"
+    condition = {"type": "Ready", "status": "True" if ready else "False"}
+    found["status"]["conditions"] = [condition]
+    cluster.api.update_status("pods", found)
+    cluster.settle()
+
+
+def test_an_unready_pod_is_not_deleted_before_one_below_it() -> None:
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
+    cluster.create(STATEFUL_SETS, stateful_set("web", 3))
+    cluster.settle()
+    for name in ("web-0", "web-1", "web-2"):
+        set_ready(cluster, name, True)
+    for name in ("web-1", "web-2"):
+        set_ready(cluster, name, False)
+    cluster.change(STATEFUL_SETS, "web", replicas=1)
+    cluster.settle()
+    assert names(cluster) == ["web-0*", "web-1", "web-2"]
+    set_ready(cluster, "web-2", True)
+    assert names(cluster) == ["web-0*"], "then web-1 is the first unready pod itself"
+
+
+def test_parallel_pods_are_updated_one_at_a_time() -> None:
+    cluster = SmallCluster(3)
+    notes = {"stowplan.dev/stop-seconds": "2"}
+    cluster.create(STATEFUL_SETS, stateful_set("web", 2, notes, podManagementPolicy="Parallel"))
+    cluster.run(10)
+    set_image(cluster, "web", "2", notes)
+    assert timeline(cluster, 60) == [
+        "web-0* web-1*-",
+        "web-0* web-1",
+        "web-0*- web-1*",
+        "web-0 web-1*",
+        "web-0* web-1*",
+    ]
 
 
 def test_ordinals_begin_at_the_start() -> None:
@@ -329,6 +375,21 @@ def test_old_revisions_are_deleted_beyond_the_limit() -> None:
         cluster.run(60)
     numbers = sorted(each["revision"] for each in cluster.list(REVISIONS))
     assert numbers == [4, 5, 6], "two of history, and that in use"
+
+
+def test_a_revision_that_a_pod_has_is_kept() -> None:
+    cluster = SmallCluster(3)
+    strategy = {"type": "OnDelete"}
+    made = stateful_set("web", 2, revisionHistoryLimit=0, updateStrategy=strategy)
+    cluster.create(STATEFUL_SETS, made)
+    for tag in ("2", "3", "4"):
+        cluster.run(60)
+        set_image(cluster, "web", tag)
+        if tag == "2":
+            cluster.delete("pods", "web-1")
+    cluster.run(60)
+    assert images(cluster) == ["1", "2"]
+    assert sorted(each["revision"] for each in cluster.list(REVISIONS)) == [1, 2, 4]
 
 
 def test_a_rollback_gives_the_old_revision_a_new_number() -> None:

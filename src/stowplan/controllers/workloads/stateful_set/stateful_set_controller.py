@@ -95,7 +95,7 @@ class StatefulSetController(Controller):
         self._truncate_history(found, pods, revisions, pair)
         if problem is not None:
             raise problem
-        self._queue_again(key, found, update, pods)
+        self._queue_again(key, found, pods)
 
     def _run(self, update: StatefulSetUpdate) -> ApiError | None:
         """Make the next step, unless the StatefulSet is being deleted; returns its error."""
@@ -153,14 +153,10 @@ class StatefulSetController(Controller):
         for each in old[: max(len(old) - limit, 0)]:
             controller_revisions.delete_revision(self.api, each)
 
-    def _queue_again(
-        self, key: Key, found: Tree, update: StatefulSetUpdate, pods: Sequence[PodFacts]
-    ) -> None:
+    def _queue_again(self, key: Key, found: Tree, pods: Sequence[PodFacts]) -> None:
         """Queue the StatefulSet for when a pod becomes available."""
         wait = found["spec"].get("minReadySeconds", 0)
         moments = [pod.ready_since + wait for pod in pods if pod.ready]
         moments = [at for at in moments if at > self.api.now]
-        if update.unfinished:
-            self.queue.add(key)
-        elif wait and moments:
+        if wait and moments:
             self.queue.add(key, min(moments))

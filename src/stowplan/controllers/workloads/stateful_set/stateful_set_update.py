@@ -72,8 +72,7 @@ class _Replica:
 class StatefulSetUpdate:
     """Compares a StatefulSet with its pods, and makes the next step.
 
-    status: the new status; it is valid also after `run` has raised. unfinished: True when more
-    pods are to be created at once.
+    status: the new status; it is valid also after `run` has raised.
     """
 
     def __init__(
@@ -86,12 +85,13 @@ class StatefulSetUpdate:
         self.control = control
         self.owner = control.owner
         self.revisions = revisions
-        self.unfinished = False
         self._owner_ref = owner_ref
         self._now = control.api.now
         self._wait_s: int = self.owner["spec"].get("minReadySeconds", 0)
         self._is_ordered = self.owner["spec"].get("podManagementPolicy") != "Parallel"
         self._created = 0
+        self._is_full = False
+        """True when this sync may create no more pods; those that it created cause the next."""
         self._replicas, self._condemned = self._sort_pods(pods)
         self.status = self._counted(pods)
 
@@ -170,13 +170,13 @@ class StatefulSetUpdate:
         if self._is_ordered:
             return any(step(each) for each in replicas)
         done, size = 0, 1
-        while done < len(replicas) and not self.unfinished:
+        while done < len(replicas) and not self._is_full:
             errors = [self._attempted(step, each) for each in replicas[done : done + size]]
             for error in errors:
                 if error is not None:
                     raise error
             done, size = done + size, min(2 * size, _BATCH_MAX)
-        return self.unfinished
+        return self._is_full
 
     def _attempted(self, step: Callable[[_Replica], bool], each: _Replica) -> ApiError | None:
         try:
@@ -209,7 +209,7 @@ class StatefulSetUpdate:
 
     def _create(self, replica: _Replica) -> bool:
         if self._created >= _CREATIONS_PER_SYNC_MAX:
-            self.unfinished = True
+            self._is_full = True
             return True
         if self.control.is_claim_stale(replica.ordinal):
             return True
