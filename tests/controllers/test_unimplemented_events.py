@@ -15,7 +15,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
-from tests.apiserver.small_cluster import START, Tree, deployment, job, template
+from tests.apiserver.small_cluster import START, Tree, deployment, template
 
 RULES = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
 DEVICES = [{"cel": {"expression": "true"}}]
@@ -39,7 +39,6 @@ def workload(**spec: Any) -> Tree:
 
 
 HARD: Tree = {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1"}}}
-CRON = {"schedule": "* * * * *", "jobTemplate": {"spec": job("x")["spec"]}}
 CASES: dict[str, tuple[Tree, str]] = {
     "apps/statefulsets": (
         workload(serviceName="x", template=template("x")),
@@ -52,10 +51,6 @@ CASES: dict[str, tuple[Tree, str]] = {
     "replicationcontrollers": (
         {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
         "ReplicationController: stored, but no controller acts on it: it gets no pods",
-    ),
-    "batch/cronjobs": (
-        {"metadata": {"name": "x"}, "spec": CRON},
-        "CronJob: stored, but no controller acts on it: it gets no Jobs",
     ),
     "resourcequotas": (
         HARD,

@@ -211,3 +211,18 @@ def test_a_cron_job_needs_an_end(tmp_path: Path) -> None:
     }
     with pytest.raises(InputError, match="--until"):
         replay_of(tmp_path, node("n1"), cron)
+
+
+def test_a_cron_job_runs_on_its_schedule_in_a_replay(tmp_path: Path) -> None:
+    spec = job(1, 1, 20)["spec"]
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "often"},
+        "spec": {"schedule": "*/10 * * * *", "jobTemplate": {"spec": spec}},
+    }
+    replay = replay_of(tmp_path, node("n1"), cron, until_s=3500)
+    run(replay)
+    bound = sorted(each.bound for each in replay.pod_histories.values())
+    # Virtual time 0 is midnight; a start is made 100 ms after it is due.
+    assert [round(at / SECOND) // 60 for at in bound] == [10, 20, 30, 40, 50]

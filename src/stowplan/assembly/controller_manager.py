@@ -17,6 +17,7 @@ from stowplan.apis.machinery.errors import no_such_path
 from stowplan.apis.machinery.resource import Resource, ServerContext
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
+from stowplan.controllers.cron_job import CronJobController
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
@@ -47,6 +48,7 @@ CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
     JobController,
+    CronJobController,
     DisruptionController,
     TaintEvictionController,
     PodGarbageCollector,
@@ -56,7 +58,7 @@ CONTROLLERS = (
     UnimplementedReporter,
 )
 """Controllers that are made alike."""
-PERIODIC = frozenset({"hollow-heartbeats", "node-lifecycle"})
+PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "node-lifecycle"})
 """Controllers that always have a next time."""
 
 _CONSECUTIVE_MAX = 4
