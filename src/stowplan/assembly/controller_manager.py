@@ -26,6 +26,7 @@ from stowplan.controllers.node_lifecycle import NodeLifecycleController
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.taint_eviction import TaintEvictionController
+from stowplan.controllers.ttl_after_finished import TtlAfterFinishedController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
@@ -49,6 +50,7 @@ CONTROLLERS = (
     ReplicaSetController,
     JobController,
     CronJobController,
+    TtlAfterFinishedController,
     DisruptionController,
     TaintEvictionController,
     PodGarbageCollector,
