@@ -38,7 +38,6 @@ def workload(**spec: Any) -> Tree:
     return {"metadata": {"name": "x"}, "spec": {"selector": selector, **spec}}
 
 
-HARD: Tree = {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1"}}}
 CASES: dict[str, tuple[Tree, str]] = {
     "apps/statefulsets": (
         workload(serviceName="x", template=template("x")),
@@ -51,14 +50,6 @@ CASES: dict[str, tuple[Tree, str]] = {
     "replicationcontrollers": (
         {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
         "ReplicationController: stored, but no controller acts on it: it gets no pods",
-    ),
-    "resourcequotas": (
-        HARD,
-        "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
-    ),
-    "limitranges": (
-        {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
-        "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
     ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),

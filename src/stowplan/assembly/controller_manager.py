@@ -25,6 +25,7 @@ from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle import NodeLifecycleController
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
+from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.ttl_after_finished import TtlAfterFinishedController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
@@ -51,6 +52,7 @@ CONTROLLERS = (
     JobController,
     CronJobController,
     TtlAfterFinishedController,
+    ResourceQuotaController,
     DisruptionController,
     TaintEvictionController,
     PodGarbageCollector,

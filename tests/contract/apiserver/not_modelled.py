@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 APPLY = "server-side apply is not offered yet: the answer is the 415 of a server without it"
 RESIZE = "the resize subresource is not offered yet"
-QUOTA = "quota and limit ranges are stored, not enforced yet"
 ADMISSION = "service accounts and the taint of nodes that are new are not done yet"
 PROTOBUF = "JSON and YAML only: a client that takes nothing but protobuf is told 406"
 UNSERVED = (
@@ -45,7 +44,6 @@ class NotModelled(NamedTuple):
 NOT_YET: dict[tuple[str, str], str] = {
     ("core", "server-side-apply"): APPLY,
     ("scheduling", "resize"): RESIZE,
-    ("objects", "limitrange-quota"): QUOTA,
     ("default-admission", "service-account-and-taints"): ADMISSION,
     ("workload-api", "workload-podgroup"): "scheduling.k8s.io/v1alpha2 is not served",
 }

@@ -16,8 +16,6 @@ _KINDS: Mapping[str, str] = {
     "apps/statefulsets": f"StatefulSet: stored, but {_NO_CONTROLLER}",
     "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
     "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
-    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
-    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
 }
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"
