@@ -47,10 +47,6 @@ CASES: dict[str, tuple[Tree, str]] = {
         workload(template=template("x")),
         "DaemonSet: stored, but no controller acts on it: it gets no pods",
     ),
-    "replicationcontrollers": (
-        {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
-        "ReplicationController: stored, but no controller acts on it: it gets no pods",
-    ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),
         "x-kubernetes-validations: CEL rules are stored, but not evaluated",

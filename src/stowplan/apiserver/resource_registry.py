@@ -19,6 +19,7 @@ GROUPS = (
     "events.k8s.io",
     "authentication.k8s.io",
     "authorization.k8s.io",
+    "autoscaling",
     "batch",
     "policy",
     "rbac.authorization.k8s.io",
@@ -27,6 +28,7 @@ GROUPS = (
     "scheduling.k8s.io",
     "coordination.k8s.io",
     "node.k8s.io",
+    "discovery.k8s.io",
     "resource.k8s.io",
 )
 """The named groups, in the order of discovery."""
@@ -101,7 +103,7 @@ def _resource(kind: KindRegistration) -> Resource:
         subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(
         group=kind.group,
-        version="v1",
+        version=kind.version,
         plural=kind.plural,
         kind=kind.kind,
         namespaced=kind.namespaced,

@@ -13,8 +13,8 @@ RESIZE = "the resize subresource is not offered yet"
 ADMISSION = "service accounts and the taint of nodes that are new are not done yet"
 PROTOBUF = "JSON and YAML only: a client that takes nothing but protobuf is told 406"
 UNSERVED = (
-    "groups that are not served are not listed either: apiregistration.k8s.io, autoscaling,"
-    " certificates.k8s.io, networking.k8s.io, admissionregistration.k8s.io, discovery.k8s.io,"
+    "groups that are not served are not listed either: apiregistration.k8s.io,"
+    " certificates.k8s.io, networking.k8s.io, admissionregistration.k8s.io,"
     " flowcontrol.apiserver.k8s.io; nor `/metrics`, `/flagz` and `/statusz`"
 )
 AT_ONCE = "custom kinds are served at once, without a 429 while storage is being prepared"

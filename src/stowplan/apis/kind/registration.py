@@ -25,7 +25,7 @@ NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 @dataclass(frozen=True, kw_only=True)
 class KindRegistration:
-    """A built-in kind, served in version v1.
+    """A built-in kind, as it is served in one version.
 
     type: full name of its type, such as `core/v1.Pod`. types: the kind's types in the notation of
     `schema.type_notation`, read into the package of `type`. defaults: by full name of a type, the
@@ -34,6 +34,7 @@ class KindRegistration:
     """
 
     group: str = ""
+    version: str = "v1"
     plural: str
     kind: str
     type: str

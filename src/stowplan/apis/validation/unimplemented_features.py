@@ -15,7 +15,6 @@ _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {
     "apps/statefulsets": f"StatefulSet: stored, but {_NO_CONTROLLER}",
     "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
-    "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
 }
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"

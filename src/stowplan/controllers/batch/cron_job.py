@@ -25,7 +25,7 @@ from stowplan.controller_runtime.object_fields import (
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
 from stowplan.controller_runtime.object_times import format_time, unix_seconds
 from stowplan.controller_runtime.resource_paths import CRON_JOBS, JOBS
-from stowplan.controllers.cron_job_schedule import MISSED_MAX, latest_start, next_sync_at
+from stowplan.controllers.batch.cron_job_schedule import MISSED_MAX, latest_start, next_sync_at
 from stowplan.controllers.workloads.job_sync_state import finished_condition
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions, WatchEvent
