@@ -70,6 +70,24 @@ NAMED = message((1, "x"), (2, ""), (7, 0), (8, b""))
             {"spec": {"schedule": "@daily", "jobTemplate": {"spec": {"parallelism": 2}}}},
         ),
         (
+            "autoscaling/v1",
+            "HorizontalPodAutoscaler",
+            message((1, NAMED), (2, message((1, message((1, "D"), (2, "w"))), (3, 5), (4, 50)))),
+            {
+                "spec": {
+                    "scaleTargetRef": {"kind": "D", "name": "w"},
+                    "maxReplicas": 5,
+                    "targetCPUUtilizationPercentage": 50,
+                }
+            },
+        ),
+        (
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            message((1, NAMED), (2, message((3, 5), (4, message((1, "Pods")))))),
+            {"spec": {"maxReplicas": 5, "metrics": [{"type": "Pods"}]}},
+        ),
+        (
             "policy/v1",
             "PodDisruptionBudget",
             message((1, NAMED), (2, message((1, message((1, 0), (2, 0), (3, "")))))),

@@ -56,12 +56,14 @@ class _FieldRange(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-_MINUTE = _FieldRange(0, 59)
-_HOURS = _FieldRange(0, 23)
-_DAY_OF_MONTH = _FieldRange(1, 31)
-_MONTH = _FieldRange(1, 12, _MONTHS)
-_DAY_OF_WEEK = _FieldRange(0, 6, _WEEKDAYS)
-_FIELDS = (_MINUTE, _HOURS, _DAY_OF_MONTH, _MONTH, _DAY_OF_WEEK)
+_FIELDS = (
+    _FieldRange(0, 59),
+    _FieldRange(0, 23),
+    _FieldRange(1, 31),
+    _FieldRange(1, 12, _MONTHS),
+    _FieldRange(0, 6, _WEEKDAYS),
+)
+"""Minute, hour, day of the month, month, day of the week."""
 
 
 class _Field(NamedTuple):
@@ -128,11 +130,11 @@ class FiveFields:
         return at if at % 60 == 0 else at - at % 60 + 60
 
     def _is_day(self, local: datetime) -> bool:
-        by_month = local.day in self.day.values
+        by_date = local.day in self.day.values
         by_week = (local.weekday() + 1) % 7 in self.weekday.values
         if self.day.is_star or self.weekday.is_star:
-            return by_month and by_week
-        return by_month or by_week
+            return by_date and by_week
+        return by_date or by_week
 
     def _local(self, at: int) -> datetime:
         moment = _EPOCH + timedelta(seconds=at)
@@ -141,7 +143,7 @@ class FiveFields:
     def _unix(self, year: int, month: int, day: int) -> int:
         """Unix time at which a day begins; where a zone skips midnight, the end of the gap."""
         start = datetime(year, month, day, tzinfo=self.zone or UTC)
-        return int((start - _EPOCH).total_seconds())
+        return (start - _EPOCH) // timedelta(seconds=1)
 
 
 def parse_schedule(text: str, time_zone: str = "") -> CronSchedule:

@@ -65,7 +65,7 @@ def _usage_of_service(service: Tree) -> Amounts:
         node_ports = sum(bool(port.get("nodePort")) for port in ports)
     elif type_ in ("NodePort", "LoadBalancer"):
         node_ports = len(ports)
-    balancers = int(type_ == "LoadBalancer")
+    balancers = 1 if type_ == "LoadBalancer" else 0
     return {SERVICES: 1, "services.nodeports": node_ports, "services.loadbalancers": balancers}
 
 

@@ -177,9 +177,12 @@ class HorizontalPodAutoscalerController(Controller):
         metric = self._compute(autoscaler, workload, current)
         if metric is None:
             return None
-        reason = "All metrics below target"
+        # Empty if only an earlier, stabilized recommendation asks for a change, as in the original.
+        reason = ""
         if metric.replicas > current:
             reason = f"{metric.name} above target"
+        elif metric.replicas < current:
+            reason = "All metrics below target"
         limits = Limits(least, most, current)
         found = history.normalize(metric.replicas, limits, spec.get("behavior"), self.api.now)
         self._set(autoscaler, "AbleToScale", True, *found.able)
