@@ -54,8 +54,9 @@ class EndpointSliceController(Controller):
             self.queue.add(key)
         elif change.path == PODS:
             selectors = self._selectors.get(namespace)
-            if selectors:
-                known = [pod.labels for pod in (before, self.index.pods.get(key)) if pod]
+            now = self.index.pods.get(key)
+            if selectors and _facts_of_endpoint(before) != _facts_of_endpoint(now):
+                known = [pod.labels for pod in (before, now) if pod]
                 for service, selector in selectors.items():
                     if any(selector.items() <= labels.items() for labels in known):
                         self.queue.add((namespace, service), self.api.now + BATCH_SECONDS)
@@ -154,6 +155,13 @@ class EndpointSliceController(Controller):
         if spec.get("hostname") and spec.get("subdomain") == service["metadata"]["name"]:
             endpoint["hostname"] = spec["hostname"]
         return endpoint
+
+
+def _facts_of_endpoint(pod: PodFacts | None) -> tuple[object, ...] | None:
+    """What of a pod its endpoint depends on; an address comes and goes with the phase."""
+    if pod is None:
+        return None
+    return pod.uid, pod.phase, pod.ready, bool(pod.deleting), pod.node, pod.labels
 
 
 def _ports_of(service: Tree, pod: Tree) -> Iterator[Tree]:
