@@ -6,9 +6,12 @@ texts of kube-apiserver v1.36, plugin/pkg/admission.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, Tree, World, container, deployment, job
 from tests.apiserver.small_cluster import pod as plain_pod
 
@@ -154,6 +157,20 @@ def test_a_create_of_an_existing_name_is_not_charged() -> None:
         world.create("pods", pod("a"))
     assert error.value.reason == "AlreadyExists"
     assert used(world) == {"pods": "1"}
+
+
+def test_a_dry_run_is_not_charged() -> None:
+    world = World(1)
+    world.create(QUOTAS, quota({"pods": "1"}))
+    world.settle()
+    headers = {"content-type": "application/json"}
+    body = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod("a")}).encode()
+    path = "/api/v1/namespaces/default/pods"
+    request = HttpRequest("POST", path, query=(("dryRun", "All"),), headers=headers, body=body)
+    answer = world.server.handle(request, world.now)
+    assert isinstance(answer, HttpResponse)
+    assert answer.status == 201, answer.body
+    assert used(world) == {"pods": "0"}
 
 
 def limit_range(type_: str, **item: object) -> Tree:

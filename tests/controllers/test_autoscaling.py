@@ -76,6 +76,8 @@ def young(usage: int) -> PodSample:
         ([sample(400), sample(95), sample(None), sample(None)], 4, 100, 3),
         # TestReplicaCalcMissingMetricsUnreadyChange.
         ([young(100), sample(450), sample(None)], 3, 50, 3),
+        # Unready pods count as idle: 32 % of 30 % is within the tolerance.
+        ([sample(640), sample(640), young(1), young(1)], 4, 30, 4),
         # TestReplicaCalcScaleUpUnreadyNoScale.
         ([sample(400), young(500), young(700)], 3, 30, 3),
     ],
