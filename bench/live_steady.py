@@ -24,6 +24,7 @@ import numpy as np
 from live_rate import JSON, PODS, Request, cpu_s, listed, pod, process
 
 from stowplan.client.resources import PODS as POD_RESOURCE
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.live.informers import Informers
@@ -39,7 +40,7 @@ GROWTH_AIM = 0.03
 """Allowed growth of memory from the second to the last quarter."""
 
 
-class Standing(NamedTuple):
+class IdleUsage(NamedTuple):
     """memory_mb, busy: of scheduler and server; busy is CPU time / wall clock."""
 
     memory_mb: tuple[float, float]
@@ -118,19 +119,19 @@ def memory_mb(pid: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024 / 1e6  # type: ignore[index]
 
 
-async def report(load: Load, pids: tuple[int, int], found: list[Standing]) -> None:
+async def report(load: Load, pids: tuple[int, int], found: list[IdleUsage]) -> None:
     """Print a line at intervals."""
     begun = time.perf_counter()
-    n_told, used, at = 0, [cpu_s(pid) for pid in pids], begun
+    n_events, used, at = 0, [cpu_s(pid) for pid in pids], begun
     while True:
         await asyncio.sleep(REPORT_S)
         now, now_used = time.perf_counter(), [cpu_s(pid) for pid in pids]
         busy = [(b - a) / (now - at) for a, b in zip(used, now_used, strict=True)]
-        standing = Standing((memory_mb(pids[0]), memory_mb(pids[1])), (busy[0], busy[1]))
-        found.append(standing)
+        idle = IdleUsage((memory_mb(pids[0]), memory_mb(pids[1])), (busy[0], busy[1]))
+        found.append(idle)
         used, at = now_used, now
-        fresh, n_told = load.delays_ms[n_told:], len(load.delays_ms)
-        print(f"{now - begun:4.0f} s: {spread(fresh)}; {standing}", flush=True)
+        fresh, n_events = load.delays_ms[n_events:], len(load.delays_ms)
+        print(f"{now - begun:4.0f} s: {spread(fresh)}; {idle}", flush=True)
 
 
 def spread(delays_ms: list[float]) -> str:
@@ -140,7 +141,7 @@ def spread(delays_ms: list[float]) -> str:
     return f"{len(delays_ms)} bound, p50 {half:.0f} ms, p99 {most:.0f} ms, at most {top:.0f} ms"
 
 
-def growth(found: list[Standing], which: int) -> float:
+def growth(found: list[IdleUsage], which: int) -> float:
     """Growth of memory from the second to the last quarter."""
     quarter = len(found) // 4
     early = statistics.mean(one.memory_mb[which] for one in found[quarter : 2 * quarter])
@@ -158,19 +159,19 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
             process(directory, "up", "Listening on", *up, "--node-count", str(n_nodes)) as server,
             ApiClient(load_client_config(file)) as api,
             process(directory, "run", "synced", *run) as scheduler,
+            background_tasks() as tasks,
         ):
             load = Load(api, per_s)
             following = Informers(api, [POD_RESOURCE], load.seen, np.random.default_rng())
-            following.start()
+            following.start(tasks)
             await following.synced.wait()
-            found: list[Standing] = []
-            reporting = asyncio.create_task(report(load, (scheduler, server), found))
+            found: list[IdleUsage] = []
+            tasks.start(report(load, (scheduler, server), found), "report")
             await load.run(seconds)
             ends = time.perf_counter() + SLACK_S
             while load.n_waiting and time.perf_counter() < ends:
                 await asyncio.sleep(0.1)
-            reporting.cancel()
-            await following.stop()
+            tasks.cancel()
             n_left = len(await listed(api))
             last = (directory / "run.log").read_text().splitlines()[-3:]
     print(f"{spread(load.delays_ms)}; {load.n_waiting} never, {n_left} pods there at the end")

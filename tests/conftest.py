@@ -71,10 +71,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is slow by its place, what Hypothesis draws, and what waits."""
     for item in items:
-        is_drawn = item.get_closest_marker("hypothesis") or is_hypothesis_test(
+        is_random = item.get_closest_marker("hypothesis") or is_hypothesis_test(
             getattr(item, "obj", None)
         )
-        if is_drawn or is_slow(Path(item.path)):
+        if is_random or is_slow(Path(item.path)):
             item.add_marker(pytest.mark.slow)
         if Path(item.path).name in WAITING_FILES:
             item.add_marker(pytest.mark.xdist_group("embedded"))

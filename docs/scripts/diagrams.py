@@ -5,7 +5,10 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
-from svg import Diagram
+from svg import LINE, Diagram
+
+from stowplan.queue.pod_record import PodState
+from stowplan.scheduler.pods.transitions import IN_BINDING_CYCLE, QUEUED, TRANSITIONS, PodEvent
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,12 +25,12 @@ def pod() -> str:
     d.box("backoff", 240, 150, "backoff\n1 s, 2 s, 4 s, ... 10 s", 160)
     note = "unschedulable\nrefused; no event\nthat may help it"
     d.box("unschedulable", 240, 295, note, 160, "warn")
-    d.box("permit", 760, 40, "waiting\nat Permit", 190)
-    d.box("prebind", 760, 145, "prebind\nPreBind plugins, their I/O", 190)
+    d.box("permit", 760, 40, "waiting on permit\nPermit plugins", 190)
+    d.box("prebind", 760, 145, "prebinding\nPreBind plugins, their I/O", 190)
     d.box("binding", 760, 250, "binding\nBind effect sent", 190, "mark")
     d.box("unknown", 500, 250, "bind unknown\nthe reply was lost", kind="warn")
-    d.box("confirmed", 760, 355, "bound\nthe API server agreed", 190)
-    d.box("watched", 760, 450, "confirmed\nby the watch", 190, "mark")
+    d.box("confirmed", 760, 355, "assumed\nthe API server agreed", 190)
+    d.box("watched", 760, 450, "bound\nconfirmed by the watch", 190, "mark")
     d.arrow("watch", "active")
     d.arrow("watch", "gated", "PreEnqueue", (42, 4))
     d.path([(170, 190), (205, 190), (205, 78), (237, 78)])
@@ -235,8 +238,35 @@ def _wrapped(row: str) -> list[str]:
     return [" | ".join(names[i : i + 5]) for i in range(0, len(names), 5)]
 
 
+def pod_states() -> str:
+    """The states of a pod and what ends them, read from the transition table."""
+    rows: dict[PodState, dict[PodEvent, tuple[PodState, ...]]] = {}
+    for (state, event), transition in TRANSITIONS.items():
+        rows.setdefault(state, {})[event] = transition.targets
+    d = Diagram(980, 0, "States of a pod: the events that end them, and the states that follow")
+    y = 36
+    d.text(490, 24, "queue: gated, active, backoff or unschedulable")
+    for state in sorted(rows):
+        d.box(state.label, 20, y, state.label, 170, "mark" if state in IN_BINDING_CYCLE else "box")
+        lines = [f"{event.label}: {_states(rows[state][event])}" for event in sorted(rows[state])]
+        for i, line in enumerate(lines):
+            d.text(215 + 375 * (i % 2), y + 22 + LINE * (i // 2), line, "note", "start")
+        y += 20 + LINE * max(1, -(-len(lines) // 2)) + 8
+    d.resize(y + 4)
+    return str(d)
+
+
+def _states(states: tuple[PodState, ...]) -> str:
+    """Labels of states; those of the queue as one."""
+    labels = [state.label for state in states]
+    if set(QUEUED) <= set(states):
+        labels = ["queue", *(state.label for state in states if state not in QUEUED)]
+    return ", ".join(labels)
+
+
 DIAGRAMS = {
     "pod.svg": pod,
+    "pod_states.svg": pod_states,
     "session.svg": session,
     "queue.svg": queue,
     "kernels.svg": kernels,

@@ -10,26 +10,42 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
 
 class MovedModule(msgspec.Struct, frozen=True):
-    """Where a module is now. names: old name -> new name, where a name changed with the move."""
+    """Where a module is now.
+
+    names: old name -> "name" there or "module:name", where a name changed with the move or went to
+    another module. function: the new name of the function that had the module's name, for a package
+    that exported it under that name.
+    """
 
     target: str
     names: dict[str, str] = {}
+    function: str = ""
+
+    def value(self, name: str) -> Any:
+        """The value that had this name in the module; raises AttributeError."""
+        module, _, new = self.names.get(name, name).rpartition(":")
+        return getattr(import_module(module or self.target), new)
 
 
 # All tables, by module: old name -> "name" of the same module or "module:name" of another.
 NAMES: dict[str, Mapping[str, str]] = {}
 # Old path of a module -> where it is now.
 MODULES: dict[str, MovedModule] = {}
+# Functions and structs by "module.qualified name": old keyword -> new keyword.
+KEYWORDS: dict[str, Mapping[str, str]] = {}
 
 
 def _warn(old: str, new: str) -> None:
@@ -56,13 +72,17 @@ def deprecated_names(module: str, names: Mapping[str, str]) -> Callable[[str], A
 
 
 def deprecated_property(old: str, new: str) -> Any:
-    """A read-only attribute `old` that answers with the attribute `new`."""
+    """An attribute `old` that reads and writes the attribute `new`."""
 
     def get(self: Any) -> Any:
         _warn(f"{type(self).__name__}.{old}", new)
         return getattr(self, new)
 
-    return property(get, doc=f"Deprecated: use `{new}`.")
+    def set_(self: Any, value: Any) -> None:
+        _warn(f"{type(self).__name__}.{old}", new)
+        setattr(self, new, value)
+
+    return property(get, set_, doc=f"Deprecated: use `{new}`.")
 
 
 def deprecated_method(old: str, new: str) -> Any:
@@ -74,6 +94,61 @@ def deprecated_method(old: str, new: str) -> Any:
 
     call.__doc__ = f"Deprecated: use `{new}`."
     return call
+
+
+def deprecated_keywords(**names: str) -> Callable[[FunctionT], FunctionT]:
+    """Let a function be called with old keywords. names: old keyword -> new keyword."""
+
+    def decorate(function: FunctionT) -> FunctionT:
+        title = function.__qualname__.removesuffix(".__init__")
+        KEYWORDS[f"{function.__module__}.{title}"] = names
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not names.keys().isdisjoint(kwargs):
+                kwargs = _renamed(title, names, kwargs)
+            return function(*args, **kwargs)
+
+        return cast("FunctionT", call)
+
+    return decorate
+
+
+class RenamedFields(msgspec.StructMeta):
+    """Metaclass of structs with renamed fields, which can be constructed with the old keywords.
+
+    The struct's OLD_FIELDS: old keyword -> new keyword.
+    """
+
+    OLD_FIELDS: ClassVar[Mapping[str, str]]
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        KEYWORDS[f"{self.__module__}.{self.__qualname__}"] = self.OLD_FIELDS
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Raises TypeError for unknown keywords."""
+        if not self.OLD_FIELDS.keys().isdisjoint(kwargs):
+            kwargs = _renamed(self.__name__, self.OLD_FIELDS, kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+def _renamed(title: str, names: Mapping[str, str], given: dict[str, Any]) -> dict[str, Any]:
+    """The keywords with their new names, and a warning for each old one."""
+    renamed: dict[str, Any] = {}
+    for keyword, value in given.items():
+        new = names.get(keyword, keyword)
+        if new != keyword:
+            warnings.warn(
+                f"{title}({keyword}=) is deprecated and will be removed in the next release; "
+                f"use {new}",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+        if new in renamed:
+            raise TypeError(f"{title}() got multiple values for argument {new!r}")
+        renamed[new] = value
+    return renamed
 
 
 def deprecated_modules(moved: Mapping[str, MovedModule]) -> None:
@@ -103,10 +178,16 @@ class _MovedModuleFinder(MetaPathFinder, Loader):
             DeprecationWarning,
             stacklevel=2,
         )
-        current = import_module(moved.target)
-
-        def getattr_(name: str) -> Any:
-            return getattr(current, moved.names.get(name, name))
-
+        import_module(moved.target)
         module.__doc__ = f"Deprecated: use `{moved.target}`."
-        module.__dict__["__getattr__"] = getattr_
+        module.__dict__["__getattr__"] = moved.value
+        if moved.function:
+            module.__class__ = _CallableModule
+
+
+class _CallableModule(ModuleType):
+    """A module that is called as the function that had its name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        moved = MODULES[self.__name__]
+        return moved.value(moved.function)(*args, **kwargs)

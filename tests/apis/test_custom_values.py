@@ -19,7 +19,7 @@ from tests.soak import examples
 Tree = dict[str, Any]
 
 
-def told(causes: Any) -> list[str]:
+def messages(causes: Any) -> list[str]:
     return [f"{one.field}: {one.message}" for one in causes]
 
 
@@ -126,12 +126,12 @@ VALUES: list[tuple[Tree, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("schema", "value", "causes"), VALUES)
 def test_values_are_checked(schema: Tree, value: Any, causes: list[str]) -> None:
-    assert told(ValueValidator().check({"a": value}, obj(a=schema))) == causes
+    assert messages(ValueValidator().check({"a": value}, obj(a=schema))) == causes
 
 
 def test_what_did_not_change_is_not_checked_again() -> None:
     schema = obj(a={**INTEGER, "minimum": 5}, b=INTEGER)
-    assert told(ValueValidator().check({"a": 1, "b": 2}, schema, {"a": 1, "b": 1})) == []
+    assert messages(ValueValidator().check({"a": 1, "b": 2}, schema, {"a": 1, "b": 1})) == []
     assert len(ValueValidator().check({"a": 2, "b": 2}, schema, {"a": 1, "b": 1})) == 1
 
 
@@ -140,7 +140,7 @@ def test_lists_that_are_sets_or_maps_have_no_doubles() -> None:
     keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": items}
     schema = obj(m={"type": "array", **keyed}, s={"x-kubernetes-list-type": "set"})
     value = {"m": [{"k": "a"}, {"k": "b"}, {"k": "a", "v": 1}], "s": [1, 2, 1, 1]}
-    assert told(list_causes(value, schema)) == [
+    assert messages(list_causes(value, schema)) == [
         'm[2]: Duplicate value: {"k":"a"}',
         "s[2]: Duplicate value: 1",
     ]
@@ -221,11 +221,11 @@ def test_nulls_stay_only_where_they_may() -> None:
     ],
 )
 def test_what_is_no_schema_is_refused(schema: Tree, cause: str) -> None:
-    causes = told(schema_causes(schema, "s", False))
+    causes = messages(schema_causes(schema, "s", False))
     assert any(one.startswith(f"s.openAPIV3Schema{cause}") for one in causes), causes
 
 
-def test_formats_that_mean_nothing_are_told() -> None:
+def test_unknown_formats_are_reported() -> None:
     schema = obj(a={**TEXT, "format": "nonsense"}, b={**INTEGER, "format": "int32"})
     spec = {"versions": [{"schema": {"openAPIV3Schema": schema}}]}
     assert unknown_formats(spec) == ["nonsense"]
@@ -300,7 +300,7 @@ def test_a_schema_that_changes_its_source_is_noticed() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(TREES)
-def test_every_complaint_names_a_place_in_the_value(spec: Any) -> None:
+def test_every_error_names_a_field_of_the_value(spec: Any) -> None:
     made, _ = CustomSchema(SCHEMA).decode({"spec": spec}, (), "Ignore")
     causes: list[Cause] = ValueValidator().check(made, SCHEMA)
     assert all(one.field.startswith("spec") for one in causes)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 
 from stowplan.apis.batch.job_status import validate_job_status_update
 from stowplan.apis.machinery.errors import ApiError
+from stowplan.apiserver import resource_registry
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.options import ApiServerOptions
-from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.apiserver.resource_registry import BUILTIN_KINDS, built_in_registry
 from stowplan.apiserver.server import ApiServer
 from tests.apiserver.plain import NOW
+from tests.cli.run import check_one_line, run
 
 Tree = dict[str, Any]
 
@@ -158,9 +162,9 @@ def test_quotas_are_about_what_their_scopes_are(server: ApiServer, spec: Tree, t
 
 @pytest.mark.parametrize("path", ["apps/deployments", "apps/replicasets", "apps/statefulsets"])
 def test_a_workload_without_a_selector_selects_nothing(server: ApiServer, path: str) -> None:
-    told = refusal(server, path, {"spec": {}})
-    assert "spec.selector: Required value" in told
-    assert "`selector` does not match template `labels`" in told
+    answer_text = refusal(server, path, {"spec": {}})
+    assert "spec.selector: Required value" in answer_text
+    assert "`selector` does not match template `labels`" in answer_text
     wrong = {"matchExpressions": [{"key": "a", "operator": "Z"}]}
     assert "not a valid selector operator" in refusal(server, path, {"spec": {"selector": wrong}})
 
@@ -238,3 +242,16 @@ def test_a_controller_revision_needs_data_and_a_number(server: ApiServer) -> Non
     assert made["revision"] == 3
     text = refusal(server, path, {"data": {}, "revision": -1})
     assert "revision: Invalid value: -1: must be greater than or equal to 0" in text
+
+
+def test_a_kind_of_an_unknown_group_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = dataclasses.replace(BUILTIN_KINDS[-1], group="example.com", kind="Widget")
+    monkeypatch.setattr(resource_registry, "BUILTIN_KINDS", (*BUILTIN_KINDS, widget))
+    ran = run("up", "--port", "0")
+    check_one_line(
+        ran,
+        "error: kind 'Widget': unknown group 'example.com': expected one of GROUPS in "
+        "stowplan.apiserver.resource_registry",
+    )
+    checklists = Path(__file__).parents[2] / "docs" / "contributing" / "checklists.md"
+    assert f"`{ran.err.strip()}`" in checklists.read_text()

@@ -45,9 +45,9 @@ def test_keeping_bad_ones_is_caught() -> None:
         """Keeps whatever it has looked at."""
 
         def seen(self, spec: Tree, faults: Any) -> Any:
-            told = list(super().seen(spec, faults))
+            faults_found = list(super().seen(spec, faults))
             list(super().seen(spec, iter(())))
-            return iter(told)
+            return iter(faults_found)
 
     with pytest.raises(AssertionError):
         same_answers(Forgiving(), [{"a": 1}, {"a": 1}])

@@ -158,7 +158,7 @@ def test_quantities_have_one_form(given_quantity: Any, canonical: str) -> None:
         ({"affinity": {"nodeAffinity": {"y": 1}}}, 'unknown field "spec.affinity.nodeAffinity.y"'),
     ],
 )
-def test_unknown_fields_are_told_and_dropped(spec: Tree, text: str) -> None:
+def test_unknown_fields_are_reported_and_dropped(spec: Tree, text: str) -> None:
     made, texts = PODS.decode({"spec": spec}, ('duplicate field "kind"',), "Warn")
     assert texts == ['duplicate field "kind"', text]
     assert "nope" not in made["spec"]

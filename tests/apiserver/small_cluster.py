@@ -23,14 +23,14 @@ START = 1_000_000_000.0
 DEPLOYMENTS, SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
 
 
-class World:
+class SmallCluster:
     """A cluster, its time, and a scheduler that binds every pod to the next node with room."""
 
     def __init__(
         self,
         nodes: int = 3,
         *,
-        hollow: bool = True,
+        simulates_nodes: bool = True,
         schedules: bool = True,
         start_s: float = 1.0,
         capacity: dict[str, str] | None = None,
@@ -38,7 +38,7 @@ class World:
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
-            hollow_nodes=hollow, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
+            hollow_nodes=simulates_nodes, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
         )
         options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
         self.cluster = EmbeddedCluster(
@@ -138,7 +138,7 @@ class World:
             gated = spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
             if spec.get("nodeName") or gated or pod["status"].get("phase") != "Pending":
                 continue
-            nodes = [node for node in self.list("nodes") if _takes(node)]
+            nodes = [node for node in self.list("nodes") if _takes(node, _pinned(spec))]
             if nodes:
                 self._next_node += 1
                 node = nodes[self._next_node % len(nodes)]
@@ -147,8 +147,20 @@ class World:
         return bound
 
 
-def _takes(node: Tree) -> bool:
+def _takes(node: Tree, pinned: str) -> bool:
+    """Whether a pod is bound to a node; one that is pinned to it tolerates its taints."""
+    if pinned:
+        return bool(node["metadata"]["name"] == pinned)
     return not (node.get("spec") or {}).get("taints")
+
+
+def _pinned(spec: Tree) -> str:
+    """The node that a pod's node affinity names; "" for none."""
+    of_node = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = of_node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = required.get("nodeSelectorTerms") or ()
+    names = (field["values"][0] for term in terms for field in term.get("matchFields") or ())
+    return next(names, "")
 
 
 def container(**more: Any) -> Tree:

@@ -116,7 +116,7 @@ def test_a_field_manager_can_be_printed(client: Client) -> None:
         ({"propagationPolicy": "Background"}, "Status"),
     ],
 )
-def test_pods_of_a_job_stay_unless_somebody_says_otherwise(
+def test_pods_of_a_deleted_job_are_orphaned_by_default(
     client: Client, options: Tree | None, kind: str
 ) -> None:
     client.make(JOBS, JOB)
@@ -126,7 +126,7 @@ def test_pods_of_a_job_stay_unless_somebody_says_otherwise(
         assert tree["metadata"]["finalizers"] == ["orphan"]
 
 
-def test_whoever_deletes_a_job_without_a_word_about_pods_is_warned(client: Client) -> None:
+def test_deleting_a_job_without_propagation_policy_warns(client: Client) -> None:
     client.make(JOBS, JOB)
     client.ask("DELETE", f"{JOBS}/x")
     assert [one for one in client.warnings if "child pods are preserved by default" in one]
@@ -145,7 +145,7 @@ def test_a_status_that_leaves_counts_out_is_refused_with_the_zero_it_means(clien
     assert wrong in causes(tree)
 
 
-def test_the_source_of_a_volume_stays_and_the_difference_is_told(client: Client) -> None:
+def test_the_source_of_a_volume_is_immutable_and_the_difference_reported(client: Client) -> None:
     client.make(VOLUMES, {"spec": {**VOLUME, "hostPath": {"path": "/x"}}})
     body = {"spec": {"hostPath": {"path": "/y"}}}
     code, tree = client.ask("PATCH", f"{VOLUMES}/x", body, MERGE)
@@ -196,11 +196,11 @@ def test_specs_that_make_no_sense(
 ) -> None:
     code, tree = client.ask("POST", target, {"metadata": {"name": "x"}, "spec": spec})
     assert code == 422, tree
-    told = [message for where, message in causes(tree) if where == field]
-    assert any(text in one for one in told), tree["message"]
+    messages = [message for where, message in causes(tree) if where == field]
+    assert any(text in one for one in messages), tree["message"]
 
 
-def test_a_source_of_a_claim_that_nobody_knows_is_dropped(client: Client) -> None:
+def test_an_unknown_data_source_of_a_claim_is_dropped(client: Client) -> None:
     odd = {"kind": "Odd", "name": "y"}
     made = client.make(CLAIMS, {"spec": {**CLAIM, "dataSource": odd}})
     assert "dataSource" not in made["spec"]
@@ -277,7 +277,7 @@ def test_the_scale_of_a_custom_object_needs_no_kind(gizmos: Client) -> None:
     assert "converting (v1.Deployment) to (autoscaling.Scale)" in tree["message"]
 
 
-def test_an_object_within_an_object_says_what_it_is(gizmos: Client) -> None:
+def test_an_embedded_object_has_api_version_and_kind(gizmos: Client) -> None:
     obj = {"apiVersion": "ex.org/v1", "kind": "Gizmo", "metadata": {"name": "y"}}
     code, tree = gizmos.ask("POST", GIZMOS, {**obj, "spec": {"inner": {"kind": "Pod"}}})
     assert (code, [field for field, _ in causes(tree)]) == (422, ["spec.inner.apiVersion"])

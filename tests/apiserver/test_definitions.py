@@ -118,9 +118,9 @@ def test_the_second_of_two_kinds_with_one_name_waits_for_the_first_to_go() -> No
     made = server()
     post(made, DEFINITIONS, definition())
     post(made, DEFINITIONS, definition("gadgets", "Widget"))
-    told = conditions(made, "gadgets.ex.com")
-    assert told["NamesAccepted"] == ("False", "ListKindConflict")
-    assert told["Established"] == ("False", "NotAccepted")
+    reported = conditions(made, "gadgets.ex.com")
+    assert reported["NamesAccepted"] == ("False", "ListKindConflict")
+    assert reported["Established"] == ("False", "NotAccepted")
     exchange(made, "DELETE", f"{DEFINITIONS}/widgets.ex.com")
     made.tick(NOW + 10)
     assert conditions(made, "gadgets.ex.com")["Established"][0] == "True"
@@ -144,13 +144,13 @@ def test_each_version_shows_what_the_other_has_stored() -> None:
     body = b""
     answer = asked(made, "GET", WIDGETS.replace("v1", "v1beta1") + "/a", body)
     assert isinstance(answer, HttpResponse)
-    shown = json.loads(answer.body)
-    assert (shown["apiVersion"], shown["spec"]) == ("ex.com/v1beta1", {"n": 1})
+    decoded = json.loads(answer.body)
+    assert (decoded["apiVersion"], decoded["spec"]) == ("ex.com/v1beta1", {"n": 1})
     assert ("Warning", '299 - "ex.com/v1beta1 Widget is deprecated"') in answer.headers
     _, other = exchange(made, "GET", f"{WIDGETS}/a")
     assert other["apiVersion"] == "ex.com/v1"
     status, _ = exchange(
-        made, "PUT", WIDGETS.replace("v1", "v1beta1") + "/a", {**shown, "spec": {}}
+        made, "PUT", WIDGETS.replace("v1", "v1beta1") + "/a", {**decoded, "spec": {}}
     )
     assert status == 200
     _, listed = exchange(made, "GET", "/apis/ex.com")
@@ -190,7 +190,7 @@ def test_objects_of_an_earlier_schema_read_as_under_the_present_one() -> None:
     assert one["spec"] == {"n": 1, "d": 7}
 
 
-def test_a_deleted_object_of_an_earlier_schema_is_shown_under_the_present_one() -> None:
+def test_a_deleted_object_is_pruned_by_the_present_schema() -> None:
     made = server()
     post(made, DEFINITIONS, definition())
     post(made, WIDGETS, widget("a", n=1, c="old"))
@@ -249,10 +249,10 @@ def test_what_was_defined_is_served_again_after_a_restart() -> None:
     made = server()
     post(made, DEFINITIONS, definition())
     post(made, WIDGETS, widget("a", n=1))
-    told = Noting()
-    again = server(tuple(made.store.records()), told)
+    reported = Noting()
+    again = server(tuple(made.store.records()), reported)
     assert exchange(again, "GET", f"{WIDGETS}/a")[1]["spec"] == {"n": 1}
-    assert "ex.com/widgets/default/a" in told.keys
+    assert "ex.com/widgets/default/a" in reported.keys
 
 
 def test_a_deletion_goes_on_after_a_restart() -> None:
@@ -271,10 +271,14 @@ def test_status_and_scale_are_apart() -> None:
     paths = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
     post(made, DEFINITIONS, definition(subresources={"status": {}, "scale": paths}))
     assert "status" not in post(made, WIDGETS, {**widget("a", n=1), "status": {"n": 4}})
-    _, shown = exchange(
+    _, decoded = exchange(
         made, "PATCH", f"{WIDGETS}/a/status", {"status": {"n": 4}, "spec": {"n": 9}}
     )
-    assert (shown["spec"]["n"], shown["status"]["n"], shown["metadata"]["generation"]) == (1, 4, 1)
+    assert (decoded["spec"]["n"], decoded["status"]["n"], decoded["metadata"]["generation"]) == (
+        1,
+        4,
+        1,
+    )
     _, scale = exchange(made, "GET", f"{WIDGETS}/a/scale")
     assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 4})
     scale["spec"]["replicas"] = 7
@@ -328,7 +332,7 @@ def test_what_defines_no_kind_is_refused(change: Tree, message: str) -> None:
     assert message in refusal["message"]
 
 
-def test_of_a_schema_that_refers_elsewhere_only_that_is_told() -> None:
+def test_a_schema_with_references_reports_only_the_references() -> None:
     wrong = definition()
     spec = {"type": "object", "properties": {"a": {"$ref": "x"}, "b": {}}}
     schema = {"type": "object", "properties": {"spec": spec}}

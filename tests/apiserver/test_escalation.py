@@ -15,7 +15,7 @@ from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.auth.escalation_check import EscalationCheck, compact_rules, rule_text
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, covers_path
-from stowplan.apiserver.auth.rule_coverage import HeldRules
+from stowplan.apiserver.auth.rule_coverage import OwnerRules
 from stowplan.apiserver.auth.static_tokens import StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
@@ -32,12 +32,12 @@ Tree = dict[str, Any]
 @pytest.fixture
 def server() -> ApiServer:
     """ann may read pods and write roles and bindings everywhere."""
-    guard = TokenRbacAccess(StaticTokens())
+    access = TokenRbacAccess(StaticTokens())
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=(EscalationCheck(),),
-        observers=(guard,),
+        observers=(access,),
     )
     made = ApiServer(options, np.random.default_rng(1))
     create_bootstrap_objects(made, NOW)
@@ -210,12 +210,12 @@ def test_who_may_change_a_role(who: str, what: str) -> None:
 
 def small(who: str) -> ApiServer:
     """A server whose only user but administrators may write roles, and what `who` stands for."""
-    guard = TokenRbacAccess(StaticTokens())
+    access = TokenRbacAccess(StaticTokens())
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=(EscalationCheck(),),
-        observers=(guard,),
+        observers=(access,),
     )
     server = ApiServer(options, np.random.default_rng(1))
     lines = {
@@ -242,9 +242,9 @@ BINDING = {
 @pytest.mark.parametrize("what", BINDING)
 @pytest.mark.parametrize("kind", ["RoleBinding", "ClusterRoleBinding"])
 def test_who_may_change_a_binding(server: ApiServer, kind: str, what: str) -> None:
-    then, anybody = BINDING[what]
+    then, other_role = BINDING[what]
     put(server, kind, "b", **bound("cluster-admin", "bob"))
-    if anybody:
+    if other_role:
         change(server, "b", ANN, kind, **then)
     else:
         with pytest.raises(ApiError) as error:
@@ -255,7 +255,7 @@ def test_who_may_change_a_binding(server: ApiServer, kind: str, what: str) -> No
         change(server, "b", ANN, kind, **then)
 
 
-def test_a_label_makes_nobody_an_administrator() -> None:
+def test_a_label_does_not_grant_administrator_rights() -> None:
     server = small("held")
     create_bootstrap_objects(server, NOW)
     with pytest.raises(ApiError) as error:
@@ -266,7 +266,7 @@ def test_a_label_makes_nobody_an_administrator() -> None:
     assert error.value.code == 403
 
 
-def test_what_could_not_be_resolved_is_said(server: ApiServer) -> None:
+def test_unresolved_roles_are_reported(server: ApiServer) -> None:
     put(server, "ClusterRoleBinding", "lost", **bound("nosuch", "ann"))
     error = refused(server, "ClusterRole", "r", rules=[rule("get | core | secrets")])
     assert error.message.endswith(
@@ -283,7 +283,7 @@ def test_a_rule_of_a_thousand_million_rights_is_read_in_one_pass(server: ApiServ
     assert len(error.message) < 100_000
 
 
-def test_shown_and_compacted() -> None:
+def test_watched_and_compacted() -> None:
     rules = [
         PolicyRule(("get",), ("",), ("pods",), ("x",)),
         PolicyRule(("list",), ("",), ("pods",), ("x",)),
@@ -337,7 +337,7 @@ def same_as_every_right(kind: Any, mine: list[Tree], granted: Tree) -> None:
 
 @given(st.lists(RULES, max_size=4), RULES)
 def test_what_is_missing(mine: list[Tree], granted: Tree) -> None:
-    same_as_every_right(HeldRules, mine, granted)
+    same_as_every_right(OwnerRules, mine, granted)
 
 
 def sound(kind: Any, mine: Tree, given_: Tree, asked: Any) -> None:
@@ -348,11 +348,11 @@ def sound(kind: Any, mine: Tree, given_: Tree, asked: Any) -> None:
 
 @given(RULES, RULES, ASKED)
 def test_covering_is_sound(mine: Tree, granted: Tree, asked: Any) -> None:
-    sound(HeldRules, mine, granted, asked)
+    sound(OwnerRules, mine, granted, asked)
 
 
 def test_covering_that_forgets_names_is_caught() -> None:
-    class Forgetful(HeldRules):
+    class Forgetful(OwnerRules):
         def _name(self, value: str) -> int:
             return -1
 
@@ -364,7 +364,7 @@ def test_covering_that_forgets_names_is_caught() -> None:
 
 
 def test_paths() -> None:
-    held = HeldRules([PolicyRule(("get",), urls=("/metrics/*", "/healthz"))])
+    held = OwnerRules([PolicyRule(("get",), urls=("/metrics/*", "/healthz"))])
     asked = PolicyRule(("get", "post"), urls=("/healthz", "/metrics/a", "/metrics/*", "/metrics"))
     assert [(rule.verbs[0], rule.urls[0]) for rule in held.missing(asked)] == [
         ("get", "/metrics"),

@@ -52,7 +52,7 @@ def test_patterns_are_read_as_go_reads_them(pattern: str, text: str, found: bool
 
 
 @pytest.mark.parametrize(
-    ("pattern", "told"),
+    ("pattern", "message"),
     [
         ("(", "missing closing ): `(`"),
         ("a)", "unexpected ): `a)`"),
@@ -72,10 +72,10 @@ def test_patterns_are_read_as_go_reads_them(pattern: str, text: str, found: bool
         ("(a" * 1000 + ")" * 1000, "expression nests too deeply"),
     ],
 )
-def test_what_go_refuses_is_refused_in_its_words(pattern: str, told: str) -> None:
+def test_what_go_refuses_is_refused_in_its_words(pattern: str, message: str) -> None:
     with pytest.raises(PatternError) as refused:
         SchemaPattern(pattern)
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(message)
 
 
 def test_groups_are_counted_by_depth_only() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.soak import examples
 
 NOW = 1_790_000_000.0
@@ -116,37 +116,37 @@ def requests(draw: Callable[[Any], Any]) -> HttpRequest:
     return HttpRequest(method, pattern + tail, tuple(query), headers, raw)
 
 
-def odd_answers(world: World, asked: list[HttpRequest]) -> list[str]:
+def odd_answers(cluster: RestartableCluster, asked: list[HttpRequest]) -> list[str]:
     """Exceptions, and texts of answers that say the server is at fault."""
-    told = []
+    failures = []
     for request in asked:
         try:
-            answer = world.handle(request, NOW)
+            answer = cluster.handle(request, NOW)
             if isinstance(answer, WatchResponse):
-                world.read(answer.number, NOW)
-                world.close(answer.number)
+                cluster.read(answer.number, NOW)
+                cluster.close(answer.number)
                 continue
         except Exception as error:  # noqa: BLE001 - any exception is the finding
-            told.append(f"{type(error).__name__}: {error}")
+            failures.append(f"{type(error).__name__}: {error}")
             continue
         assert isinstance(answer, HttpResponse)
         if answer.status == 500 and answer.body.startswith(b"{"):
             text = json.loads(answer.body)["message"]
             if not KNOWN_500.fullmatch(text):
-                told.append(text)
-    return told
+                failures.append(text)
+    return failures
 
 
 @given(asked=st.lists(requests(), min_size=5, max_size=12))
 @settings(max_examples=examples(60))
-def test_no_request_is_too_odd(world: World, asked: list[HttpRequest]) -> None:
-    assert odd_answers(world, asked) == []
+def test_no_request_is_too_odd(cluster: RestartableCluster, asked: list[HttpRequest]) -> None:
+    assert odd_answers(cluster, asked) == []
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
+def cluster() -> RestartableCluster:
     """One server for all: what earlier requests have left only makes for more variety."""
-    return World("plain", NOW)
+    return RestartableCluster("plain", NOW)
 
 
 def test_a_server_that_breaks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,4 +157,6 @@ def test_a_server_that_breaks_is_caught(monkeypatch: pytest.MonkeyPatch) -> None
     request = HttpRequest(
         "POST", "/api/v1/nodes", (), {"authorization": "Bearer admin-token"}, b"{}"
     )
-    assert odd_answers(World("plain", NOW), [request]) == ["TypeMismatch: not meant for clients"]
+    assert odd_answers(RestartableCluster("plain", NOW), [request]) == [
+        "TypeMismatch: not meant for clients"
+    ]

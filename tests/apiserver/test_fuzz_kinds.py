@@ -19,7 +19,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, Wat
 from stowplan.apis.machinery.resource import Resource
 from tests.apiserver.fuzzing import Target, targets
 from tests.apiserver.test_fuzz import KNOWN_500, NODE, POD
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.soak import factor
 
 NOW = 1_790_000_000.0
@@ -110,10 +110,10 @@ class Attacker:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.world = World("plain", NOW)
+        self.cluster = RestartableCluster("plain", NOW)
         self.kinds = [
             one
-            for one in self.world.server.registry.all()
+            for one in self.cluster.server.registry.all()
             if "create" in one.verbs and hasattr(one.schema, "struct")
         ]
         self.lists = [target for kind in self.kinds for target in targets(kind)]
@@ -123,9 +123,9 @@ class Attacker:
 
     def ask(self, request: HttpRequest) -> int:
         """The status of an answer, which is no 5xx but a known one."""
-        answer = self.world.handle(request, NOW)
+        answer = self.cluster.handle(request, NOW)
         if isinstance(answer, WatchResponse):
-            self.world.close(answer.number)
+            self.cluster.close(answer.number)
             return answer.status
         assert isinstance(answer, HttpResponse)
         known = answer.status < 500

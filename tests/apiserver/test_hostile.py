@@ -31,7 +31,7 @@ from stowplan.apiserver.http.deferred_work import PendingRequest
 from stowplan.apiserver.http.warnings import ITEM_MAX, TOTAL_MAX, WarningList
 from stowplan.apiserver.patch import strategic_merge
 from tests.apiserver.test_protobuf import envelope, message
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 
 parsing = sys.modules[parse_json.__module__]
 """The module, whose package has a function of that name."""
@@ -43,12 +43,12 @@ LOW = {"authorization": "Bearer reader-token"}
 
 
 @pytest.fixture
-def world() -> World:
-    return World("plain", NOW)
+def cluster() -> RestartableCluster:
+    return RestartableCluster("plain", NOW)
 
 
 def asked(
-    world: World,
+    cluster: RestartableCluster,
     method: str,
     path: str,
     body: Any = b"",
@@ -59,7 +59,7 @@ def asked(
     """The answer to a request."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     given = {**headers, "content-type": media}
-    answer = world.handle(HttpRequest(method, path, query, given, raw), NOW)
+    answer = cluster.handle(HttpRequest(method, path, query, given, raw), NOW)
     assert isinstance(answer, HttpResponse)
     return answer
 
@@ -80,7 +80,7 @@ def asked(
     ],
 )
 def test_nothing_is_parsed_before_a_request_is_authorized(
-    world: World,
+    cluster: RestartableCluster,
     monkeypatch: pytest.MonkeyPatch,
     headers: dict[str, str],
     media: str,
@@ -91,9 +91,9 @@ def test_nothing_is_parsed_before_a_request_is_authorized(
 
     for name in ("parse_json", "read_yaml", "read_protobuf"):
         monkeypatch.setattr(body_decoding, name, parsed)
-    assert asked(world, "POST", f"{SPACE}/configmaps", body, media, headers).status in (401, 403)
+    assert asked(cluster, "POST", f"{SPACE}/configmaps", body, media, headers).status in (401, 403)
     with pytest.raises(AssertionError, match="a body was parsed"):
-        asked(world, "POST", f"{SPACE}/configmaps", body, media)
+        asked(cluster, "POST", f"{SPACE}/configmaps", body, media)
 
 
 def config_map(name: str, length: int) -> bytes:
@@ -101,63 +101,65 @@ def config_map(name: str, length: int) -> bytes:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-def test_a_long_body_is_handed_out_to_be_read(world: World, method: str) -> None:
+def test_a_long_body_is_handed_out_to_be_read(cluster: RestartableCluster, method: str) -> None:
     path = f"{SPACE}/configmaps"
     if method != "POST":
-        asked(world, "POST", path, config_map("x", 1))
+        asked(cluster, "POST", path, config_map("x", 1))
         path += "/x"
     media = "application/merge-patch+json" if method == "PATCH" else "application/json"
     headers = {**ADMIN, "content-type": media}
-    begun = world.server.begin(
+    begun = cluster.server.begin(
         HttpRequest(method, path, (), headers, config_map("x", LONG_BYTES)), NOW
     )
     assert isinstance(begun, PendingRequest)
-    version = world.server.version
+    version = cluster.server.version
     begun.work.run()
-    assert world.server.version == version
+    assert cluster.server.version == version
     answer = begun.resume(NOW + 1)
     assert isinstance(answer, HttpResponse)
     assert answer.status == (201 if method == "POST" else 200)
-    assert world.server.version == version + 1
-    short = world.server.begin(HttpRequest(method, path, (), headers, config_map("x", 9)), NOW)
+    assert cluster.server.version == version + 1
+    short = cluster.server.begin(HttpRequest(method, path, (), headers, config_map("x", 9)), NOW)
     assert isinstance(short, HttpResponse)
 
 
-def test_a_refusal_of_a_long_body_is_told_when_it_was_read(world: World) -> None:
+def test_a_refusal_of_a_long_body_is_sent_after_it_was_read(cluster: RestartableCluster) -> None:
     body = b"[" + b" " * LONG_BYTES + b"]"
-    begun = world.server.begin(HttpRequest("POST", f"{SPACE}/configmaps", (), ADMIN, body), NOW)
+    begun = cluster.server.begin(HttpRequest("POST", f"{SPACE}/configmaps", (), ADMIN, body), NOW)
     assert isinstance(begun, PendingRequest)
     answer = begun.resume(NOW)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 400
 
 
-def test_a_kind_that_changed_while_a_body_was_read_is_not_written(world: World) -> None:
+def test_a_kind_that_changed_while_a_body_was_read_is_not_written(
+    cluster: RestartableCluster,
+) -> None:
     body = config_map("x", LONG_BYTES)
-    begun = world.server.begin(HttpRequest("POST", f"{SPACE}/configmaps", (), ADMIN, body), NOW)
+    begun = cluster.server.begin(HttpRequest("POST", f"{SPACE}/configmaps", (), ADMIN, body), NOW)
     assert isinstance(begun, PendingRequest)
-    found = world.server.registry.find("", "v1", "configmaps")
+    found = cluster.server.registry.find("", "v1", "configmaps")
     assert found is not None
-    world.server.registry.remove(found)
+    cluster.server.registry.remove(found)
     answer = begun.resume(NOW)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 429
 
 
-def test_a_long_answer_in_yaml_is_written_beside_or_not_at_all(world: World) -> None:
+def test_a_long_answer_in_yaml_is_written_beside_or_not_at_all(cluster: RestartableCluster) -> None:
     yaml = {**ADMIN, "accept": "application/yaml"}
     path = f"{SPACE}/configmaps"
     for number in range(2):
-        asked(world, "POST", path, config_map(f"x{number}", 300_000))
-    begun = world.server.begin(HttpRequest("GET", f"{path}/x0", (), yaml), NOW)
+        asked(cluster, "POST", path, config_map(f"x{number}", 300_000))
+    begun = cluster.server.begin(HttpRequest("GET", f"{path}/x0", (), yaml), NOW)
     assert isinstance(begun, PendingRequest)
     answer = begun.resume(NOW)
     assert isinstance(answer, HttpResponse)
     assert answer.body.startswith(b"apiVersion: v1\n")
-    refused = asked(world, "GET", path, headers=yaml)
+    refused = asked(cluster, "GET", path, headers=yaml)
     assert refused.status == 406
     assert b"too long for YAML" in refused.body
-    assert asked(world, "GET", path).status == 200
+    assert asked(cluster, "GET", path).status == 200
 
 
 # Numbers
@@ -165,27 +167,31 @@ def test_a_long_answer_in_yaml_is_written_beside_or_not_at_all(world: World) -> 
 
 @pytest.mark.parametrize("name", ["limit", "timeoutSeconds", "gracePeriodSeconds"])
 @pytest.mark.parametrize("value", [DIGITS, f"-{DIGITS}", "²", "1_0", " 1"])
-def test_numbers_of_queries_are_read_as_go_reads_them(world: World, name: str, value: str) -> None:
+def test_numbers_of_queries_are_read_as_go_reads_them(
+    cluster: RestartableCluster, name: str, value: str
+) -> None:
     method, path = ("DELETE", "pods/p") if name == "gracePeriodSeconds" else ("GET", "pods")
-    answer = asked(world, method, f"{SPACE}/{path}", query=((name, value),))
+    answer = asked(cluster, method, f"{SPACE}/{path}", query=((name, value),))
     assert answer.status == 400
     assert b"strconv.ParseInt: parsing" in answer.body
 
 
 @pytest.mark.parametrize("operator", [">", "<"])
-def test_a_label_operator_with_many_digits_is_refused(world: World, operator: str) -> None:
+def test_a_label_operator_with_many_digits_is_refused(
+    cluster: RestartableCluster, operator: str
+) -> None:
     answer = asked(
-        world, "GET", f"{SPACE}/pods", query=(("labelSelector", f"a{operator}{DIGITS}"),)
+        cluster, "GET", f"{SPACE}/pods", query=(("labelSelector", f"a{operator}{DIGITS}"),)
     )
     assert answer.status == 400
     assert b"the value must be an integer" in answer.body
 
 
-def test_numbers_of_objects_are_checked_and_not_computed(world: World) -> None:
+def test_numbers_of_objects_are_checked_and_not_computed(cluster: RestartableCluster) -> None:
     spec = {"selector": {"matchLabels": {"a": "b"}}}
     budget = {"metadata": {"name": "x"}, "spec": {**spec, "maxUnavailable": f"{DIGITS}%"}}
     path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-    answer = asked(world, "POST", path, budget)
+    answer = asked(cluster, "POST", path, budget)
     assert answer.status == 422
     assert b"must not be greater than 100%" in answer.body
     job = {"spec": {"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}}
@@ -193,7 +199,7 @@ def test_numbers_of_objects_are_checked_and_not_computed(world: World) -> None:
         "metadata": {"name": "x"},
         "spec": {"schedule": f"{DIGITS} * * * *", "jobTemplate": job},
     }
-    answer = asked(world, "POST", "/apis/batch/v1/namespaces/default/cronjobs", cron)
+    answer = asked(cluster, "POST", "/apis/batch/v1/namespaces/default/cronjobs", cron)
     assert answer.status == 422
     assert b"value out of range" in answer.body
 
@@ -225,7 +231,7 @@ def test_amounts_of_many_digits_are_written() -> None:
 
 
 def test_deletions_of_a_strategic_merge_look_at_each_element_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    cluster: RestartableCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = strategic_merge._merge_identity
     calls = []
@@ -235,7 +241,7 @@ def test_deletions_of_a_strategic_merge_look_at_each_element_once(
         return real(element, key)
 
     monkeypatch.setattr(strategic_merge, "_merge_identity", counted)
-    shape = world.server.registry.find("", "v1", "pods").schema.shape  # type: ignore[union-attr]
+    shape = cluster.server.registry.find("", "v1", "pods").schema.shape  # type: ignore[union-attr]
     counts = []
     for count in (200, 400):
         calls.clear()
@@ -247,18 +253,18 @@ def test_deletions_of_a_strategic_merge_look_at_each_element_once(
     assert counts[1] < 2.5 * counts[0]
 
 
-def test_a_quota_of_many_wrong_scopes_gets_a_short_answer(world: World) -> None:
+def test_a_quota_of_many_wrong_scopes_gets_a_short_answer(cluster: RestartableCluster) -> None:
     quota = {"metadata": {"name": "x"}, "spec": {"scopes": [f"wrong{n}" for n in range(15_000)]}}
-    answer = asked(world, "POST", f"{SPACE}/resourcequotas", quota)
+    answer = asked(cluster, "POST", f"{SPACE}/resourcequotas", quota)
     assert answer.status == 422
     assert len(answer.body) < 4 * CAUSES_BYTES_MAX
     assert json.loads(answer.body)["details"]["causes"][-1]["message"] == MORE_CAUSES
 
 
-def test_many_small_causes_are_cut_too(world: World) -> None:
+def test_many_small_causes_are_cut_too(cluster: RestartableCluster) -> None:
     env = [{"name": "=", "value": "x"}] * 3 * CAUSES_MAX
     pod = {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "env": env}]}}
-    answer = asked(world, "POST", f"{SPACE}/pods", pod)
+    answer = asked(cluster, "POST", f"{SPACE}/pods", pod)
     assert len(json.loads(answer.body)["details"]["causes"]) == CAUSES_MAX + 1
 
 
@@ -268,30 +274,30 @@ def test_warnings_are_cut_as_the_original_cuts_them() -> None:
     assert list(few.header_texts()) == ["a" * 4000, "b" * 96]
     many = WarningList()
     many.extend(f"{n:04}" + "x" * 1000 for n in range(10_000))
-    shown = list(many.header_texts())
-    assert {len(text) for text in shown} == {ITEM_MAX}
-    assert len(shown) == TOTAL_MAX // ITEM_MAX
+    header_texts = list(many.header_texts())
+    assert {len(text) for text in header_texts} == {ITEM_MAX}
+    assert len(header_texts) == TOTAL_MAX // ITEM_MAX
     many.append("one more")
-    assert len(list(many.header_texts())) == len(shown)
+    assert len(list(many.header_texts())) == len(header_texts)
 
 
-def test_ports_that_all_clash_make_a_bounded_answer(world: World) -> None:
+def test_ports_that_all_clash_make_a_bounded_answer(cluster: RestartableCluster) -> None:
     ports = [{"containerPort": 80}] * 1000
     pod = {
         "metadata": {"name": "x"},
         "spec": {"containers": [{"name": "c", "image": "i", "ports": ports}]},
     }
-    answer = asked(world, "POST", f"{SPACE}/pods", pod)
+    answer = asked(cluster, "POST", f"{SPACE}/pods", pod)
     assert answer.status == 201
     warned = [value for name, value in answer.headers if name == "Warning"]
     assert sum(map(len, warned)) < 2 * TOTAL_MAX
     assert "duplicate port definition with" in warned[0]
 
 
-def test_a_range_of_node_ports_that_is_full_is_told(world: World) -> None:
+def test_a_full_node_port_range_is_reported(cluster: RestartableCluster) -> None:
     ports = [{"name": f"p{n}", "port": n + 1} for n in range(2769)]
     service = {"metadata": {"name": "x"}, "spec": {"type": "NodePort", "ports": ports}}
-    answer = asked(world, "POST", f"{SPACE}/services", service)
+    answer = asked(cluster, "POST", f"{SPACE}/services", service)
     assert json.loads(answer.body)["message"] == (
         "Internal error occurred: failed to allocate a nodePort: range is full"
     )
@@ -300,9 +306,9 @@ def test_a_range_of_node_ports_that_is_full_is_told(world: World) -> None:
 def test_a_difference_of_many_lines_is_cut() -> None:
     spec = {"accessModes": [f"a{n}" for n in range(5000)]}
     other = {"accessModes": [*spec["accessModes"][:2000], "b", *spec["accessModes"][2001:]]}
-    told = internal_diff("core/v1.PersistentVolumeClaimSpec", spec, other)
-    assert '-  "a2000",' in told
-    assert '+  "b",' in told
+    difference = internal_diff("core/v1.PersistentVolumeClaimSpec", spec, other)
+    assert '-  "a2000",' in difference
+    assert '+  "b",' in difference
 
 
 # Texts and trees
@@ -345,16 +351,16 @@ def test_what_stood_under_an_equal_key_may_be_deep(depth: int) -> None:
 
 
 def test_stored_objects_do_not_grow_beyond_the_bounds_of_bodies(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    cluster: RestartableCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked(world, "POST", f"{SPACE}/configmaps", config_map("x", 1))
+    asked(cluster, "POST", f"{SPACE}/configmaps", config_map("x", 1))
     monkeypatch.setattr(
         "stowplan.apiserver.storage.registry_store.OBJECT_BYTES_MAX", LONG_BYTES + 40_000
     )
     media = "application/merge-patch+json"
     codes = [
         asked(
-            world, "PATCH", f"{SPACE}/configmaps/x", {"data": {f"k{n}": "x" * 30_000}}, media
+            cluster, "PATCH", f"{SPACE}/configmaps/x", {"data": {f"k{n}": "x" * 30_000}}, media
         ).status
         for n in range(4)
     ]

@@ -94,7 +94,7 @@ def test_a_name_is_needed(headers: dict[str, str], printed: str) -> None:
         ),
     ],
 )
-def test_a_master_becomes_anybody(
+def test_system_masters_may_impersonate_every_user(
     headers: dict[str, str], name: str, groups: tuple[str, ...]
 ) -> None:
     user = become(MASTER, headers)
@@ -126,7 +126,7 @@ def test_a_master_becomes_anybody(
         ),
     ],
 )
-def test_the_first_refusal_is_told(headers: dict[str, str], text: str) -> None:
+def test_the_first_refusal_is_reported(headers: dict[str, str], text: str) -> None:
     with pytest.raises(ApiError) as refused:
         become(ANN, headers)
     assert (refused.value.code, refused.value.message) == (403, text)

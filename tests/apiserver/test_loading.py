@@ -103,7 +103,7 @@ def test_what_others_need_comes_first(server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "said"),
+    ("tree", "message"),
     [
         ("text", "apiVersion and kind: Required value"),
         ({"apiVersion": "v1"}, "apiVersion and kind: Required value"),
@@ -113,9 +113,11 @@ def test_what_others_need_comes_first(server: ApiServer) -> None:
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "A_"}}, "A_"),
     ],
 )
-def test_what_cannot_be_created_is_told(server: ApiServer, tree: Any, said: str) -> None:
+def test_objects_that_cannot_be_created_are_reported(
+    server: ApiServer, tree: Any, message: str
+) -> None:
     created, kept, problems = load_manifests(server, [("here", tree), ("there", pod("ok"))], NOW)
     assert (created, kept) == (1, 0)
     ((place, text),) = problems
     assert place == "here"
-    assert said in text
+    assert message in text

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.negotiation import PROTOBUF, PROTOBUF_MAGIC
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 
 NOW = 1_790_000_000.0
 PODS = "/api/v1/namespaces/default/pods"
@@ -15,13 +15,13 @@ LISTED = "application/json, application/yaml, application/vnd.kubernetes.protobu
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World("plain", NOW)
+def cluster() -> RestartableCluster:
+    return RestartableCluster("plain", NOW)
 
 
-def refusal(world: World, request: HttpRequest) -> tuple[int, str]:
+def refusal(cluster: RestartableCluster, request: HttpRequest) -> tuple[int, str]:
     headers = {"authorization": "Bearer admin-token", **request.headers}
-    answer = world.handle(
+    answer = cluster.handle(
         HttpRequest(request.method, request.path, request.query, headers, request.body), NOW
     )
     assert isinstance(answer, HttpResponse)
@@ -34,10 +34,10 @@ def refusal(world: World, request: HttpRequest) -> tuple[int, str]:
 )
 @pytest.mark.parametrize("wanted", [PROTOBUF, f"application/cbor, {PROTOBUF};stream=watch"])
 def test_who_takes_protobuf_only(
-    world: World, path: str, query: tuple[tuple[str, str], ...], wanted: str
+    cluster: RestartableCluster, path: str, query: tuple[tuple[str, str], ...], wanted: str
 ) -> None:
     request = HttpRequest("GET", path, query, {"accept": wanted})
-    assert refusal(world, request) == (406, f"the request asks for protobuf, {SETTING}")
+    assert refusal(cluster, request) == (406, f"the request asks for protobuf, {SETTING}")
 
 
 @pytest.mark.parametrize(
@@ -52,20 +52,20 @@ def test_who_takes_protobuf_only(
         ("PATCH", f"{PODS}/p/status"),
     ],
 )
-def test_who_sends_protobuf(world: World, method: str, path: str) -> None:
+def test_who_sends_protobuf(cluster: RestartableCluster, method: str, path: str) -> None:
     request = HttpRequest(method, path, (), {"content-type": PROTOBUF}, PROTOBUF_MAGIC + b"\n\x00")
-    assert refusal(world, request) == (415, f"the body of the request is protobuf, {SETTING}")
+    assert refusal(cluster, request) == (415, f"the body of the request is protobuf, {SETTING}")
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/cbor", "multipart/form-data"])
-def test_other_types_get_the_list_of_the_original(world: World, media: str) -> None:
-    sent = refusal(world, HttpRequest("POST", PODS, (), {"content-type": media}, b"{}"))
+def test_other_types_get_the_list_of_the_original(cluster: RestartableCluster, media: str) -> None:
+    sent = refusal(cluster, HttpRequest("POST", PODS, (), {"content-type": media}, b"{}"))
     assert sent == (
         415,
         "the body of the request was in an unknown format - accepted media types include: "
         f"{LISTED}",
     )
-    status, text = refusal(world, HttpRequest("GET", f"{PODS}/p", (), {"accept": media}))
+    status, text = refusal(cluster, HttpRequest("GET", f"{PODS}/p", (), {"accept": media}))
     assert (status, text.rpartition(": ")[2]) == (406, LISTED)
 
 
@@ -78,7 +78,7 @@ def test_other_types_get_the_list_of_the_original(world: World, media: str) -> N
         ("/apis/storage.k8s.io/v1/storageclasses", []),
     ],
 )
-def test_a_table_without_rows(world: World, path: str, rows: object) -> None:
+def test_a_table_without_rows(cluster: RestartableCluster, path: str, rows: object) -> None:
     """Kinds without a table of their own have null there, others an empty list."""
     path, _, query = path.partition("?")
     name, _, value = query.partition("=")
@@ -87,47 +87,51 @@ def test_a_table_without_rows(world: World, path: str, rows: object) -> None:
         "authorization": "Bearer admin-token",
         "accept": "application/json;as=Table;v=v1;g=meta.k8s.io",
     }
-    answer = world.handle(HttpRequest("GET", path, pairs, headers), NOW)
+    answer = cluster.handle(HttpRequest("GET", path, pairs, headers), NOW)
     assert isinstance(answer, HttpResponse)
     assert json.loads(answer.body)["rows"] == rows
     headers["accept"] = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-    answer = world.handle(HttpRequest("GET", path, pairs, headers), NOW)
+    answer = cluster.handle(HttpRequest("GET", path, pairs, headers), NOW)
     assert isinstance(answer, HttpResponse)
     assert json.loads(answer.body)["items"] is None
 
 
-def test_a_deletion_with_a_body_of_another_kind(world: World) -> None:
+def test_a_deletion_with_a_body_of_another_kind(cluster: RestartableCluster) -> None:
     headers = {"content-type": "application/json"}
-    said = refusal(world, HttpRequest("DELETE", f"{PODS}/p", (), headers, b'{"kind":"Pod"}'))
-    assert said[0] == 400
-    assert said[1].startswith('no kind "Pod" is registered for version "meta.k8s.io/v1" in scheme')
+    answer_text = refusal(
+        cluster, HttpRequest("DELETE", f"{PODS}/p", (), headers, b'{"kind":"Pod"}')
+    )
+    assert answer_text[0] == 400
+    assert answer_text[1].startswith(
+        'no kind "Pod" is registered for version "meta.k8s.io/v1" in scheme'
+    )
 
 
-def post(world: World, path: str, tree: object) -> HttpResponse:
+def post(cluster: RestartableCluster, path: str, tree: object) -> HttpResponse:
     body = json.dumps(tree).encode()
-    answer = world.handle(
+    answer = cluster.handle(
         HttpRequest("POST", path, (), {"authorization": "Bearer admin-token"}, body), NOW
     )
     assert isinstance(answer, HttpResponse)
     return answer
 
 
-def test_both_kinds_of_attributes_in_one_review(world: World) -> None:
+def test_both_kinds_of_attributes_in_one_review(cluster: RestartableCluster) -> None:
     spec = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
-    answer = post(world, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
+    answer = post(cluster, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
     assert answer.status == 422
     assert 'Invalid value: {"Path":"/x","Verb":""}: ' in json.loads(answer.body)["message"]
 
 
-def test_zones_come_with_bindings_of_the_new_path_only(world: World) -> None:
+def test_zones_come_with_bindings_of_the_new_path_only(cluster: RestartableCluster) -> None:
     labels = {"topology.kubernetes.io/zone": "z"}
-    post(world, "/api/v1/nodes", {"metadata": {"name": "zoned", "labels": labels}})
+    post(cluster, "/api/v1/nodes", {"metadata": {"name": "zoned", "labels": labels}})
     for name, path in (("old", "bindings"), ("new", "pods/new/binding")):
         spec = {"containers": [{"name": "c", "image": "i"}]}
-        post(world, PODS, {"metadata": {"name": name}, "spec": spec})
+        post(cluster, PODS, {"metadata": {"name": name}, "spec": spec})
         target = {"kind": "Node", "name": "zoned"}
         bound = post(
-            world,
+            cluster,
             f"/api/v1/namespaces/default/{path}",
             {"metadata": {"name": name}, "target": target},
         )
@@ -135,7 +139,7 @@ def test_zones_come_with_bindings_of_the_new_path_only(world: World) -> None:
     got = {}
     for name in ("old", "new"):
         headers = {"authorization": "Bearer admin-token"}
-        answer = world.handle(HttpRequest("GET", f"{PODS}/{name}", (), headers), NOW)
+        answer = cluster.handle(HttpRequest("GET", f"{PODS}/{name}", (), headers), NOW)
         assert isinstance(answer, HttpResponse)
         got[name] = json.loads(answer.body)["metadata"].get("labels")
     assert got == {"old": None, "new": labels}

@@ -80,7 +80,7 @@ def test_copies_of_copies_are_bounded() -> None:
     assert raised.value.code == 422
 
 
-def test_unknown_members_of_operations_are_told() -> None:
+def test_unknown_members_of_patch_operations_are_reported() -> None:
     assert check_operations([{"op": "add", "paht": "/a"}], True) == [
         'json patch unknown field "[0].paht"'
     ]
@@ -220,7 +220,7 @@ def test_strategic_merges_that_fail(old: Tree, patch: Tree, code: int, text: str
         ("quantities must match", "quantities must match"),
     ],
 )
-def test_complaints_of_the_other_decoder(decoder: str, converter: str) -> None:
+def test_errors_of_the_other_decoder(decoder: str, converter: str) -> None:
     assert converter_error_text(decoder) == converter
 
 

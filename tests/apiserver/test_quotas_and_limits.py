@@ -12,7 +12,15 @@ import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
-from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, Tree, World, container, deployment, job
+from tests.apiserver.small_cluster import (
+    DEPLOYMENTS,
+    JOBS,
+    SmallCluster,
+    Tree,
+    container,
+    deployment,
+    job,
+)
 from tests.apiserver.small_cluster import pod as plain_pod
 
 QUOTAS, RANGES = "resourcequotas", "limitranges"
@@ -29,69 +37,69 @@ def pod(
     return plain_pod(name, containers=[container(resources=resources)], **spec)
 
 
-def used(world: World, name: str = "q") -> dict[str, str]:
-    found: dict[str, str] = world.the(QUOTAS, name)["status"]["used"]
+def used(cluster: SmallCluster, name: str = "q") -> dict[str, str]:
+    found: dict[str, str] = cluster.the(QUOTAS, name)["status"]["used"]
     return found
 
 
-def refused(world: World, path: str, obj: Tree) -> str:
+def refused(cluster: SmallCluster, path: str, obj: Tree) -> str:
     with pytest.raises(ApiError) as error:
-        world.create(path, obj)
+        cluster.create(path, obj)
     assert error.value.code == 403
     return error.value.message
 
 
 def test_a_pod_beyond_the_quota_is_refused() -> None:
-    world = World(2)
-    world.create(QUOTAS, quota({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"}))
-    world.settle()
-    assert used(world) == {"pods": "0", "requests.cpu": "0", "limits.memory": "0"}
-    world.create("pods", pod("a", {"cpu": "600m"}, {"memory": "256Mi"}))
-    assert used(world) == {"pods": "1", "requests.cpu": "600m", "limits.memory": "256Mi"}
-    assert refused(world, "pods", pod("b", {"cpu": "500m"}, {"memory": "1Gi"})) == (
+    cluster = SmallCluster(2)
+    cluster.create(QUOTAS, quota({"pods": "2", "requests.cpu": "1", "limits.memory": "1Gi"}))
+    cluster.settle()
+    assert used(cluster) == {"pods": "0", "requests.cpu": "0", "limits.memory": "0"}
+    cluster.create("pods", pod("a", {"cpu": "600m"}, {"memory": "256Mi"}))
+    assert used(cluster) == {"pods": "1", "requests.cpu": "600m", "limits.memory": "256Mi"}
+    assert refused(cluster, "pods", pod("b", {"cpu": "500m"}, {"memory": "1Gi"})) == (
         'pods "b" is forbidden: exceeded quota: q, requested: limits.memory=1Gi,requests.cpu=500m,'
         " used: limits.memory=256Mi,requests.cpu=600m, limited: limits.memory=1Gi,requests.cpu=1"
     )
-    assert refused(world, "pods", pod("b", {"cpu": "100m"})) == (
+    assert refused(cluster, "pods", pod("b", {"cpu": "100m"})) == (
         'pods "b" is forbidden: failed quota: q: must specify limits.memory for: c'
     )
-    world.create("pods", pod("b", {"cpu": "400m"}, {"memory": "256Mi"}))
-    assert used(world)["requests.cpu"] == "1"
+    cluster.create("pods", pod("b", {"cpu": "400m"}, {"memory": "256Mi"}))
+    assert used(cluster)["requests.cpu"] == "1"
 
 
 def test_usage_shrinks_when_pods_finish_and_go() -> None:
-    world = World(2)
-    world.create(QUOTAS, quota({"pods": "2", "count/pods": "5"}))
-    world.settle()
-    world.create(JOBS, job("j"))
-    world.run(1.5)
-    assert used(world) == {"pods": "1", "count/pods": "1"}
-    world.run(10)
-    assert used(world) == {"pods": "0", "count/pods": "1"}
-    world.delete(JOBS, "j", propagation="Background")
-    world.run(10)
-    assert used(world) == {"pods": "0", "count/pods": "0"}
+    cluster = SmallCluster(2)
+    cluster.create(QUOTAS, quota({"pods": "2", "count/pods": "5"}))
+    cluster.settle()
+    cluster.create(JOBS, job("j"))
+    cluster.run(1.5)
+    assert used(cluster) == {"pods": "1", "count/pods": "1"}
+    cluster.run(10)
+    assert used(cluster) == {"pods": "0", "count/pods": "1"}
+    cluster.delete(JOBS, "j", propagation="Background")
+    cluster.run(10)
+    assert used(cluster) == {"pods": "0", "count/pods": "0"}
 
 
 def test_controllers_report_the_quota_and_fill_it() -> None:
-    world = World(2)
-    world.create(QUOTAS, quota({"pods": "2"}))
-    world.create(DEPLOYMENTS, deployment("d", 3))
-    world.run(10)
-    assert len(world.pods()) == 2
-    reasons = {each["reason"] for each in world.list("events")}
+    cluster = SmallCluster(2)
+    cluster.create(QUOTAS, quota({"pods": "2"}))
+    cluster.create(DEPLOYMENTS, deployment("d", 3))
+    cluster.run(10)
+    assert len(cluster.pods()) == 2
+    reasons = {each["reason"] for each in cluster.list("events")}
     assert "FailedCreate" in reasons
-    world.change(QUOTAS, "q", hard={"pods": "3"})
-    world.run(30)
-    assert len(world.pods()) == 3
-    assert used(world) == {"pods": "3"}
+    cluster.change(QUOTAS, "q", hard={"pods": "3"})
+    cluster.run(30)
+    assert len(cluster.pods()) == 3
+    assert used(cluster) == {"pods": "3"}
 
 
 def test_a_quota_that_is_not_counted_yet_is_counted_at_once() -> None:
-    world = World(2)
-    world.create("pods", pod("a"))
-    world.create(QUOTAS, quota({"pods": "1"}))
-    assert "used: pods=1, limited: pods=1" in refused(world, "pods", pod("b"))
+    cluster = SmallCluster(2)
+    cluster.create("pods", pod("a"))
+    cluster.create(QUOTAS, quota({"pods": "1"}))
+    assert "used: pods=1, limited: pods=1" in refused(cluster, "pods", pod("b"))
 
 
 @pytest.mark.parametrize(
@@ -104,21 +112,21 @@ def test_a_quota_that_is_not_counted_yet_is_counted_at_once() -> None:
     ],
 )
 def test_a_quota_covers_pods_of_its_scope(scope: str, fits: Tree) -> None:
-    world = World(1)
-    world.create(QUOTAS, quota({"pods": "0"}, scopes=[scope]))
-    world.settle()
-    world.create("pods", fits)
+    cluster = SmallCluster(1)
+    cluster.create(QUOTAS, quota({"pods": "0"}, scopes=[scope]))
+    cluster.settle()
+    cluster.create("pods", fits)
     other: dict[str, Tree] = {
         "BestEffort": pod("y"),
         "NotBestEffort": pod("y", {"cpu": "1"}),
         "Terminating": pod("y", activeDeadlineSeconds=5),
         "NotTerminating": pod("y"),
     }
-    assert "exceeded quota" in refused(world, "pods", other[scope])
+    assert "exceeded quota" in refused(cluster, "pods", other[scope])
 
 
 def test_numbers_of_objects_services_and_claims() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     hard = {
         "count/deployments.apps": "1",
         "configmaps": "1",
@@ -126,15 +134,17 @@ def test_numbers_of_objects_services_and_claims() -> None:
         "requests.storage": "3Gi",
         "fast.storageclass.storage.k8s.io/persistentvolumeclaims": "1",
     }
-    world.create(QUOTAS, quota(hard))
-    world.settle()
-    world.create(DEPLOYMENTS, deployment("d", 0))
-    assert "requested: count/deployments.apps=1" in refused(world, DEPLOYMENTS, deployment("e", 0))
-    world.create("configmaps", {"metadata": {"name": "a"}})
-    assert "requested: configmaps=1" in refused(world, "configmaps", {"metadata": {"name": "b"}})
+    cluster.create(QUOTAS, quota(hard))
+    cluster.settle()
+    cluster.create(DEPLOYMENTS, deployment("d", 0))
+    assert "requested: count/deployments.apps=1" in refused(
+        cluster, DEPLOYMENTS, deployment("e", 0)
+    )
+    cluster.create("configmaps", {"metadata": {"name": "a"}})
+    assert "requested: configmaps=1" in refused(cluster, "configmaps", {"metadata": {"name": "b"}})
     ports = [{"name": name, "port": at} for at, name in enumerate("abc", 80)]
     node_ports = {"type": "NodePort", "ports": ports}
-    text = refused(world, "services", {"metadata": {"name": "s"}, "spec": node_ports})
+    text = refused(cluster, "services", {"metadata": {"name": "s"}, "spec": node_ports})
     assert "requested: services.nodeports=3, used: services.nodeports=0" in text
 
     def claim(name: str, storage: str) -> Tree:
@@ -142,35 +152,35 @@ def test_numbers_of_objects_services_and_claims() -> None:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
         return {"metadata": {"name": name}, "spec": {"storageClassName": "fast", **spec}}
 
-    world.create("persistentvolumeclaims", claim("a", "1Gi"))
-    text = refused(world, "persistentvolumeclaims", claim("b", "1Gi"))
+    cluster.create("persistentvolumeclaims", claim("a", "1Gi"))
+    text = refused(cluster, "persistentvolumeclaims", claim("b", "1Gi"))
     assert "requested: fast.storageclass.storage.k8s.io/persistentvolumeclaims=1" in text
-    assert used(world)["requests.storage"] == "1Gi"
+    assert used(cluster)["requests.storage"] == "1Gi"
 
 
 def test_a_create_of_an_existing_name_is_not_charged() -> None:
-    world = World(1)
-    world.create(QUOTAS, quota({"pods": "5"}))
-    world.settle()
-    world.create("pods", pod("a"))
+    cluster = SmallCluster(1)
+    cluster.create(QUOTAS, quota({"pods": "5"}))
+    cluster.settle()
+    cluster.create("pods", pod("a"))
     with pytest.raises(ApiError) as error:
-        world.create("pods", pod("a"))
+        cluster.create("pods", pod("a"))
     assert error.value.reason == "AlreadyExists"
-    assert used(world) == {"pods": "1"}
+    assert used(cluster) == {"pods": "1"}
 
 
 def test_a_dry_run_is_not_charged() -> None:
-    world = World(1)
-    world.create(QUOTAS, quota({"pods": "1"}))
-    world.settle()
+    cluster = SmallCluster(1)
+    cluster.create(QUOTAS, quota({"pods": "1"}))
+    cluster.settle()
     headers = {"content-type": "application/json"}
     body = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod("a")}).encode()
     path = "/api/v1/namespaces/default/pods"
     request = HttpRequest("POST", path, query=(("dryRun", "All"),), headers=headers, body=body)
-    answer = world.server.handle(request, world.now)
+    answer = cluster.server.handle(request, cluster.now)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 201, answer.body
-    assert used(world) == {"pods": "0"}
+    assert used(cluster) == {"pods": "0"}
 
 
 def limit_range(type_: str, **item: object) -> Tree:
@@ -178,11 +188,11 @@ def limit_range(type_: str, **item: object) -> Tree:
 
 
 def test_defaults_of_a_limit_range() -> None:
-    world = World(1, schedules=False)
+    cluster = SmallCluster(1, schedules=False)
     default = {"cpu": "1", "memory": "1Gi"}
     item = {"default": default, "defaultRequest": {"cpu": "250m"}}
-    world.create(RANGES, limit_range("Container", **item))
-    made = world.create("pods", pod("a", {"memory": "10Mi"}))
+    cluster.create(RANGES, limit_range("Container", **item))
+    made = cluster.create("pods", pod("a", {"memory": "10Mi"}))
     resources = made["spec"]["containers"][0]["resources"]
     assert resources["requests"] == {"cpu": "250m", "memory": "10Mi"}
     assert resources["limits"] == default
@@ -226,15 +236,15 @@ def test_defaults_of_a_limit_range() -> None:
 def test_limits_of_a_limit_range(
     type_: str, item: Tree, requests: Tree, limits: Tree, text: str
 ) -> None:
-    world = World(1, schedules=False)
-    world.create(RANGES, limit_range(type_, **item))
-    assert refused(world, "pods", pod("a", requests, limits)) == f'pods "a" is forbidden: {text}'
+    cluster = SmallCluster(1, schedules=False)
+    cluster.create(RANGES, limit_range(type_, **item))
+    assert refused(cluster, "pods", pod("a", requests, limits)) == f'pods "a" is forbidden: {text}'
 
 
 def test_limits_of_claims() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     item = {"min": {"storage": "1Gi"}, "max": {"storage": "2Gi"}}
-    world.create(RANGES, limit_range("PersistentVolumeClaim", **item))
+    cluster.create(RANGES, limit_range("PersistentVolumeClaim", **item))
     for storage, text in (
         ("3Gi", "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
         ("1Mi", "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"),
@@ -242,14 +252,14 @@ def test_limits_of_claims() -> None:
         resources = {"requests": {"storage": storage}}
         spec = {"accessModes": ["ReadWriteOnce"], "resources": resources}
         claim = {"metadata": {"name": "c"}, "spec": spec}
-        assert text in refused(world, "persistentvolumeclaims", claim)
+        assert text in refused(cluster, "persistentvolumeclaims", claim)
 
 
 def test_another_namespace_is_free() -> None:
-    world = World(1)
-    world.create("namespaces", {"metadata": {"name": "other"}})
-    world.create(QUOTAS, quota({"pods": "0"}))
-    world.create(RANGES, limit_range("Container", min={"cpu": "1"}))
+    cluster = SmallCluster(1)
+    cluster.create("namespaces", {"metadata": {"name": "other"}})
+    cluster.create(QUOTAS, quota({"pods": "0"}))
+    cluster.create(RANGES, limit_range("Container", min={"cpu": "1"}))
     free = pod("a")
     free["metadata"]["namespace"] = "other"
-    world.create("pods", free)
+    cluster.create("pods", free)

@@ -125,7 +125,7 @@ def test_a_role_binding_counts_in_its_namespace_only() -> None:
     assert not rbac.authorize(ANN, wanted("get core/pods")).allowed
 
 
-def test_a_missing_role_is_told() -> None:
+def test_a_missing_role_is_reported() -> None:
     rbac = RbacAuthorizer()
     bind(rbac, "b", "nosuch", "User ann")
     decision = rbac.authorize(ANN, wanted("get core/pods"))

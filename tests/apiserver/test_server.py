@@ -221,7 +221,7 @@ def test_a_watch_by_the_old_path_begins_with_what_is_there() -> None:
         assert [event["object"]["metadata"].get("name") for event in seen] == names
 
 
-def test_a_slow_watch_is_cut_and_its_client_told_410() -> None:
+def test_a_slow_watch_is_closed_with_410() -> None:
     server = plain_server(history_max=10)
     made(server, "a")
     start = server.version
@@ -250,7 +250,7 @@ def test_watchers_share_one_encoding_of_an_event() -> None:
     assert len(event.lines) == 1
 
 
-def test_what_is_not_saved_is_not_shown() -> None:
+def test_unsaved_writes_are_not_visible() -> None:
     server = plain_server(durable=True)
     stream = watch(server, f"resourceVersion={server.version}")
     answer = asked(server, "POST", THINGS, json.dumps(tree("a")).encode())
@@ -285,27 +285,27 @@ class Scribe:
     """An observer that writes down what it is told, and answers each thing with a place."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
 
     def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
-        self.told.append((change.type, change.key))
+        self.notified.append((change.type, change.key))
         if change.key.startswith("things/") and change.type == "ADDED":
             server.create(resource(server, "places"), tree(change.key.rpartition("/")[2]), now)
 
 
-def test_observers_are_told_once_and_in_order_also_of_what_they_write() -> None:
+def test_observers_get_each_change_once_in_order_their_own_writes_included() -> None:
     scribe = Scribe()
     server = plain_server(observers=(scribe,))
     asked(server, "POST", THINGS, json.dumps(tree("a")).encode())
     server.modify(resource(server), "n", "a", lambda o: o["spec"].update(x=1), NOW)
-    assert scribe.told == [
+    assert scribe.notified == [
         ("ADDED", "things/n/a"),
         ("ADDED", "places//a"),
         ("MODIFIED", "things/n/a"),
     ]
 
 
-def test_observers_are_told_of_what_was_saved_when_a_server_starts() -> None:
+def test_observers_get_saved_objects_when_a_server_starts() -> None:
     server = plain_server(durable=True)
     made(server, "a")
     batch = server.unsaved()
@@ -313,7 +313,7 @@ def test_observers_are_told_of_what_was_saved_when_a_server_starts() -> None:
     scribe = Scribe()
     again = plain_server(batch.records, observers=(scribe,))
     again.tick(NOW)
-    assert scribe.told == [("ADDED", "things/n/a"), ("ADDED", "places//a")]
+    assert scribe.notified == [("ADDED", "things/n/a"), ("ADDED", "places//a")]
 
 
 def test_what_has_a_lifetime_ends_so_long_after_its_last_write() -> None:

@@ -11,41 +11,41 @@ from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.subresources.scale import CustomScaleView, ScaleView, selector_text
-from tests.apiserver.small_cluster import Tree, World, pod
+from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 
 CUSTOM = CustomScaleView(".spec.size.count", ".status.count", ".status.selector")
 
 
-def call(world: World, path: str, verb: str = "update") -> ApiCall:
-    resource = world.server.registry.by_path(path)
+def call(cluster: SmallCluster, path: str, verb: str = "update") -> ApiCall:
+    resource = cluster.server.registry.by_path(path)
     assert resource is not None
     return ApiCall(
-        world.server,
+        cluster.server,
         User("u"),
         verb,
         resource,
         "default",
         "x",
         "scale",
-        rng=world.server.rng,
+        rng=cluster.server.rng,
         access=AlwaysAllow(),
     )
 
 
-def quiet() -> World:
-    return World(0, hollow=False, schedules=False)
+def quiet() -> SmallCluster:
+    return SmallCluster(0, simulates_nodes=False, schedules=False)
 
 
-def act(world: World, subresource: str, name: str, **body: Any) -> int:
-    pods = world.server.registry.by_path("pods")
+def act(cluster: SmallCluster, subresource: str, name: str, **body: Any) -> int:
+    pods = cluster.server.registry.by_path("pods")
     assert pods is not None
     body.setdefault("metadata", {"name": name})
-    return world.server.act(pods, "default", name, subresource, body, world.now).code
+    return cluster.server.act(pods, "default", name, subresource, body, cluster.now).code
 
 
-def refused(world: World, subresource: str, name: str, **body: Any) -> tuple[int, str]:
+def refused(cluster: SmallCluster, subresource: str, name: str, **body: Any) -> tuple[int, str]:
     with pytest.raises(ApiError) as raised:
-        act(world, subresource, name, **body)
+        act(cluster, subresource, name, **body)
     return raised.value.code, raised.value.message
 
 
@@ -55,21 +55,21 @@ def workload(**spec: Any) -> Tree:
 
 
 def test_a_binding_clears_the_nomination_and_keeps_the_generation() -> None:
-    world = quiet()
-    made = world.create("pods", pod("a"))
+    cluster = quiet()
+    made = cluster.create("pods", pod("a"))
     made["status"]["nominatedNodeName"] = "n2"
-    made = world.api.update_status("pods", made)
-    assert act(world, "binding", "a", target={"name": "n1"}) == 201
-    bound = world.the("pods", "a")
+    made = cluster.api.update_status("pods", made)
+    assert act(cluster, "binding", "a", target={"name": "n1"}) == 201
+    bound = cluster.the("pods", "a")
     assert bound["spec"]["nodeName"] == "n1"
     assert "nominatedNodeName" not in bound["status"]
     assert bound["metadata"]["generation"] == made["metadata"]["generation"]
 
 
-def test_everything_that_is_wrong_with_a_target_is_told() -> None:
-    world = quiet()
-    world.create("pods", pod("a"))
-    code, text = refused(world, "binding", "a", target={"kind": "Pod"})
+def test_all_errors_of_a_target_are_reported() -> None:
+    cluster = quiet()
+    cluster.create("pods", pod("a"))
+    code, text = refused(cluster, "binding", "a", target={"kind": "Pod"})
     assert code == 500
     assert text == (
         '[target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>", '
@@ -78,55 +78,55 @@ def test_everything_that_is_wrong_with_a_target_is_told() -> None:
 
 
 def test_the_topology_of_the_node_comes_with_the_binding() -> None:
-    world = World(1, hollow=False, schedules=False)
-    world.create("pods", pod("a"))
-    act(world, "binding", "a", target={"kind": "Node", "name": "node-1"})
-    labels = world.the("pods", "a")["metadata"]["labels"]
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
+    cluster.create("pods", pod("a"))
+    act(cluster, "binding", "a", target={"kind": "Node", "name": "node-1"})
+    labels = cluster.the("pods", "a")["metadata"]["labels"]
     assert labels == {"app": "a", "topology.kubernetes.io/zone": "zone-1"}
 
 
 def test_an_eviction_needs_sound_options() -> None:
-    world = quiet()
-    world.create("pods", pod("a"))
-    code, text = refused(world, "eviction", "a", deleteOptions={"propagationPolicy": "Never"})
+    cluster = quiet()
+    cluster.create("pods", pod("a"))
+    code, text = refused(cluster, "eviction", "a", deleteOptions={"propagationPolicy": "Never"})
     assert (code, "propagationPolicy: Unsupported value" in text) == (422, True)
     breaking = {"ignoreStoreReadErrorWithClusterBreakingPotential": True}
-    assert refused(world, "eviction", "a", deleteOptions=breaking)[0] == 422
+    assert refused(cluster, "eviction", "a", deleteOptions=breaking)[0] == 422
     stale = {"preconditions": {"resourceVersion": "1"}}
-    code, text = refused(world, "eviction", "a", deleteOptions=stale)
+    code, text = refused(cluster, "eviction", "a", deleteOptions=stale)
     assert (code, "the ResourceVersion in the precondition (1)" in text) == (409, True)
-    assert world.get("pods", "a") is not None
+    assert cluster.get("pods", "a") is not None
 
 
 def test_an_eviction_under_its_precondition_goes_through() -> None:
-    world = quiet()
-    made = world.create("pods", pod("a"))
+    cluster = quiet()
+    made = cluster.create("pods", pod("a"))
     right = {"resourceVersion": made["metadata"]["resourceVersion"], "uid": made["metadata"]["uid"]}
-    assert act(world, "eviction", "a", deleteOptions={"preconditions": right}) == 201
-    assert world.get("pods", "a") is None
+    assert act(cluster, "eviction", "a", deleteOptions={"preconditions": right}) == 201
+    assert cluster.get("pods", "a") is None
 
 
 def test_a_dry_run_evicts_nothing() -> None:
-    world = quiet()
-    world.create("pods", pod("a"))
-    assert act(world, "eviction", "a", deleteOptions={"dryRun": ["All"]}) == 201
-    conditions = world.the("pods", "a")["status"].get("conditions", ())
+    cluster = quiet()
+    cluster.create("pods", pod("a"))
+    assert act(cluster, "eviction", "a", deleteOptions={"dryRun": ["All"]}) == 201
+    conditions = cluster.the("pods", "a")["status"].get("conditions", ())
     assert [c for c in conditions if c["type"] == "DisruptionTarget"] == []
 
 
 def test_a_scale_shows_and_sets_the_replicas() -> None:
-    world = quiet()
+    cluster = quiet()
     found = ScaleView().read(
-        workload(replicas=3, selector={"matchLabels": {"a": "b"}}), call(world, "pods")
+        workload(replicas=3, selector={"matchLabels": {"a": "b"}}), call(cluster, "pods")
     )
     assert (found["spec"], found["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
     body = {"metadata": {"resourceVersion": "4"}, "spec": {"replicas": 7}}
-    changed = ScaleView().write(workload(replicas=3), body, call(world, "apps/deployments"))
+    changed = ScaleView().write(workload(replicas=3), body, call(cluster, "apps/deployments"))
     assert changed["spec"]["replicas"] == 7
     assert changed["metadata"]["resourceVersion"] == "4"
     body = {"metadata": {"uid": "other"}, "spec": {"replicas": 7}}
     with pytest.raises(ApiError) as raised:
-        ScaleView().write(workload(replicas=3), body, call(world, "apps/deployments"))
+        ScaleView().write(workload(replicas=3), body, call(cluster, "apps/deployments"))
     assert raised.value.message == (
         'Operation cannot be fulfilled on deployments/scale.apps "x": '
         "Precondition failed: UID in precondition: other, UID in object meta: u"
@@ -151,47 +151,47 @@ def test_the_selector_of_a_scale_is_one_line() -> None:
     assert found["status"]["selector"] == "a=b"
 
 
-def test_a_custom_scale_lives_where_its_definition_says() -> None:
-    world = quiet()
+def test_a_custom_scale_is_at_the_paths_of_its_definition() -> None:
+    cluster = quiet()
     obj = workload(size={"count": 4})
     obj["status"] = {"count": 3, "selector": "x=y"}
-    found = CUSTOM.read(obj, call(world, "pods", "get"))
+    found = CUSTOM.read(obj, call(cluster, "pods", "get"))
     assert (found["spec"], found["status"]) == ({"replicas": 4}, {"replicas": 3, "selector": "x=y"})
-    changed = CUSTOM.write(workload(), {"spec": {"replicas": 9}}, call(world, "pods"))
+    changed = CUSTOM.write(workload(), {"spec": {"replicas": 9}}, call(cluster, "pods"))
     assert changed["spec"] == {"size": {"count": 9}}
 
 
 def test_a_custom_scale_without_its_field() -> None:
-    world = quiet()
+    cluster = quiet()
     with pytest.raises(ApiError) as raised:
-        CUSTOM.read(workload(), call(world, "pods", "get"))
+        CUSTOM.read(workload(), call(cluster, "pods", "get"))
     text = 'the spec replicas field ".spec.size.count" does not exist'
     assert (raised.value.code, raised.value.message) == (400, text)
-    shown = CUSTOM.read(workload(), call(world, "pods", "patch"))
+    decoded = CUSTOM.read(workload(), call(cluster, "pods", "patch"))
     with pytest.raises(ApiError) as raised:
-        CUSTOM.write(workload(), shown, call(world, "pods", "patch"))
+        CUSTOM.write(workload(), decoded, call(cluster, "pods", "patch"))
     assert raised.value.code == 400
     with pytest.raises(ApiError) as raised:
-        CUSTOM.write(workload(), {"spec": {"replicas": -1}}, call(world, "pods"))
+        CUSTOM.write(workload(), {"spec": {"replicas": -1}}, call(cluster, "pods"))
     assert raised.value.code == 422
 
 
 def test_finalizers_of_a_namespace_change_only_where_they_may() -> None:
-    world = quiet()
-    made = world.create("namespaces", {"metadata": {"name": "a"}})
+    cluster = quiet()
+    made = cluster.create("namespaces", {"metadata": {"name": "a"}})
     made["spec"]["finalizers"] = ["kubernetes", "example.com/own"]
     made["status"] = {"phase": "Terminating"}
-    stored = world.api.finalize(made)
+    stored = cluster.api.finalize(made)
     assert stored["spec"]["finalizers"] == ["kubernetes", "example.com/own"]
     assert stored["status"]["phase"] == "Active"
     stored["spec"]["finalizers"] = []
-    world.api.update("namespaces", stored)
-    assert world.the("namespaces", "a", "")["spec"]["finalizers"] == [
+    cluster.api.update("namespaces", stored)
+    assert cluster.the("namespaces", "a", "")["spec"]["finalizers"] == [
         "kubernetes",
         "example.com/own",
     ]
-    stored = world.the("namespaces", "a", "")
+    stored = cluster.the("namespaces", "a", "")
     stored["spec"]["finalizers"] = ["nodomain"]
     with pytest.raises(ApiError) as raised:
-        world.api.finalize(stored)
+        cluster.api.finalize(stored)
     assert raised.value.code == 422

@@ -56,7 +56,7 @@ def test_wrong_token_is_refused(token: str, anonymous: bool) -> None:
     assert token not in repr(vars(refused.value))
 
 
-def test_tokens_are_compared_in_constant_time_and_not_shown() -> None:
+def test_tokens_are_compared_in_constant_time_and_not_printed() -> None:
     assert "secret-a" not in repr(StaticTokens(KNOWN))
     source = inspect.getsource(StaticTokens.owner)
     assert "compare_digest" in source

@@ -66,7 +66,7 @@ def test_a_store_that_misremembers_is_caught() -> None:
     assert past_states(Revisionist, steps)
 
 
-def test_the_log_is_cut_in_time_and_not_before_it_was_shown() -> None:
+def test_the_log_is_compacted_in_time_but_not_before_it_was_sent() -> None:
     store, resource = VersionedStore(history_max=10), thing()
     for _ in range(30):
         write(store, resource, "things/n/a", "put")
@@ -92,7 +92,7 @@ def test_versions_go_on_after_a_start_from_records() -> None:
 @pytest.mark.parametrize(
     ("key", "path"), [("pods/n/a", "pods"), ("apps/deployments/n/a", "apps/deployments")]
 )
-def test_a_key_says_its_path(key: str, path: str) -> None:
+def test_a_key_states_its_path(key: str, path: str) -> None:
     assert resource_path_of(key) == path
 
 

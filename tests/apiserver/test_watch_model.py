@@ -82,8 +82,8 @@ class Follower:
         """It has read all changes up to this one, wanted or not."""
         if initial:
             state = model.at(start)
-            shown = [key for key in sorted(state) if self.shows(key, state[key])]
-            self.wanted = [(0, "ADDED", key) for key in shown]
+            visible = [key for key in sorted(state) if self.shows(key, state[key])]
+            self.wanted = [(0, "ADDED", key) for key in visible]
             self.initial = len(self.wanted)
 
     def shows(self, key: str, color: str | None) -> bool:
@@ -256,9 +256,9 @@ def greedy(self: WatchCache, watcher: CacheWatcher, lines: list[bytes], now: flo
     for event in channel.events[watcher.place - channel.base :]:
         watcher.place += 1
         if event.change.key.startswith(watcher.prefix) and room > 0:
-            shown = watcher.shows(event)
-            if shown is not None:
-                line = self._line(watcher, *shown, now)
+            visible = watcher.shows(event)
+            if visible is not None:
+                line = self._line(watcher, *visible, now)
                 lines.append(line)
                 room -= len(line)
     return False
@@ -293,7 +293,7 @@ def test_wrong_hubs_are_caught(
 
 
 def test_a_server_that_shows_what_is_not_saved_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ApiServer, "_on_change", _shown_at_once)
+    monkeypatch.setattr(ApiServer, "_on_change", _published_before_saved)
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Watches, settings=WRONG)
 
@@ -301,7 +301,7 @@ def test_a_server_that_shows_what_is_not_saved_is_caught(monkeypatch: pytest.Mon
 WRITTEN = ApiServer._on_change
 
 
-def _shown_at_once(self: ApiServer, change: Any) -> None:
+def _published_before_saved(self: ApiServer, change: Any) -> None:
     WRITTEN(self, change)
     self._publish((change,))
     self._pending.pop()

@@ -61,7 +61,7 @@ def test_depth_is_counted_through_aliases() -> None:
         read_yaml("\n".join(lines).encode())
 
 
-def test_merge_keys_give_what_is_not_said() -> None:
+def test_merge_keys_fill_in_missing_keys() -> None:
     raw = b"a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 0}\nd: {<<: *c0}\n"
     tree, repeated = read_yaml(raw.replace(b"c:", b"c: &c0"))
     assert tree["c"] == {"x": 0, "y": 2, "z": 4}
@@ -110,7 +110,7 @@ def test_numbers_without_end_are_refused(digits: int) -> None:
         read_yaml(b"a: " + b"9" * digits)
 
 
-def test_a_broken_text_is_told_by_its_line() -> None:
+def test_a_syntax_error_is_reported_with_its_line() -> None:
     with pytest.raises(YamlBodyError) as raised:
         read_yaml(b"apiVersion: v1\n  kind: [")
     text = "yaml: line 2: mapping values are not allowed in this context"
@@ -123,7 +123,7 @@ def test_much_yaml_is_not_read() -> None:
     assert raised.value.code == 413
 
 
-def test_keys_that_came_twice_are_told_together_or_line_by_line() -> None:
+def test_duplicate_keys_are_reported_together_or_line_by_line() -> None:
     raw = b"a: 1\nb:\n  c: 1\n  c: 2\na: 2\n"
     _, (text,) = read_yaml(raw)
     assert text == (

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
+from typing import Any
 
 from stowplan.assembly.sessions.session_config import (
     batch_configuration,
     rules_for,
     session_options,
 )
-from stowplan.batch import Compat, Inventory, Session
+from stowplan.batch import Inventory, Session
 from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate
+from stowplan.kube_batch_v05.session_cache import KubeBatchCache
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeCondition, NodeSpec, NodeStatus
 from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -28,12 +30,14 @@ class BatchCluster:
     """An inventory with one-line setup methods; it applies its sessions' decisions."""
 
     def __init__(
-        self, actions: str = ACTIONS, compat: Compat | None = None, tiers: str = TIERS
+        self,
+        actions: str = ACTIONS,
+        tiers: str = TIERS,
+        inventory: Inventory | KubeBatchCache | None = None,
     ) -> None:
-        self.compat = compat or Compat()
-        self.inventory = Inventory("kube-batch", "default", self.compat)
-        configuration = batch_configuration(f'actions: "{actions}"{tiers}', "test", self.compat)
-        self.options = session_options(configuration, self.compat, rules_for(self.compat))
+        self.inventory: Any = inventory or Inventory("kube-batch", "default")
+        configuration = batch_configuration(f'actions: "{actions}"{tiers}', "test")
+        self.options = session_options(configuration, rules_for())
         self.pods: dict[str, Pod] = {}
         self.session: Session | None = None
         self.writes: list[PodGroupStatusUpdate] = []
@@ -159,6 +163,32 @@ class BatchCluster:
         inventory.settle()
         bound = {task.pod.name: task.node for task in inventory.bound}
         return bound, [task.pod.name for task, _ in inventory.evicted]
+
+    # What tests of differences ask of both implementations.
+
+    def cpu(self, node: str) -> tuple[float, float]:
+        """Idle and releasing milli-CPU of a node between sessions."""
+        nodes = self.inventory.nodes
+        row = nodes.row(node)
+        return nodes.idle.amount(row).cpu, nodes.releasing.amount(row).cpu
+
+    def releasing_in_session(self, node: str) -> float:
+        """Releasing milli-CPU of a node at the end of the last session."""
+        assert self.session is not None
+        nodes = self.session.state.nodes
+        return float(nodes.releasing.amount(nodes.row(node)).cpu)
+
+    def phases(self) -> dict[str, str]:
+        """Phase of each group whose status the last session wrote."""
+        return {write.group.name: write.status.phase for write in self.writes}
+
+    def conditions(self) -> list[str]:
+        """Status of each condition that the last session wrote."""
+        return [c.status for write in self.writes for c in write.status.conditions]
+
+    def messages(self) -> list[str]:
+        """Why pods have no node."""
+        return [note.message for note in self.notes]
 
     def gone(self, name: str) -> None:
         """Delete a pod."""

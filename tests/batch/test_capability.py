@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from stowplan.batch import Compat
 from stowplan.objects.quantity import Quantity
 from tests.batch.batch_cluster import BatchCluster
 from tests.scenarios.group_commands import ACTIONS
@@ -48,14 +47,14 @@ def test_a_gang_above_the_capability_is_not_placed_and_reported() -> None:
     cluster = cluster_of()
     cluster.gang("g", 3, "3", queue="q")
     assert cluster.run() == ({}, [])
-    (said,) = {note.message for note in cluster.notes}
+    (message,) = {note.message for note in cluster.notes}
     assert (
-        said
+        message
         == "queue 'q' has reached its capability: requested: cpu=3, used: cpu=6, limited: cpu=8"
     )
     (condition,) = cluster.writes[0].status.conditions
     assert condition.reason == "NotEnoughResources"
-    assert said in condition.message
+    assert message in condition.message
 
 
 def test_resources_that_are_not_requested_do_not_count() -> None:
@@ -149,11 +148,3 @@ def test_pipelined_tasks_count_for_the_capability() -> None:
     cluster.inventory.first["ns/first"] = 1
     bound, _ = cluster.run()
     assert set(bound) == {"g-0", "g-1"}
-
-
-def test_with_compat_the_capability_is_ignored() -> None:
-    cluster = BatchCluster("allocate", Compat(ignores_capability=True))
-    cluster.node("n1", cpu=32)
-    cluster.queue("q", capability={"cpu": 8})
-    cluster.gang("g", 16, least=1, queue="q", memory="1Gi")
-    assert len(cluster.run()[0]) == 16

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.batch import Compat, Session, SessionAction, SessionPlugin
+from stowplan.batch import Session, SessionAction, SessionPlugin
 from stowplan.batch.decider import custom_modules, place_outside
 from stowplan.batch.session_plugins.gang import GangPlugin
 from stowplan.batch.state.session_state import TaskEventHandlers
@@ -30,10 +30,10 @@ from tests.scenarios import group_commands
 # Nominations.
 
 
-def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
+def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
     """Resources are freed for a pod of high priority; a job that would otherwise get them arrives
     too."""
-    driver = SessionDriver("2", compat=compat)
+    driver = SessionDriver("2")
     running = [happened.PodAdded(member(f"old-{i}", "old", on="n1")) for i in range(2)]
     driver.handle(happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"})), *running)
     driver.handle(happened.ObjectAdded(group_commands.priority("high", "1", {"value": "9"})))
@@ -41,12 +41,8 @@ def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
     (evicted,) = [one for one in asked if isinstance(one, to_do.Evict)]
     higher = happened.ObjectAdded(group_commands.priority("higher", "1", {"value": "99"}))
     gone = happened.PodDeleted(member(evicted.name, "old", on="n1"))
-    return binds(driver.handle(gone, higher, *driver.gang("late", 1, priority="higher")))
-
-
-def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
-    assert after_a_victim_has_gone(Compat()) == {"vip-0": "n1"}
-    assert after_a_victim_has_gone(Compat(forgets_nominations=True)) == {"late-0": "n1"}
+    late = driver.handle(gone, higher, *driver.gang("late", 1, priority="higher"))
+    assert binds(late) == {"vip-0": "n1"}
 
 
 def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
@@ -74,9 +70,9 @@ def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
     driver.scheduler.validate()
 
 
-def waits_beside_idle_room(compat: Compat) -> SessionDriver:
+def waits_beside_idle_room() -> SessionDriver:
     """Of a gang of two, one is allocated and the other waits for a victim; another gang arrives."""
-    driver = SessionDriver("1", compat=compat)
+    driver = SessionDriver("1")
     old = happened.PodAdded(member("old-0", "old", on="n1"))
     group = happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"}))
     driver.handle(happened.NodeAdded(node("n2", cpu="1")), group, old)
@@ -89,13 +85,10 @@ def waits_beside_idle_room(compat: Compat) -> SessionDriver:
 def test_allocated_resources_of_a_waiting_gang_are_kept() -> None:
     gone = happened.PodDeleted(member("old-0", "old", on="n1"))
     higher = happened.ObjectAdded(group_commands.priority("higher", "1", {"value": "99"}))
-    driver = waits_beside_idle_room(Compat())
+    driver = waits_beside_idle_room()
     assert binds(driver.handle(higher, *driver.gang("late", 1, priority="higher"))) == {}
     driver.scheduler.validate()
     assert binds(driver.handle(gone)) == {"vip-0": "n2", "vip-1": "n1"}
-    driver = waits_beside_idle_room(Compat(forgets_nominations=True))
-    late = driver.handle(higher, *driver.gang("late", 1, priority="higher"))
-    assert binds(late) == {"late-0": "n2"}
 
 
 def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_session() -> None:
@@ -157,9 +150,9 @@ def test_a_gang_with_enough_members_also_goes_first_after_a_failed_bind() -> Non
 # Gates.
 
 
-def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
+def with_a_gate() -> tuple[SessionDriver, list[Effect]]:
     """A gang that would need evictions, with a pod that has a scheduling gate."""
-    driver = SessionDriver("2", compat=compat)
+    driver = SessionDriver("2")
     driver.handle(
         happened.ObjectAdded(group_commands.priority("high", "1", {"value": "9"})),
         happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"})),
@@ -171,16 +164,14 @@ def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
 
 
 def test_no_pod_is_evicted_for_a_gated_gang() -> None:
-    driver, said = with_a_gate(Compat())
-    assert not [one for one in said if isinstance(one, to_do.Evict)]
-    (reported,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
+    driver, message = with_a_gate()
+    assert not [one for one in message if isinstance(one, to_do.Evict)]
+    (reported,) = [one for one in message if isinstance(one, to_do.PatchStatus)]
     assert reported.name == "vip-1"
     assert reported.message.endswith("valid: 1, min: 2, waiting for their scheduling gates: 1")
     driver.scheduler.validate()
     opened = driver.handle(happened.PodUpdated(member("vip-0", "vip")))
     assert len([one for one in opened if isinstance(one, to_do.Evict)]) == 2
-    _, said = with_a_gate(Compat(rules_of_1_13=True))
-    assert len([one for one in said if isinstance(one, to_do.Evict)]) == 2
 
 
 def test_a_pod_is_not_bound_before_its_gates_are_removed() -> None:
@@ -225,8 +216,8 @@ def test_a_session_runs_when_a_node_becomes_ready() -> None:
     driver = SessionDriver("2")
     there = node("n1", cpu="2")
     down, up = (
-        replace(there, status=replace(there.status, conditions=(NodeCondition("Ready", said),)))
-        for said in ("False", "True")
+        replace(there, status=replace(there.status, conditions=(NodeCondition("Ready", message),)))
+        for message in ("False", "True")
     )
     driver.handle(happened.NodeUpdated(down))
     assert binds(driver.handle(*driver.gang("a", 2))) == {}
@@ -276,18 +267,20 @@ class RaisingAction(SessionAction):
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "said"),
+    ("text", "name", "message"),
     [
         ('actions: "allocate"\ntiers:\n- plugins: [{name: gang}, {name: grumbler}]', "bad", "Key"),
         ('actions: "half"\ntiers:\n- plugins: [{name: gang}]', "any", "ValueError: half way"),
     ],
 )
-def test_a_fault_of_a_custom_plugin_ends_only_the_session(text: str, name: str, said: str) -> None:
+def test_a_fault_of_a_custom_plugin_ends_only_the_session(
+    text: str, name: str, message: str
+) -> None:
     driver = SessionDriver(text=text, plugins=(RaisingPlugin, RaisingAction))
     (reported,) = reports(driver.handle(*driver.gang(name, 1)))
     assert reported.is_fault
     assert "test_decider.py" in reported.text
-    assert said in reported.text
+    assert message in reported.text
     driver.scheduler.validate()
     if name == "bad":
         gone = happened.PodDeleted(member("bad-0", "bad"))
@@ -305,14 +298,14 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
         SessionDriver.__init__(driver)
 
 
-def answering(kind: Any, said: Any, **more: Any) -> type[SessionPlugin]:
+def answering(kind: Any, message: Any, **more: Any) -> type[SessionPlugin]:
     """A session plugin that returns this from all functions of a kind."""
 
     class Answers(SessionPlugin):
         name = "answers"
 
         def on_open(self, session: Session) -> None:
-            session.hooks.register(kind, self.name, lambda *asked: said, **more)
+            session.hooks.register(kind, self.name, lambda *asked: message, **more)
 
     return Answers
 
@@ -325,7 +318,7 @@ tiers:
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         (
             answering("preemptable", None),
@@ -368,7 +361,9 @@ tiers:
         (answering("job_order", 0, spares=3), "spares: invalid value: 3: expected a function"),
     ],
 )
-def test_an_invalid_answer_is_reported_in_one_line(policy: type[SessionPlugin], said: str) -> None:
+def test_an_invalid_answer_is_reported_in_one_line(
+    policy: type[SessionPlugin], message: str
+) -> None:
     driver = SessionDriver("2", text=EVERYTHING, plugins=(policy,))
     events = [
         happened.ObjectAdded(group_commands.queue("other", "1", {})),
@@ -381,7 +376,7 @@ def test_an_invalid_answer_is_reported_in_one_line(policy: type[SessionPlugin], 
     reported = reports(driver.handle(*events)) + reports(driver.handle())
     assert reported
     assert reported[0].is_fault
-    assert said in reported[0].text
+    assert message in reported[0].text
     assert "plugin 'answers'" in reported[0].text
     assert "test_decider.py:" in reported[0].text
     assert "\n" not in reported[0].text
@@ -406,7 +401,7 @@ class Short(SessionPlugin):
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         (
             Elsewhere,
@@ -416,11 +411,11 @@ class Short(SessionPlugin):
     ],
 )
 def test_functions_that_would_never_be_called_are_refused(
-    policy: type[SessionPlugin], said: str
+    policy: type[SessionPlugin], message: str
 ) -> None:
     driver = SessionDriver.__new__(SessionDriver)
     driver.__init__("2", text=EVERYTHING, plugins=(policy,))  # type: ignore[misc]
-    assert said in reports(driver.handle(*driver.gang("a", 1)))[0].text
+    assert message in reports(driver.handle(*driver.gang("a", 1)))[0].text
 
 
 @pytest.mark.parametrize("wrong", [None, 3, lambda: None])
@@ -450,17 +445,17 @@ class Deaf(SessionPlugin):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "message"),
     [
         (NoRun, "NoRun: method run is missing: expected `def run(self, session)`"),
         (Needy, "Needy: cannot be created: expected a class that takes its arguments"),
         (Deaf, "Deaf: on_open() cannot be called with (session)"),
     ],
 )
-def test_uncallable_parts_are_refused_at_start(part: Any, said: str) -> None:
+def test_uncallable_parts_are_refused_at_start(part: Any, message: str) -> None:
     with pytest.raises(ContractError) as refused:
         deciders_of([ConfigText(group_commands.configured(()), "batch.yaml")], plugins=(part,))
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_fault_in_a_library_is_attributed_to_its_caller() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from stowplan.batch import KUBE_BATCH_0_5, Compat
 from tests.batch.batch_cluster import BatchCluster
 
 
@@ -35,24 +34,17 @@ def test_a_status_is_written_only_when_it_changed() -> None:
     ]
     cluster.run()
     assert cluster.writes == []
-    original = BatchCluster("allocate", KUBE_BATCH_0_5)
-    original.node("n1", cpu=1)
-    original.gang("g", 1, "2")
-    original.run()
-    original.run()
-    assert phases(original) == {"g": "Pending"}
 
 
 def test_the_condition_is_removed_when_the_group_runs() -> None:
-    for compat, status in ((Compat(), "False"), (Compat(conditions_stay=True), "True")):
-        cluster = BatchCluster("allocate", compat)
-        cluster.gang("g", 1)
-        cluster.run()
-        cluster.node("n1", cpu=1)
-        cluster.run()
-        (write,) = cluster.writes
-        assert write.status.phase == "Running"
-        assert [c.status for c in write.status.conditions] == [status]
+    cluster = BatchCluster("allocate")
+    cluster.gang("g", 1)
+    cluster.run()
+    cluster.node("n1", cpu=1)
+    cluster.run()
+    (write,) = cluster.writes
+    assert write.status.phase == "Running"
+    assert [c.status for c in write.status.conditions] == ["False"]
 
 
 def test_a_session_without_decisions_changes_nothing() -> None:
@@ -90,18 +82,16 @@ def test_pods_without_a_group_form_groups_of_one() -> None:
 
 
 def test_a_deleted_pod_without_a_group_is_forgotten() -> None:
-    for compat, n_jobs in ((Compat(), 0), (Compat(solo_pods_linger=True), 1)):
-        cluster = BatchCluster("allocate", compat)
-        cluster.pod("a")
-        cluster.gone("a")
-        cluster.inventory.sweep()
-        assert len(cluster.inventory.jobs) == n_jobs
+    cluster = BatchCluster("allocate")
+    cluster.pod("a")
+    cluster.gone("a")
+    cluster.inventory.sweep()
+    assert not cluster.inventory.jobs
 
 
 def test_a_queue_never_exceeds_its_capability() -> None:
-    for compat, n_bound in ((Compat(), 2), (Compat(ignores_capability=True), 4)):
-        cluster = BatchCluster("allocate", compat)
-        cluster.queue("q", capability={"cpu": "2"})
-        cluster.node("n1", cpu=8)
-        cluster.gang("g", 4, least=1, queue="q")
-        assert len(cluster.run()[0]) == n_bound
+    cluster = BatchCluster("allocate")
+    cluster.queue("q", capability={"cpu": "2"})
+    cluster.node("n1", cpu=8)
+    cluster.gang("g", 4, least=1, queue="q")
+    assert len(cluster.run()[0]) == 2

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.batch.heap import Heap, SortedTasks
+from stowplan.batch.sorted_tasks import SortedTasks
+from stowplan.framework.deciders.heap import Heap
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 

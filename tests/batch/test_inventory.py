@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from stowplan.batch import Compat, Inventory
-from stowplan.batch.state.jobs import TaskStatus
+from stowplan.batch import Inventory
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue, QueueSpec
@@ -26,28 +26,24 @@ def deleted(pod: Pod) -> Pod:
 
 
 def test_a_node_update_counts_releasing_resources_once() -> None:
-    for compat, released in ((Compat(), 1000), (Compat(node_update_keeps_releasing=True), 3000)):
-        cluster = BatchCluster(compat=compat)
-        cluster.node("n1", cpu=4)
-        cluster.gang("g", 1, node="n1")
-        cluster.inventory.pod_updated(deleted(cluster.pods["g-0"]))
-        cluster.node("n1", cpu=4)
-        cluster.node("n1", cpu=4)
-        assert cluster.inventory.nodes.releasing.amount(0).cpu == released
+    cluster = BatchCluster()
+    cluster.node("n1", cpu=4)
+    cluster.gang("g", 1, node="n1")
+    cluster.inventory.pod_updated(deleted(cluster.pods["g-0"]))
+    cluster.node("n1", cpu=4)
+    cluster.node("n1", cpu=4)
+    assert cluster.inventory.nodes.releasing.amount(0).cpu == 1000
 
 
 def test_a_bound_pod_of_another_scheduler_holds_resources() -> None:
-    for compat, idle in ((Compat(), 3000), (Compat(foreign_pending_unseen=True), 4000)):
-        cluster = BatchCluster(compat=compat)
-        cluster.node("n1", cpu=4)
-        pod = cluster.pod("other")
-        cluster.gone("other")
-        spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
-        cluster.inventory.pod_updated(replace(pod, spec=spec))
-        assert cluster.inventory.nodes.idle.amount(0).cpu == idle
-        assert (
-            not cluster.inventory.jobs["other"].tasks if "other" in cluster.inventory.jobs else True
-        )
+    cluster = BatchCluster()
+    cluster.node("n1", cpu=4)
+    pod = cluster.pod("other")
+    cluster.gone("other")
+    spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
+    cluster.inventory.pod_updated(replace(pod, spec=spec))
+    assert cluster.inventory.nodes.idle.amount(0).cpu == 3000
+    assert not cluster.inventory.jobs["other"].tasks if "other" in cluster.inventory.jobs else True
 
 
 def test_pods_may_arrive_before_their_node_and_their_group() -> None:

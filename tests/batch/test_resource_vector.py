@@ -1,22 +1,17 @@
-"""ResourceVector arithmetic: the tables of the original's unit tests, and with switches off."""
+"""Resource arithmetic of sessions, and of the original by the tables of its unit tests."""
 
 from __future__ import annotations
 
 import pytest
 
-from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.batch.state.resource_vector import (
-    ResourceArithmetic,
-    ResourceVector,
-    SessionPanic,
-    parse_resources,
-    share_of,
-    task_request_of,
-)
+from stowplan.batch.state import task_requests as today
+from stowplan.batch.state.task_requests import task_request_of
+from stowplan.framework.deciders.resource_vector import ResourceVector, parse_resources, share_of
+from stowplan.kube_batch_v05 import amounts as original
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic, request_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 
-MENDED, AS_EVER = ResourceArithmetic(Compat()), ResourceArithmetic(KUBE_BATCH_0_5)
 GIB = 1024.0**3
 
 
@@ -29,7 +24,7 @@ def test_a_resource_list_is_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "mended", "as_v0_5"),
+    ("a", "b", "fixed", "as_v0_5"),
     [
         (ResourceVector(), ResourceVector(), True, True),
         (ResourceVector(4, 4000), ResourceVector(), False, True),
@@ -41,13 +36,13 @@ def test_a_resource_list_is_parsed() -> None:
         (ResourceVector(1000, GIB), ResourceVector(990, GIB), False, False),
     ],
 )
-def test_less_or_equal(a: ResourceVector, b: ResourceVector, mended: bool, as_v0_5: bool) -> None:
-    assert MENDED.less_equal(a, b) is mended
-    assert AS_EVER.less_equal(a, b) is as_v0_5
+def test_less_or_equal(a: ResourceVector, b: ResourceVector, fixed: bool, as_v0_5: bool) -> None:
+    assert today.less_equal(a, b) is fixed
+    assert original.less_equal(a, b) is as_v0_5
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "mended", "as_v0_5"),
+    ("a", "b", "fixed", "as_v0_5"),
     [
         (ResourceVector(), ResourceVector(), False, False),
         (ResourceVector(1, 1), ResourceVector(2, 2), True, False),
@@ -58,23 +53,23 @@ def test_less_or_equal(a: ResourceVector, b: ResourceVector, mended: bool, as_v0
     ],
 )
 def test_less_is_never_true_in_the_original_without_scalars(
-    a: ResourceVector, b: ResourceVector, mended: bool, as_v0_5: bool
+    a: ResourceVector, b: ResourceVector, fixed: bool, as_v0_5: bool
 ) -> None:
-    assert MENDED.less(a, b) is mended
-    assert AS_EVER.less(a, b) is as_v0_5
+    assert today.less(a, b) is fixed
+    assert original.less(a, b) is as_v0_5
 
 
 def test_amounts_below_epsilon_are_empty() -> None:
     nearly = ResourceVector(9, 10 * 1024 * 1024 - 1, {"a": 9.0})
-    assert AS_EVER.is_empty(nearly)
-    assert not MENDED.is_empty(nearly)
-    assert MENDED.is_empty(ResourceVector(0, 0, {"a": 0.0}))
+    assert original.is_empty(nearly)
+    assert not today.is_empty(nearly)
+    assert today.is_empty(ResourceVector(0, 0, {"a": 0.0}))
 
 
 def test_subtracting_too_much_panics_in_the_original() -> None:
-    with pytest.raises(SessionPanic, match="Resource is not sufficient to do operation"):
-        AS_EVER.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB))
-    assert MENDED.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB)).cpu == -1000
+    with pytest.raises(KubeBatchPanic, match="Resource is not sufficient to do operation"):
+        original.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB))
+    assert today.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB)).cpu == -1000
 
 
 def test_running_requests_are_of_containers_and_launch_requests_include_init_containers() -> None:
@@ -86,11 +81,11 @@ def test_running_requests_are_of_containers_and_launch_requests_include_init_con
         init_containers=(asking("2", "5G"), asking("2", "1G")),
     )
     pod = Pod(metadata=ObjectMeta(name="p"), spec=spec)
-    ask = task_request_of(pod, AS_EVER, containers_only=True)
+    ask = request_of(pod)
     assert (ask.running.cpu, ask.running.memory) == (3000, 2e9)
     assert (ask.launching.cpu, ask.launching.memory) == (3000, 5e9)
-    today = task_request_of(pod, MENDED, containers_only=False)
-    assert (today.running.cpu, today.running.memory) == (3000, 5e9)
+    now = task_request_of(pod)
+    assert (now.running.cpu, now.running.memory) == (3000, 5e9)
 
 
 def test_the_share_of_an_empty_whole_is_one() -> None:

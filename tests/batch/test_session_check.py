@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from stowplan.testing import session_invariants
-from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
+from tests.fault_runs.auditor import Violation
 from tests.scenarios.cluster_script import ClusterScript
 
-BEGINNING = ["class low 1", "class mid 50", "class high 100"]
+PRIORITY_CLASSES = ["class low 1", "class mid 50", "class high 100"]
 
 
-def judged(*commands: str) -> None:
+def check_commands(*commands: str) -> None:
     script = ClusterScript()
-    script.judge = check_session
-    for command in (*BEGINNING, *commands):
+    script.check = check_session
+    for command in (*PRIORITY_CLASSES, *commands):
         script.play([command])
 
 
 def where_room_is_promised() -> None:
     """A queue preempts within itself, and then others reclaim what exceeds its share."""
-    judged(
+    check_commands(
         "queue q0 weight=3",
         "queue q1 weight=1",
         "nodes 1 cpu=3 memory=64Gi",
@@ -47,7 +47,7 @@ def test_earlier_nominations_count_for_the_queue(
 
 def test_placements_without_victims_may_be_undone_last(monkeypatch: pytest.MonkeyPatch) -> None:
     def where_a_gang_takes_what_victims_leave_over() -> None:
-        judged(
+        check_commands(
             "queue q0 weight=2",
             "queue q1 weight=3",
             "nodes 3 cpu=3 memory=64Gi",

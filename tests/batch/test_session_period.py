@@ -11,7 +11,7 @@ from tests.batch.session_driver import SessionDriver, binds, member
 from tests.scenarios import group_commands
 
 
-def test_a_period_is_what_the_configuration_says() -> None:
+def test_the_session_period_is_of_the_configuration() -> None:
     text = group_commands.configured(
         ["schedulePeriod=10s", "bindFailures=2", "bindFailurePolicy=Release"]
     )
@@ -30,7 +30,7 @@ def test_sessions_are_a_period_apart() -> None:
     assert binds(driver.handle()) == {"b-0": "n1"}
 
 
-def test_a_deleted_pod_is_forgotten_even_if_its_end_was_not_shown() -> None:
+def test_a_deleted_pod_is_forgotten_even_if_its_end_was_not_observed() -> None:
     driver = SessionDriver()
     alone = member("a-0", "a")
     driver.handle(*driver.gang("a", 1))

@@ -227,8 +227,8 @@ def test_a_closed_queue_finishes_its_jobs_and_starts_none(state: str) -> None:
     cluster.pod("begun-more", "begun")
     cluster.gang("new", 1, queue="a")
     assert cluster.run()[0] == {"begun-more": "n1"}
-    (said,) = (c for w in cluster.writes for c in w.status.conditions if w.group.name == "new")
-    assert (said.reason, said.message) == (
+    (condition,) = (c for w in cluster.writes for c in w.status.conditions if w.group.name == "new")
+    assert (condition.reason, condition.message) == (
         "QueueClosed",
         f"queue 'a' is {state} and accepts no new jobs",
     )

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from stowplan.batch import KUBE_BATCH_0_5, Compat
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.tiers import Hooks, SessionPluginUse
 from tests.batch.batch_cluster import BatchCluster
 
-Said = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
+Preemptable = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 def tasks(n_tasks: int) -> list[TaskInfo]:
@@ -21,54 +20,50 @@ def tasks(n_tasks: int) -> list[TaskInfo]:
     return list(cluster.inventory.jobs["ns/g"].tasks.values())
 
 
-def hooks(compat: Compat, *tiers: str) -> Hooks:
-    return Hooks(
-        tuple(tuple(SessionPluginUse(name) for name in tier.split()) for tier in tiers), compat
-    )
+def hooks(*tiers: str) -> Hooks:
+    return Hooks(tuple(tuple(SessionPluginUse(name) for name in tier.split()) for tier in tiers))
 
 
-def says(*numbers: int) -> Said:
+def answering(*numbers: int) -> Preemptable:
     """An opinion: of the candidates those with these numbers."""
     names = {f"g-{number}" for number in numbers}
     return lambda task, candidates: [c for c in candidates if c.pod.name in names]
 
 
 @pytest.mark.parametrize(
-    ("tiers", "opinions", "vetoes", "mended", "as_v0_5"),
+    ("tiers", "opinions", "vetoes", "want"),
     [
         # Within a tier victims are intersected.
-        (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
+        (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2"),
         # The first tier with an opinion decides, even if it selects none.
-        (("a", "b"), {"a": (1,), "b": (2,)}, {}, "1", "1"),
-        (("a", "b"), {"a": (), "b": (2,)}, {}, "", ""),
+        (("a", "b"), {"a": (1,), "b": (2,)}, {}, "1"),
+        (("a", "b"), {"a": (), "b": (2,)}, {}, ""),
         # A tier with vetoes only leaves the decision to the next one.
-        (("a", "b"), {"b": (1, 2)}, {"a": (1, 2, 3)}, "12", "123"),
-        (("a", "b"), {"b": (1, 2)}, {"a": (2, 3)}, "2", "23"),
+        (("a", "b"), {"b": (1, 2)}, {"a": (1, 2, 3)}, "12"),
+        (("a", "b"), {"b": (1, 2)}, {"a": (2, 3)}, "2"),
         # With only vetoes all unprotected candidates may be evicted; with no function at all, none.
-        (("a", "b"), {}, {"a": (1, 2), "b": (2, 3)}, "2", "12"),
-        (("a",), {}, {}, "", ""),
+        (("a", "b"), {}, {"a": (1, 2), "b": (2, 3)}, "2"),
+        (("a",), {}, {}, ""),
     ],
 )
 def test_victims(
     tiers: tuple[str, ...],
     opinions: dict[str, tuple[int, ...]],
     vetoes: dict[str, tuple[int, ...]],
-    mended: str,
-    as_v0_5: str,
+    want: str,
 ) -> None:
     preemptor, *others = tasks(5)
-    for compat, want in ((Compat(), mended), (KUBE_BATCH_0_5, as_v0_5)):
-        asked = hooks(compat, *tiers)
-        for name, numbers in opinions.items():
-            asked.register("preemptable", name, says(*numbers))
-        for name, numbers in vetoes.items():
-            asked.register("preemptable", name, says(*numbers), veto=True)
-        found = asked.victims("preemptable", preemptor, others)
-        assert "".join(t.pod.name[2:] for t in found) == want
+    asked = hooks(*tiers)
+    for name, numbers in opinions.items():
+        asked.register("preemptable", name, answering(*numbers))
+    for name, numbers in vetoes.items():
+        asked.register("preemptable", name, answering(*numbers), veto=True)
+    found = asked.victims("preemptable", preemptor, others)
+    assert "".join(t.pod.name[2:] for t in found) == want
 
 
 def test_the_first_nonzero_comparison_decides() -> None:
-    asked = hooks(Compat(), "even", "size")
+    asked = hooks("even", "size")
     asked.register("queue_order", "even", lambda a, b: a.weight % 2 - b.weight % 2)
     asked.register("queue_order", "size", lambda a, b: b.weight - a.weight)
     two, three, four = (QueueInfo(f"q{n}", n) for n in (2, 3, 4))
@@ -78,7 +73,7 @@ def test_the_first_nonzero_comparison_decides() -> None:
 
 
 def test_ties_go_to_the_older_one_then_by_name() -> None:
-    asked = hooks(Compat())
+    asked = hooks()
     first, second = tasks(2)
     assert asked.task_less(first, second)
     assert not asked.task_less(second, first)
@@ -86,7 +81,7 @@ def test_ties_go_to_the_older_one_then_by_name() -> None:
 
 
 def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
-    asked = hooks(Compat(), "a b")
+    asked = hooks("a b")
     job = BatchCluster().inventory.jobs
     assert not job
     for kind, combined in (("job_ready", False), ("overused", True)):
@@ -97,8 +92,8 @@ def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
 
 
 def test_a_switch_turns_a_function_off() -> None:
-    on = Hooks(((SessionPluginUse("a"),),), Compat())
-    off = Hooks(((SessionPluginUse("a", frozenset({"enableJobReady"})),),), Compat())
+    on = Hooks(((SessionPluginUse("a"),),))
+    off = Hooks(((SessionPluginUse("a", frozenset({"enableJobReady"})),),))
     for asked, ready in ((on, False), (off, True)):
         asked.register("job_ready", "a", lambda _: False)
         assert asked.job_ready(None) is ready  # type: ignore[arg-type]

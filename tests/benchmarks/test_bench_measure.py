@@ -77,9 +77,9 @@ def test_stages_add_up_to_the_whole() -> None:
 
 
 def test_the_environment_is_described() -> None:
-    told = environment_facts()
-    assert told["cpus"] >= 1
-    assert told["numpy"].count(".") == 2
+    facts = environment_facts()
+    assert facts["cpus"] >= 1
+    assert facts["numpy"].count(".") == 2
     assert peak_mb() > 10
 
 
@@ -128,7 +128,7 @@ def test_a_file_that_holds_no_results_is_refused(tmp_path: Path, text: str) -> N
 # Smoke test: only the ratio of two engines in one run, since times depend on the machine.
 
 FASTER = 5
-CROWD = WorkloadSizes(nodes=3000, pods=1000)
+SIZES = WorkloadSizes(nodes=3000, pods=1000)
 
 
 def ratio(shape: str, fast: str | None, slow: str | None) -> float:
@@ -136,7 +136,7 @@ def ratio(shape: str, fast: str | None, slow: str | None) -> float:
     rates: dict[str | None, float] = {fast: 0.0, slow: 0.0}
     for _ in range(3):
         for engine in (fast, slow):
-            rates[engine] = max(rates[engine], run_once(CASES[shape], CROWD, engine).rate)
+            rates[engine] = max(rates[engine], run_once(CASES[shape], SIZES, engine).rate)
     return rates[fast] / rates[slow]
 
 

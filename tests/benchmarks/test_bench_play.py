@@ -29,11 +29,11 @@ class Scripted:
     def __init__(self, *answers: list[Effect]) -> None:
         self.queue = self
         self.active: tuple[()] = ()
-        self.told: list[tuple[int, list[Event]]] = []
+        self.batches: list[tuple[int, list[Event]]] = []
         self._answers = iter(answers)
 
     def handle(self, events: Iterable[Event], now: int, heads_max: int) -> list[Effect]:
-        self.told.append((now, list(events)))
+        self.batches.append((now, list(events)))
         return next(self._answers, [])
 
 
@@ -48,7 +48,7 @@ def play(workload: BenchmarkWorkload, *answers: list[Effect]) -> tuple[Playback,
     scheduler = Scripted(*answers)
     made = Playback(cast(Scheduler, cast(Any, scheduler)), workload, BenchmarkClient())
     made.prepare()
-    scheduler.told.clear()
+    scheduler.batches.clear()
     made.run()
     return made, scheduler
 
@@ -99,23 +99,23 @@ def test_victims_go_in_the_next_call() -> None:
     workload = waiting([A])._replace(before=pods_added([builders.pod("v", uid="v", on="n1")]))
     evict = Evict(7, 1, "v", "default", "v", "a", "")
     found, scheduler = play(workload, [], [evict], [bind(A)])
-    kinds = [[type(event) for event in events] for _, events in scheduler.told]
+    kinds = [[type(event) for event in events] for _, events in scheduler.batches]
     assert kinds == [[happened.PodAdded], [happened.EvictDone, happened.PodDeleted]]
     assert found.waits == {"a": 2.0}
 
 
 def test_time_advances_to_the_next_wake() -> None:
     found, scheduler = play(waiting([A]), [Wake(1, 1, 500)], [bind(A)])
-    assert [now for now, _ in scheduler.told] == [1, 500]
+    assert [now for now, _ in scheduler.batches] == [1, 500]
     assert found.waits == {"a": 2.0}
 
 
 def test_pods_that_never_end_are_given_up() -> None:
     found, scheduler = play(waiting([A]), *[[Wake(i, 1, i)] for i in range(100)])
-    assert len(scheduler.told) == 1 + IDLE_MAX
+    assert len(scheduler.batches) == 1 + IDLE_MAX
     assert not found.waits
     found, scheduler = play(waiting([A]))
-    assert len(scheduler.told) == 1
+    assert len(scheduler.batches) == 1
 
 
 def test_taking_events_in_ends_with_the_last_call() -> None:
@@ -128,9 +128,9 @@ def test_taking_events_in_ends_with_the_last_call() -> None:
 def test_confirmations_say_what_was_decided() -> None:
     patch = to_do.PatchStatus(1, 1, "b", "default", "b", "Unschedulable", "no", "n2")
     found, scheduler = play(waiting([A, B]), [bind(A), patch])
-    scheduler.told.clear()
+    scheduler.batches.clear()
     assert found.confirm() == 2.0
-    (_, events), *_ = scheduler.told
+    (_, events), *_ = scheduler.batches
     assert events[0] == happened.BindDone(1, "a")
     assert isinstance(events[1], happened.PodUpdated)
     assert events[1].pod == builders.pod("a", uid="a", on="n1")

@@ -18,7 +18,7 @@ FIGURES = {
 }
 
 
-def drawn(folder: Path) -> dict[str, str]:
+def plots_in(folder: Path) -> dict[str, str]:
     folder.mkdir()
     (folder / "figures.json").write_text(json.dumps(FIGURES))
     command = [sys.executable, ROOT / "bench" / "plots.py", folder, "--redraw"]
@@ -27,7 +27,7 @@ def drawn(folder: Path) -> dict[str, str]:
 
 
 def test_the_same_figures_give_the_same_plots(tmp_path: Path) -> None:
-    first, second = drawn(tmp_path / "a"), drawn(tmp_path / "b")
+    first, second = plots_in(tmp_path / "a"), plots_in(tmp_path / "b")
     assert first == second
     assert sorted(first) == ["classes.svg", "nodes.svg", "pods.svg", "stages.svg"]
     texts = {

@@ -19,15 +19,15 @@ def test_every_figure_is_there() -> None:
     assert all(seconds >= 0 for seconds in found.values())
 
 
-def test_the_crowd_is_what_it_says() -> None:
+def test_the_workload_has_the_stated_sizes() -> None:
     assert set(crowded_seconds(16)) == {"first", "100 changed"}
-    crowd = SessionBenchmark(4)
-    crowd.show([crowd.queue("q")])
-    crowd.show(list(crowd.gang("g", "q", 3, ("1", "1Gi"))))
-    crowd.session(happened.Synced())
-    assert crowd.settle() == 3
-    assert all(pod.node_name for pod in crowd.pods.values())
-    crowd.scheduler.validate()
+    benchmark = SessionBenchmark(4)
+    benchmark.show([benchmark.queue("q")])
+    benchmark.show(list(benchmark.gang("g", "q", 3, ("1", "1Gi"))))
+    benchmark.session(happened.Synced())
+    assert benchmark.settle() == 3
+    assert all(pod.node_name for pod in benchmark.pods.values())
+    benchmark.scheduler.validate()
 
 
 def test_a_gang_that_does_not_fit_is_no_figure() -> None:

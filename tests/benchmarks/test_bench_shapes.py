@@ -37,12 +37,12 @@ def workload(name: str, sizes: WorkloadSizes = SMALL) -> BenchmarkWorkload:
     return CASES[name].make(BenchmarkClient(), sizes)
 
 
-def told(found: BenchmarkWorkload) -> Iterator[Event]:
+def all_events(found: BenchmarkWorkload) -> Iterator[Event]:
     return (event for call in found.calls for event in call.events)
 
 
 def awaited(found: BenchmarkWorkload) -> list[Pod]:
-    pods = (event.pod for event in told(found) if isinstance(event, happened.PodAdded))
+    pods = (event.pod for event in all_events(found) if isinstance(event, happened.PodAdded))
     return [pod for pod in pods if pod.uid in found.awaited]
 
 
@@ -93,12 +93,12 @@ def test_every_pod_is_different() -> None:
     assert len({tuple(pod.labels.items()) for pod in pods}) == 500
 
 
-def test_unfit_pods_are_of_twenty_templates_and_refused_for_three_reasons() -> None:
+def test_infeasible_pods_are_of_twenty_templates_and_refused_for_three_reasons() -> None:
     play = finished("unfit", WorkloadSizes(nodes=8, pods=40))
     assert len({id(pod.spec) for pod in awaited(play.workload)}) == INFEASIBLE_TEMPLATES
-    said = {e.message for e in play.effects if isinstance(e, to_do.PatchStatus)}
+    messages = {e.message for e in play.effects if isinstance(e, to_do.PatchStatus)}
     for part in ("8 Insufficient cpu", "node affinity/selector", "No preemption victims found"):
-        assert any(part in message for message in said), said
+        assert any(part in message for message in messages), messages
 
 
 @pytest.mark.parametrize(("name", "n_each"), [("preemption", 1), ("PreemptionBasic", 3)])
@@ -110,14 +110,14 @@ def test_each_high_pod_takes_the_place_of_others(name: str, n_each: int) -> None
 
 def test_events_are_four_fifths_updates_of_pods() -> None:
     found = workload("events", WorkloadSizes(nodes=5, pods=100))
-    kinds = Counter(type(event) for event in told(found))
+    kinds = Counter(type(event) for event in all_events(found))
     assert kinds == {happened.PodUpdated: 80, happened.NodeUpdated: 20}
 
 
 def test_no_update_is_one_that_is_known_already() -> None:
     found = workload("events", WorkloadSizes(nodes=2, pods=100))
     seen = set()
-    for event in [*found.before, *told(found)]:
+    for event in [*found.before, *all_events(found)]:
         value = getattr(event, "pod", None) or getattr(event, "node", None)
         assert value is not None
         seen.add((value.metadata.uid, value.metadata.resource_version))

@@ -156,7 +156,7 @@ def test_what_is_confirmed_does_not_expire() -> None:
 # Nodes.
 
 
-def test_a_node_tells_what_it_was() -> None:
+def test_a_node_reports_its_former_state() -> None:
     held = Cache()
     first, second = node("n1", cpu="1"), node("n1", cpu="2")
     assert held.put_node(first) is None

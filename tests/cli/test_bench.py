@@ -110,5 +110,5 @@ def test_a_file_to_compare_with_must_be_there(tmp_path: Path) -> None:
 
 def test_help_does_not_measure() -> None:
     command = [sys.executable, "-m", "stowplan", "bench", "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "--compare OLD.json" in shown
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "--compare OLD.json" in output

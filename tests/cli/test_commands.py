@@ -64,11 +64,11 @@ def test_help_lists_every_command_without_importing_it() -> None:
         "import sys\nfrom stowplan.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: print('numpy' in sys.modules)"
     )
-    shown = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
-    assert all(name in shown for name in COMMANDS)
-    assert shown.endswith("False\n")
+    assert all(name in output for name in COMMANDS)
+    assert output.endswith("False\n")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -233,16 +233,16 @@ def test_a_replay_shows_progress_on_a_terminal_only(timed: str) -> None:
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower, env=env) as running:
         os.close(follower)
-        shown = b""
+        output = b""
         # A terminal whose other end is closed is an error to read from.
         with contextlib.suppress(OSError):
             while more := os.read(leader, 4096):
-                shown += more
+                output += more
         os.close(leader)
         assert running.stdout is not None
         printed = running.stdout.read()
     assert running.returncode == 0
-    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d pending", shown), shown
+    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d pending", output), output
     assert b"PENDING TIME" in printed
     assert b"replaying" not in printed
 
@@ -300,9 +300,9 @@ def test_the_page_about_simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert (tmp_path / "results" / "series.csv").exists()
-    shown = run("simulate", "--help").out
+    output = run("simulate", "--help").out
     for option in re.findall(r"`(--[a-z-]+)", page):
-        assert option in shown, option
+        assert option in output, option
 
 
 def test_evaluate_prints_a_line_per_case() -> None:

@@ -125,6 +125,14 @@ def test_pods_of_a_live_cluster_are_those_of_kubectl(tmp_path: Path, env: dict[s
     asked = (tmp_path / "asked").read_text().split()
     assert asked[:3] == ["get", "pods", "-o"]
     assert {"--context=prod", "--namespace=team"} <= set(asked)
+    (tmp_path / "stowplan.kubeconfig").touch()
+    for words, is_local in (
+        ("stowplan explain t", True),
+        ("stowplan explain --context c t", False),
+    ):
+        assert complete(words, env, tmp_path) == {"two"}
+        asked = (tmp_path / "asked").read_text().split()
+        assert ("--kubeconfig=stowplan.kubeconfig" in asked) == is_local
 
 
 # kubectl stowplan.

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
+import click
 import pytest
 
+from stowplan.cli.main import cli
 from tests.cli.run import run
 
 
@@ -15,6 +20,8 @@ from tests.cli.run import run
         ("explain web -z", "unknown shorthand flag: 'z' in -z", "explain"),
         ("simulate --until", "flag needs an argument: --until", "simulate"),
         ("explain", "POD is required", "explain"),
+        ("-n team", "COMMAND is required", ""),
+        ("plugin -A", "COMMAND is required", "plugin"),
         ("config check", "FILE is required", "config check"),
         ("extender", 'required flag(s) "listen" not set', "extender"),
         ("demo x", 'unexpected argument "x"', "demo"),
@@ -56,15 +63,54 @@ def test_usage_errors(arguments: str, message: str, usage: str) -> None:
     assert ran.err == f"error: {message}\nSee '{command} --help' for usage.\n"
 
 
-@pytest.mark.parametrize("flag", ["-n", "--namespace", "-A", "--all-namespaces"])
+WITH_A_NAMESPACE = ("stowplan simulate", "stowplan explain")
+"""Commands whose answer depends on -n; -A overrides it."""
+NAMESPACE_FLAGS = ("-n", "--namespace", "-A", "--all-namespaces")
+
+
+def leaf_commands(
+    group: click.Group, path: str = "stowplan"
+) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from leaf_commands(command, f"{path} {name}")
+        else:
+            yield f"{path} {name}", command
+
+
+COMMANDS = dict(leaf_commands(cli))
+
+
+@pytest.mark.parametrize("path", COMMANDS)
 @pytest.mark.parametrize(
-    "command", ["run", "up", "extender", "bench", "parity", "demo", "evaluate", "config check"]
+    "flags", [("-n", "team"), ("--namespace=team",), ("-nteam",), ("-A",), ("-A", "-n", "team")]
 )
-def test_commands_without_a_namespace_say_so(command: str, flag: str) -> None:
-    ran = run(*command.split(), flag)
-    assert (ran.code, ran.out) == (2, "")
-    text = f'unknown flag: {flag} ("stowplan {command}" is not limited to a namespace)'
-    assert ran.err.splitlines()[0] == f"error: {text}"
+@pytest.mark.parametrize("flags_first", [False, True])
+def test_every_command_accepts_a_namespace(
+    path: str, flags: tuple[str, ...], *, flags_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the command and before it; where it has no effect, one line says so."""
+    command = COMMANDS[path]
+    called = []
+    monkeypatch.setattr(command, "callback", lambda **_: called.append(path))
+    words = path.split()[1:]
+    needed = [one for one in command.params if one.required]
+    values = {"listen": ("--listen", "127.0.0.1:0"), "shell": ("bash",)}
+    rest = [word for one in needed for word in values.get(one.name or "", ("x",))]
+    ran = run(*((*flags, *words, *rest) if flags_first else (*words, *rest, *flags)))
+    no_effect = f'Warning: -n and -A have no effect on "{path}"\n'
+    assert ran == (0, "", "" if path in WITH_A_NAMESPACE else no_effect)
+    assert called == [path]
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+def test_help_shows_namespace_flags_where_they_have_an_effect(path: str) -> None:
+    text = run(*path.split()[1:], "--help").out
+    printed = [name for name in NAMESPACE_FLAGS if re.search(rf"(?<!\S){name}\b", text)]
+    assert bool(printed) == (path in WITH_A_NAMESPACE)
 
 
 @pytest.mark.parametrize("command", ["simulate", "explain x", "queues", "status"])

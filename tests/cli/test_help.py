@@ -100,8 +100,8 @@ def test_help_ends_with_examples_that_parse(name: str) -> None:
         if line.startswith("stowplan"):
             assert line.startswith(name), (name, line)
         parse(line)
-    shown = run(*name.split()[1:], "--help").out
-    head, _, tail = shown.partition("\nExamples:\n")
+    output = run(*name.split()[1:], "--help").out
+    head, _, tail = output.partition("\nExamples:\n")
     assert "Usage: " + name in head
     lines = [line.strip() for line in command.examples.strip().splitlines()]
     assert [line.strip() for line in tail.splitlines()] == lines
@@ -137,7 +137,7 @@ def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_says_what_it_does(name: str) -> None:
+def test_every_option_has_help(name: str) -> None:
     for parameter in COMMANDS[name].params:
         if not isinstance(parameter, click.Option):
             continue

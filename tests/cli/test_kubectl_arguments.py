@@ -121,10 +121,10 @@ def test_pods_that_are_not_found(cluster: str) -> None:
 
 
 def test_files_are_accepted_as_argument_and_as_option(cluster: str) -> None:
-    shown = run("simulate", "--cluster", cluster, "-o", "csv").out
-    assert run("simulate", cluster, "-o", "csv").out == shown
-    assert run("simulate", "-f", cluster, "-o", "csv").out == shown
-    assert run("simulate", "--filename", cluster, "-o", "csv").out == shown
+    printed = run("simulate", "--cluster", cluster, "-o", "csv").out
+    assert run("simulate", cluster, "-o", "csv").out == printed
+    assert run("simulate", "-f", cluster, "-o", "csv").out == printed
+    assert run("simulate", "--filename", cluster, "-o", "csv").out == printed
     assert run("queues", cluster).out == run("queues", "--cluster", cluster).out
     first = run("explain", "deploy/web", cluster).out
     assert first == run("explain", "-f", cluster, "deploy/web").out
@@ -157,11 +157,9 @@ def test_simulate_lists_the_pods_that_failed(cluster: str) -> None:
 
 
 def test_queues_are_cluster_scoped(cluster: str) -> None:
-    shown = run("queues", cluster).out
-    assert run("queues", cluster, "-n", "team").out == shown
-    assert run("queues", "-A", cluster).out == shown
-    ran = run("status", "-n", "team", "-A", "--address", "127.0.0.1:1")
-    assert "No such option" not in ran.err
+    printed = run("queues", cluster).out
+    assert run("queues", cluster, "-n", "team").out == printed
+    assert run("queues", "-A", cluster).out == printed
 
 
 def test_simulate_shows_one_namespace(cluster: str) -> None:
@@ -219,8 +217,8 @@ def test_tables_fit_the_terminal(cluster: str, arguments: tuple[str, ...]) -> No
     named = tuple(
         one.replace("/web", "/web-with-a-name-that-fills-half-of-a-terminal") for one in arguments
     )
-    shown = in_terminal(60, *named, "-f", cluster)
-    table = [line for line in shown if "  " in line.strip()]
+    printed = in_terminal(60, *named, "-f", cluster)
+    table = [line for line in printed if "  " in line.strip()]
     assert table
     assert [line for line in table if len(line) > 60] == []
 
@@ -235,15 +233,15 @@ def in_terminal(columns: int, *arguments: str) -> list[str]:
         command, stdout=follower, stderr=subprocess.DEVNULL, env={**env, "TERM": "dumb"}
     ):
         os.close(follower)
-        shown = b""
+        printed = b""
         try:
             while more := os.read(leader, 4096):
-                shown += more
+                printed += more
         except OSError:
             # The other end is closed.
             pass
         os.close(leader)
-    return shown.decode().splitlines()
+    return printed.decode().splitlines()
 
 
 def test_tables_are_not_padded_where_they_are_piped(cluster: str) -> None:

@@ -46,7 +46,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def shown(command: str, output: str) -> Ran:
+def run_with_output(command: str, output: str) -> Ran:
     return run(*command.split(), "-o", output)
 
 
@@ -66,9 +66,9 @@ def test_yaml_and_json_are_the_same_tree(here: Path, command: str) -> None:
     (here / "mine.py").write_text(
         'from stowplan.framework import score\n\n\n@score("Mine")\ndef mine(node):\n    return 1\n'
     )
-    tree = json.loads(shown(command, "json").out)
+    tree = json.loads(run_with_output(command, "json").out)
     assert tree
-    assert yaml.safe_load(shown(command, "yaml").out) == tree
+    assert yaml.safe_load(run_with_output(command, "yaml").out) == tree
 
 
 @pytest.mark.parametrize(
@@ -83,12 +83,12 @@ def test_yaml_and_json_are_the_same_tree(here: Path, command: str) -> None:
     ],
 )
 def test_names_are_printed_as_kubectl_prints_them(command: str, names: list[str]) -> None:
-    assert shown(command, "name").out.split() == names
+    assert run_with_output(command, "name").out.split() == names
 
 
 def test_explain_name_keeps_the_exit_code() -> None:
-    assert shown("explain fits -f cluster.yaml", "name").code == 0
-    assert shown("explain large -A -f cluster.yaml", "name").code == 1
+    assert run_with_output("explain fits -f cluster.yaml", "name").code == 0
+    assert run_with_output("explain large -A -f cluster.yaml", "name").code == 1
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_explain_name_keeps_the_exit_code() -> None:
     ],
 )
 def test_columns(command: str, output: str, columns: str) -> None:
-    lines = [line.split() for line in shown(command, output).out.splitlines()]
+    lines = [line.split() for line in run_with_output(command, output).out.splitlines()]
     assert columns.split() in lines
 
 
@@ -125,17 +125,17 @@ def test_explain_wide_lists_every_node(here: Path) -> None:
     node, rest = CLUSTER.split("---\n", 1)
     nodes = [node.replace("n1", f"n{number}") for number in range(25)]
     (here / "cluster.yaml").write_text("---\n".join([*nodes, rest]))
-    few = shown("explain large -A -f cluster.yaml", "table").out
+    few = run_with_output("explain large -A -f cluster.yaml", "table").out
     assert "25  NodeResourcesFit" in few
     assert "n17" not in few
-    assert "n17" in shown("explain large -A -f cluster.yaml", "wide").out
+    assert "n17" in run_with_output("explain large -A -f cluster.yaml", "wide").out
 
 
 def test_plugin_list_has_every_kind_of_plugin(here: Path) -> None:
     (here / "mine.py").write_text(
         'from stowplan.framework import score\n\n\n@score("Mine")\ndef mine(node):\n    return 1\n'
     )
-    listed = json.loads(shown("plugin list --plugin mine.py", "json").out)
+    listed = json.loads(run_with_output("plugin list --plugin mine.py", "json").out)
     by_name = {(one["name"], one["type"]): one for one in listed}
     assert by_name["TaintToleration", "profile"]["weight"] == 3
     assert by_name["TaintToleration", "profile"]["default"] is True
@@ -143,4 +143,4 @@ def test_plugin_list_has_every_kind_of_plugin(here: Path) -> None:
     assert ("allocate", "action") in by_name
     assert by_name["Mine", "profile"]["extensionPoints"] == ["score"]
     assert by_name["Mine", "profile"]["default"] is False
-    assert shown("plugin list", "name").out.splitlines()[0] == listed[0]["name"]
+    assert run_with_output("plugin list", "name").out.splitlines()[0] == listed[0]["name"]

@@ -50,7 +50,7 @@ def test_nothing_is_overwritten(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("near-data", 'did you mean "near_data"?'),
         ("mine.py", 'did you mean "mine"?'),
@@ -64,8 +64,8 @@ def test_nothing_is_overwritten(here: Path) -> None:
         ("print", "must not be a name that the plugin's code uses"),
     ],
 )
-def test_invalid_names_of_plugins(name: str, said: str, here: Path) -> None:
-    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', said)
+def test_invalid_names_of_plugins(name: str, message: str, here: Path) -> None:
+    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', message)
     assert not list(here.iterdir())
 
 
@@ -423,4 +423,39 @@ def test_a_plugin_that_is_not_registered_is_not_described() -> None:
     check_one_line(
         run("plugin", "describe", "TaintTolerations"),
         'plugin "TaintTolerations" not found (did you mean "TaintToleration"?)',
+    )
+
+
+@pytest.mark.parametrize("has_signature", [False, True])
+def test_a_declared_field_without_effect_is_reported(has_signature: bool, here: Path) -> None:
+    signature = "    def signature(self, pod):\n        return 0\n" if has_signature else ""
+    (here / "near.py").write_text(
+        "from stowplan.framework import OK\n"
+        "class Near:\n"
+        "    name = 'Near'\n"
+        "    row_local = True\n"
+        "    def filter(self, pod, node):\n"
+        "        return OK\n" + signature
+    )
+    ran = run("plugin", "check", "near.py")
+    assert ran.code == 0
+    text = (
+        "Warning: plugin class stowplan_plugin_near_py.Near (near.py:5): `row_local` has no effect "
+        "without a method `signature(pod)`\n"
+    )
+    assert ran.err == ("" if has_signature else text)
+
+
+def test_two_session_plugins_of_one_name(here: Path) -> None:
+    (here / "own.py").write_text(
+        "from stowplan.batch import SessionPlugin\n"
+        "class Mine(SessionPlugin):\n"
+        "    name = 'gang'\n"
+        "    def on_open(self, session):\n"
+        "        pass\n"
+    )
+    check_one_line(
+        run("queues", "-f", "cluster.yaml", "--plugin", "own.py"),
+        "error: class stowplan_plugin_own_py.Mine (own.py:4): a plugin named 'gang' already exists",
+        "exists: class stowplan.batch.session_plugins.gang.GangPlugin (gang.py:",
     )

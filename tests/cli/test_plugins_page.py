@@ -59,8 +59,8 @@ def simulated(here: Path, cluster: str, *more: str) -> dict[str, Any]:
     (here / "cluster.yaml").write_text(cluster)
     ran = run("simulate", "--cluster", "cluster.yaml", *more, "-o", "json", "--out", "out")
     assert ran.code == 0, ran.err
-    told: dict[str, Any] = json.loads(ran.out)
-    return told
+    result: dict[str, Any] = json.loads(ran.out)
+    return result
 
 
 def homes(here: Path) -> list[str]:
@@ -139,16 +139,16 @@ def test_the_priorities_decide(here: Path) -> None:
 
 def test_the_class_decides(here: Path) -> None:
     cluster = NODE % ("n", "nvidia.com/gpu: '4', ") + POD % 0
-    told = simulated(here, cluster, "--plugin", "near_gpu.py")
-    assert told["failed"] == {"node(s) were kept for pods that need a GPU": 1}
+    result = simulated(here, cluster, "--plugin", "near_gpu.py")
+    assert result["failed"] == {"node(s) were kept for pods that need a GPU": 1}
 
 
 def test_the_one_with_arguments_holds_its_quota(here: Path) -> None:
     (here / "quota.yaml").write_text(YAML[0])
     cluster = NODE % ("n", "") + "".join(POD % index for index in range(5))
-    told = simulated(here, cluster, "--plugin", "quota.py", "--config", "quota.yaml")
-    assert told["placed"] == 3
-    assert told["failed"] == {"the team's quota is used up": 2}
+    result = simulated(here, cluster, "--plugin", "quota.py", "--config", "quota.yaml")
+    assert result["placed"] == 3
+    assert result["failed"] == {"the team's quota is used up": 2}
     (here / "quota.yaml").write_text(YAML[0].replace("podsPerTeam: 3", "podsPerTeams: 3"))
     ran = run("simulate", "--plugin", "quota.py", "--config", "quota.yaml")
     check_one_line(ran, "pluginConfig[0].args.podsPerTeams", "did you mean 'podsPerTeam'?")
@@ -207,8 +207,8 @@ def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Pa
     # Nobody has named it, so nobody has imported it.
     assert "mycompany" not in sys.modules
     (here / "c.yaml").write_text(enabling("NearGPU"))
-    told = simulated(here, cluster, "--config", "c.yaml")
-    assert told["failed"] == {"node(s) were kept for pods that need a GPU": 1}
+    result = simulated(here, cluster, "--config", "c.yaml")
+    assert result["failed"] == {"node(s) were kept for pods that need a GPU": 1}
     assert run("config", "check", "c.yaml").code == 0
     explained = run("explain", "p0", "--cluster", "cluster.yaml", "--config", "c.yaml")
     assert explained.code == 1
@@ -217,7 +217,7 @@ def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("Renamed", "invalid plugin name: 'NearGPU': expected 'Renamed'"),
         ("Gone", "ModuleNotFoundError"),
@@ -228,8 +228,8 @@ def test_an_installed_plugin_is_used_where_it_is_named(here: Path, installed: Pa
     ],
 )
 def test_an_installed_plugin_that_cannot_be_loaded(
-    name: str, said: str, here: Path, installed: Path
+    name: str, message: str, here: Path, installed: Path
 ) -> None:
     (here / "c.yaml").write_text(enabling(name))
     ran = run("config", "check", "c.yaml")
-    check_one_line(ran, "distribution acme-rules 1.0", f"entry point {name} =", said)
+    check_one_line(ran, "distribution acme-rules 1.0", f"entry point {name} =", message)

@@ -11,10 +11,10 @@ def test_a_long_run_reports_progress(
     clocks = {"process_time": 0.0, "monotonic": 0.0}
     for name in clocks:
         monkeypatch.setattr(module.time, name, lambda name=name: clocks[name])
-    with module.progress("replaying", 400) as told:
+    with module.progress("replaying", 400) as report:
         for second in range(21):
             clocks.update(process_time=second, monotonic=2 * second)
-            told.tick(10 * second, 7, 90_000 + second)
+            report.tick(10 * second, 7, 90_000 + second)
     assert capsys.readouterr().err.splitlines() == [
         "replaying, day 1 01:00:05, 7 pending: 50 of 400 pods bound, 10 s, about 70 s left",
         "replaying, day 1 01:00:15, 7 pending: 150 of 400 pods bound, 30 s, about 50 s left",
@@ -22,7 +22,7 @@ def test_a_long_run_reports_progress(
 
 
 def test_a_short_run_reports_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with module.progress("scheduling", 2) as told:
-        told.show(0, 2)
-        told.show(2, 2)
+    with module.progress("scheduling", 2) as report:
+        report.show(0, 2)
+        report.show(2, 2)
     assert capsys.readouterr().err == ""

@@ -178,7 +178,7 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="no kubectl on PATH, and STOWPLAN_KUBECTL names none")
-def test_kubectl_exec_on_hollow_pods_is_rejected_in_one_line(tmp_path: Path) -> None:
+def test_kubectl_exec_on_simulated_pods_is_rejected_in_one_line(tmp_path: Path) -> None:
     assert KUBECTL is not None
     with up(tmp_path, "--node-count", "1") as cluster:
 

@@ -242,7 +242,7 @@ def test_never_may_two_write(play: Play) -> None:
 
 @pytest.mark.parametrize("wrong", [Hasty, Late])
 def test_contenders_that_are_wrong_are_caught(wrong: type[LeaderElector]) -> None:
-    story: Play = [(0, 1.0, "well"), (1, 0.1, "well")]
-    story += [(1, 0.5, "well")] * 40
+    attempts: Play = [(0, 1.0, "well"), (1, 0.1, "well")]
+    attempts += [(1, 0.5, "well")] * 40
     with pytest.raises(AssertionError):
-        played(wrong, story)
+        played(wrong, attempts)

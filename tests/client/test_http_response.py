@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from httptools import HttpResponseParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,10 +69,10 @@ def read(
 
 
 class Hasty(ResponseParser):
-    """Wrong: takes the head for complete after its first bytes."""
+    """Wrong: begins anew with each piece."""
 
     def feed(self, data: bytes) -> ApiResponse | None:
-        self._rest = b""
+        self._parser = HttpResponseParser(self)
         return super().feed(data)
 
 
@@ -149,6 +152,10 @@ def test_whether_another_request_may_follow(text: bytes, keep_alive: bool) -> No
     [
         b"SSH-2.0-x\r\n\r\n",
         b"HTTP/2 200\r\n\r\n",
+        b"HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 0\n\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
@@ -173,3 +180,18 @@ def test_an_endless_response_is_refused(framing: bytes) -> None:
     with pytest.raises(MalformedResponse, match="response is longer than"):
         reply.feed(b"x" * (1 << 20))
     assert reply.status == 200
+
+
+def test_a_read_response_needs_no_garbage_collector() -> None:
+    """Tens of thousands are read in a second."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        reply = ResponseParser()
+        assert reply.feed(b"HTTP/1.1 204 No Content\r\n\r\n") is not None
+        left = weakref.ref(reply)
+        del reply
+        assert left() is None
+    finally:
+        if was_on:
+            gc.enable()

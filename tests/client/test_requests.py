@@ -116,9 +116,9 @@ def test_the_status_of_a_group_uses_the_subresource_if_it_exists() -> None:
     (request,), outcome = performed(effect, ApiResponse(200))
     assert request.path == f"{path}/status"
     assert outcome is None
-    told = json.loads(request.body)["status"]
-    assert told["failed"] == 0
-    assert told["conditions"][0]["lastTransitionTime"] == MOMENT.seconds
+    status_messages = json.loads(request.body)["status"]
+    assert status_messages["failed"] == 0
+    assert status_messages["conditions"][0]["lastTransitionTime"] == MOMENT.seconds
     asked, outcome = performed(effect, ApiResponse(404), ApiResponse(200))
     assert [one.path for one in asked] == [f"{path}/status", path]
     assert outcome is None
@@ -170,7 +170,7 @@ def event(reason: str = "FailedScheduling", note: str = "no") -> to_do.RecordEve
 def test_an_event_expired_on_the_server_is_created_again() -> None:
     performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
 
-    def told(*answers: ApiResponse) -> list[str]:
+    def status_messages(*answers: ApiResponse) -> list[str]:
         steps, left, methods, answer = performer.steps(event()), list(answers), [], None
         while True:
             try:
@@ -181,10 +181,10 @@ def test_an_event_expired_on_the_server_is_created_again() -> None:
             methods.append(step.method)
             answer = left.pop(0)
 
-    assert told(ApiResponse(201)) == ["POST"]
-    assert told(ApiResponse(404), ApiResponse(201)) == ["PATCH", "POST"]
-    assert told(ApiResponse(200)) == ["PATCH"]
-    assert told() == []
+    assert status_messages(ApiResponse(201)) == ["POST"]
+    assert status_messages(ApiResponse(404), ApiResponse(201)) == ["PATCH", "POST"]
+    assert status_messages(ApiResponse(200)) == ["PATCH"]
+    assert status_messages() == []
 
 
 def test_after_six_minutes_a_series_is_over() -> None:

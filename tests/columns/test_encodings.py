@@ -18,7 +18,7 @@ def test_an_item_keeps_its_number() -> None:
     assert (words.find("a"), words.find("z"), len(words)) == (1, -1, 2)
 
 
-def test_a_rule_is_asked_once_per_value_and_absence_says_no() -> None:
+def test_a_rule_is_called_once_per_value_and_absence_counts_as_false() -> None:
     words: Vocabulary[str] = Vocabulary()
     for word in "abab":
         words.add(word)

@@ -24,8 +24,8 @@ def test_the_kernels_name_the_arrays_that_they_are_compiled_for() -> None:
     this line it would go on running kernels for arrays as they were."""
     arrays = (FOLDER / "arrays.py").read_bytes()
     kernels = (FOLDER / "kernels.py").read_text(encoding="utf-8")
-    complaint = stale(arrays, kernels)
-    assert not complaint, complaint
+    difference = stale(arrays, kernels)
+    assert not difference, difference
 
 
 def test_control_other_arrays_are_noticed() -> None:

@@ -17,7 +17,7 @@ def test_a_kernels_lot_is_numpys(draw: int) -> None:
     assert found == tie_break_ranks(draw, RANKS).tolist()
 
 
-def test_lots_of_one_draw_are_all_different() -> None:
+def test_tie_breaks_of_one_draw_are_all_different() -> None:
     assert len(set(tie_break_ranks(7, np.arange(10_000)).tolist())) == 10_000
 
 
@@ -36,7 +36,7 @@ def test_who_wins_does_not_depend_on_who_else_is_there_but_the_winner() -> None:
     assert few[np.argmin(tie_break_ranks(11, few))] == winner
 
 
-def test_numbers_drawn_at_once_are_those_drawn_one_by_one() -> None:
+def test_random_numbers_of_a_batch_equal_those_of_single_calls() -> None:
     at_once, one_by_one = np.random.default_rng(5), np.random.default_rng(5)
     wanted = [draw_tie_break(one_by_one) for _ in range(6)]
     assert draw_tie_breaks(at_once, 6).tolist() == wanted

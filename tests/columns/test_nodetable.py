@@ -27,7 +27,7 @@ def test_a_node_is_a_row_of_every_column() -> None:
     assert [info.name for info in table.infos()] == ["n1", "n2"]
 
 
-def test_a_resource_that_nobody_names_is_zero_everywhere() -> None:
+def test_an_unnamed_resource_is_zero_everywhere() -> None:
     table = draw("node\nn1\nn2").table
     assert table.allocatable("example.com/dongle").tolist() == [0, 0]
     assert table.requested("example.com/dongle").tolist() == [0, 0]
@@ -54,7 +54,7 @@ def test_pods_add_up_on_their_node() -> None:
 
 
 def test_a_pod_that_leaves_takes_its_share_along() -> None:
-    drawn = draw("""
+    pod_table = draw("""
         node
         n1
 
@@ -63,7 +63,7 @@ def test_a_pod_that_leaves_takes_its_share_along() -> None:
         b    n1  2
         c    n1  4
     """)
-    table = drawn.table
+    table = pod_table.table
     table.remove_pod("default/a")
     assert table.requested("cpu").tolist() == [6000]
     # As in the original, the last pod takes the place of the one that left.
@@ -86,7 +86,7 @@ def test_an_assumed_pod_counts_on_the_node_it_is_assumed_on() -> None:
 
 
 def test_an_updated_node_keeps_its_row_and_its_pods() -> None:
-    drawn = draw("""
+    pod_table = draw("""
         node  labels    taints           nvidia.com/gpu
         n1    disk=ssd  gpu:NoSchedule  2
         n2    -         -                -
@@ -94,7 +94,7 @@ def test_an_updated_node_keeps_its_row_and_its_pods() -> None:
         pod  on  cpu
         a    n1  1
     """)
-    table = drawn.table
+    table = pod_table.table
     column = table.labels.column("disk")
     assert table.update_node(node("n1", cpu="8", labels={"disk": "hdd"})) == 0
     assert table.allocatable("cpu").tolist() == [8000, 4000]
@@ -106,7 +106,7 @@ def test_an_updated_node_keeps_its_row_and_its_pods() -> None:
 
 
 def test_the_last_row_takes_the_place_of_one_that_leaves() -> None:
-    drawn = draw("""
+    pod_table = draw("""
         node  cpu  taints          cordoned  images     features
         n1    1    -               no        -          -
         n2    2    -               no        -          -
@@ -116,7 +116,7 @@ def test_the_last_row_takes_the_place_of_one_that_leaves() -> None:
         a    n1  100m  80
         c    n3  300m  53/UDP
     """)
-    table = drawn.table
+    table = pod_table.table
     table.labels.column("kubernetes.io/hostname")
     table.remove_node("n1")
     assert table.names == ["n3", "n2"]
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
 # Followers.
 
 
-class Story:
+class ChangeRecorder:
     """Writes down what a watcher is told."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ class Story:
     def row_dropped(self, row: int) -> None:
         self.lines.append(f"no row {row}")
 
-    def told(self) -> str:
+    def changes(self) -> str:
         text = ", ".join(self.lines)
         self.lines.clear()
         return text
@@ -242,18 +242,18 @@ class Story:
 
 def test_a_watcher_hears_of_every_row_and_pod() -> None:
     table = table_of([node("n1")], [pod("a", on="n1"), pod("z", on="n2")])
-    story = Story()
-    table.watch(story)
-    assert story.told() == "row 0, +a 0"
+    recorder = ChangeRecorder()
+    table.watch(recorder)
+    assert recorder.changes() == "row 0, +a 0"
     table.add_node(node("n2"))
-    assert story.told() == "row 1, +z 1"
+    assert recorder.changes() == "row 1, +z 1"
     table.update_node(node("n2", cpu="8"))
-    assert story.told() == ""
+    assert recorder.changes() == ""
     table.add_pod(pod("b", on="n2"))
     table.update_pod(pod("a", on="n1", cpu="1"))
-    assert story.told() == "+b 1, -a 0, +a 0"
+    assert recorder.changes() == "+b 1, -a 0, +a 0"
     table.remove_node("n1")
-    assert story.told() == "-a 0, 1 to 0, no row 1"
+    assert recorder.changes() == "-a 0, 1 to 0, no row 1"
 
 
 def test_the_journal_names_the_rows_to_read_again() -> None:

@@ -13,17 +13,17 @@ def order(table: NodeTable) -> str:
     return " ".join(table.names[row] for row in table.order)
 
 
-def drawn(text: str) -> NodeTable:
+def node_table(text: str) -> NodeTable:
     return draw("node zone\n" + "\n".join(text.replace("/", " ").split(", "))).table
 
 
 def test_zones_are_visited_in_turn() -> None:
-    table = drawn("a1/a, a2/a, a3/a, b1/b, c1/c, b2/b")
+    table = node_table("a1/a, a2/a, a3/a, b1/b, c1/c, b2/b")
     assert order(table) == "a1 b1 c1 a2 b2 a3"
 
 
 def test_nodes_without_a_zone_are_a_zone() -> None:
-    assert order(drawn("x/-, a1/a, y/-")) == "x a1 y"
+    assert order(node_table("x/-, a1/a, y/-")) == "x a1 y"
 
 
 def test_regions_keep_zones_of_one_name_apart() -> None:
@@ -41,7 +41,7 @@ def test_the_older_labels_win_even_when_empty() -> None:
 
 
 def test_a_node_that_came_since_the_last_refresh_stands_last() -> None:
-    table = drawn("a1/a, a2/a, b1/b")
+    table = node_table("a1/a, a2/a, b1/b")
     table.add_node(node("b2", zone="b"))
     assert order(table) == "a1 b1 a2 b2"
     table.add_node(node("c1", zone="c"))
@@ -51,7 +51,7 @@ def test_a_node_that_came_since_the_last_refresh_stands_last() -> None:
 
 
 def test_a_node_that_left_is_gone_at_once() -> None:
-    table = drawn("a1/a, a2/a, b1/b, b2/b")
+    table = node_table("a1/a, a2/a, b1/b, b2/b")
     table.remove_node("a1")
     assert order(table) == "b1 a2 b2"
     table.refresh()
@@ -59,7 +59,7 @@ def test_a_node_that_left_is_gone_at_once() -> None:
 
 
 def test_a_change_of_zone_waits_until_a_node_comes_or_goes() -> None:
-    table = drawn("a1/a, a2/a, b1/b")
+    table = node_table("a1/a, a2/a, b1/b")
     table.update_node(node("a1", zone="b"))
     table.refresh()
     assert order(table) == "a1 b1 a2"
@@ -69,7 +69,7 @@ def test_a_change_of_zone_waits_until_a_node_comes_or_goes() -> None:
 
 
 def test_a_node_that_left_and_came_back_between_refreshes_keeps_the_order() -> None:
-    table = drawn("a1/a, a2/a, b1/b")
+    table = node_table("a1/a, a2/a, b1/b")
     table.remove_node("a1")
     table.add_node(node("a1", zone="a"))
     table.refresh()
@@ -81,7 +81,7 @@ def test_a_node_that_left_and_came_back_between_refreshes_keeps_the_order() -> N
 
 
 def test_an_empty_zone_is_forgotten_and_comes_back_last() -> None:
-    table = drawn("a1/a, b1/b")
+    table = node_table("a1/a, b1/b")
     table.remove_node("a1")
     table.refresh()
     table.add_node(node("a1", zone="a"))

@@ -7,7 +7,7 @@ from stowplan.columns.nodetable import TableError
 from stowplan.testing import contents, draw, pod
 
 
-def drawn() -> NodeTable:
+def node_table() -> NodeTable:
     return draw("""
         node
         n1
@@ -30,7 +30,7 @@ def names(table: NodeTable, row: int) -> str:
 
 
 def test_a_pod_is_placed_whatever_node_it_names() -> None:
-    table = drawn()
+    table = node_table()
     before = contents(table)
     with Overlay(table) as overlay:
         overlay.place(PodInfo.of(pod("x", on="n9", cpu="500m", ports=[81])), 1)
@@ -42,7 +42,7 @@ def test_a_pod_is_placed_whatever_node_it_names() -> None:
 
 
 def test_a_pod_is_taken_and_stands_where_it_stood() -> None:
-    table = drawn()
+    table = node_table()
     before = contents(table)
     with Overlay(table) as overlay:
         assert overlay.take("default/a", 0).pod.name == "a"
@@ -55,14 +55,14 @@ def test_a_pod_is_taken_and_stands_where_it_stood() -> None:
 
 
 def test_a_port_in_use_stays_when_a_placed_pod_that_shares_it_goes() -> None:
-    table = drawn()
+    table = node_table()
     with Overlay(table) as overlay:
         overlay.place(PodInfo.of(pod("x", ports=[80])), 0)
     assert table.ports.of_row(0) == {("0.0.0.0", "TCP", 80)}
 
 
 def test_rolling_back_to_a_mark_keeps_what_was_before_it() -> None:
-    table = drawn()
+    table = node_table()
     with Overlay(table) as overlay:
         overlay.take("default/b", 0)
         mark = overlay.mark()
@@ -78,7 +78,7 @@ def test_rolling_back_to_a_mark_keeps_what_was_before_it() -> None:
 
 
 def test_everything_is_undone_when_the_block_fails() -> None:
-    table = drawn()
+    table = node_table()
     before = contents(table)
     with pytest.raises(TableError), Overlay(table) as overlay:
         take_both(overlay, "default/a", "default/z")
@@ -87,11 +87,11 @@ def test_everything_is_undone_when_the_block_fails() -> None:
 
 def test_a_pod_that_is_not_there_cannot_be_taken() -> None:
     with pytest.raises(TableError, match="pod default/a is not on node 'n2'"):
-        Overlay(drawn()).take("default/a", 1)
+        Overlay(node_table()).take("default/a", 1)
 
 
 def test_the_touched_rows_are_in_the_journal() -> None:
-    table = drawn()
+    table = node_table()
     start = table.journal.generation
     with Overlay(table) as overlay:
         overlay.place(PodInfo.of(pod("x")), 1)

@@ -148,16 +148,16 @@ class Counts:
 
     def __init__(self) -> None:
         self.pods: list[set[str]] = []
-        self.n_told = 0
+        self.n_notified = 0
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         assert info.uid not in self.pods[row]
         self.pods[row].add(info.uid)
-        self.n_told += 1
+        self.n_notified += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         self.pods[row].remove(info.uid)
-        self.n_told += 1
+        self.n_notified += 1
 
     def row_added(self, row: int) -> None:
         assert row == len(self.pods)
@@ -179,10 +179,10 @@ def test_a_watcher_of_a_replica_hears_what_changed() -> None:
     replica.table.watch(counts)
 
     def follow() -> int:
-        counts.n_told = 0
+        counts.n_notified = 0
         replica.follow()
         assert counts.pods == [{info.uid for info in pods} for pods in source.pods]
-        return counts.n_told
+        return counts.n_notified
 
     source.add_pod(pod("x", on="n1"))
     assert follow() == 1

@@ -15,7 +15,7 @@ def read(text: str | bytes) -> list[Any]:
     return found
 
 
-def complaints(text: str | bytes) -> list[str]:
+def errors(text: str | bytes) -> list[str]:
     problems = Problems()
     documents(text, problems)
     return [str(problem) for problem in problems.found]
@@ -126,13 +126,13 @@ def test_repeated_keys_are_all_named_and_the_first_holds() -> None:
     ],
 )
 def test_bad_syntax_names_line_and_column(text: str, place: str) -> None:
-    (complaint,) = complaints(text)
-    assert complaint.startswith(f"{place}: Invalid value: ")
-    assert complaint.endswith("expected well-formed YAML or JSON")
+    (error,) = errors(text)
+    assert error.startswith(f"{place}: Invalid value: ")
+    assert error.endswith("expected well-formed YAML or JSON")
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error"),
     [
         (
             "a: *b",
@@ -162,20 +162,20 @@ def test_bad_syntax_names_line_and_column(text: str, place: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_read(text: str | bytes, complaint: str) -> None:
-    assert complaints(text) == [complaint]
+def test_what_cannot_be_read(text: str | bytes, error: str) -> None:
+    assert errors(text) == [error]
 
 
 @pytest.mark.parametrize("text", ["!!python/object:os.system x", "!x [1]", "!!set {a}", "!!int a"])
 def test_tags_make_nothing(text: str) -> None:
-    (complaint,) = complaints(f"a: {text}")
-    assert complaint.endswith("expected plain data without tags")
+    (error,) = errors(f"a: {text}")
+    assert error.endswith("expected plain data without tags")
 
 
 @pytest.mark.parametrize("before", ["a: 1\nb: ", "ä: ö\nü: "])
 def test_control_characters(before: str) -> None:
-    (complaint,) = complaints(f"{before}\x01")
-    assert complaint.startswith("character 9: Invalid value: ")
+    (error,) = errors(f"{before}\x01")
+    assert error.startswith("character 9: Invalid value: ")
 
 
 def test_numbers_of_any_length_are_left_to_the_walk() -> None:
@@ -183,8 +183,8 @@ def test_numbers_of_any_length_are_left_to_the_walk() -> None:
 
 
 def test_written_values_count_too() -> None:
-    (complaint,) = complaints(f"[{'1,' * VALUES_MAX}]")
-    assert complaint.endswith(
+    (error,) = errors(f"[{'1,' * VALUES_MAX}]")
+    assert error.endswith(
         f"Invalid value: a document that expands to more: expected at most {VALUES_MAX} values"
     )
 
@@ -192,5 +192,5 @@ def test_written_values_count_too() -> None:
 def test_aliases_of_aliases_do_not_exhaust_the_machine() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
-    (complaint,) = complaints("\n".join(lines))
-    assert complaint.endswith(f"expected at most {VALUES_MAX} values")
+    (error,) = errors("\n".join(lines))
+    assert error.endswith(f"expected at most {VALUES_MAX} values")

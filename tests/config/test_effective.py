@@ -16,11 +16,11 @@ from stowplan.framework.extension_points import EXTENSION_POINTS
 from tests.config.plugins import DEFAULTS, registry
 
 REGISTRY = registry()
-DRAWN = (
+EFFECTIVE = (
     *("PrioritySort", "TaintToleration", "NodeResourcesFit", "DynamicResources"),
     *("ImageLocality", "DefaultBinder", "OtherBinder", "Heavy"),
 )
-ABLE = {name: REGISTRY[name].points for name in DRAWN}
+ABLE = {name: REGISTRY[name].points for name in EFFECTIVE}
 
 DYNAMIC = {"name": "DynamicResources", "args": {"filterTimeout": "1.5s"}}
 

@@ -36,7 +36,7 @@ def parse(text: str) -> config.Configuration:
     return config.parse(HEAD + text, "test.yaml", REGISTRY, DEFAULTS)
 
 
-def complaints(text: str) -> list[str]:
+def errors(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     return [str(problem) for problem in caught.value.problems]
@@ -233,7 +233,7 @@ def test_arguments(name: str, text: str, wanted: Any) -> None:
 def test_arguments_of_a_plugin_that_does_not_run_are_checked_and_dropped() -> None:
     text = "profiles: [{pluginConfig: [{name: OtherSort, args: {reverse: %s}}]}]"
     assert "OtherSort" not in parse(text % "true").profiles["default-scheduler"].args
-    assert complaints(text % "5") == [
+    assert errors(text % "5") == [
         "profiles[0].pluginConfig[0].args.reverse: Invalid value: 5: expected true or false"
     ]
 
@@ -319,8 +319,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("text", "path"), MISTAKES)
 def test_one_mistake(text: str, path: str) -> None:
-    (complaint, *more) = complaints(text)
-    assert complaint.startswith(f"{path}: ")
+    (error, *more) = errors(text)
+    assert error.startswith(f"{path}: ")
     # A field that is not there leaves the one that was meant without a value.
     assert not more or path.endswith(".Name")
 
@@ -349,7 +349,7 @@ def test_profiles_must_give_the_queue_sort_the_same_arguments() -> None:
     assert parse(TWO % (f"{SORT}, {args}", f"{SORT}, {args}")).profiles["b"].args["OtherSort"] == (
         SortArgs(True)
     )
-    assert complaints(TWO % (f"{SORT}, {args}", SORT)) == [
+    assert errors(TWO % (f"{SORT}, {args}", SORT)) == [
         "profiles[1].pluginConfig: Invalid value: other arguments of 'OtherSort':"
         " expected the same as in profiles[0]"
     ]
@@ -381,7 +381,7 @@ podMaxBackoffSeconds: 10
 percentageOfNodesToScore: 3
 """
 
-GOLDEN_COMPLAINTS = """
+GOLDEN_ERRORS = """
 percentageOfNodesToScore: Invalid value: the key again in line 26:\
  expected each key once (first in line 5)
 paralellism: Unknown field: expected parallelism, leaderElection, clientConnection,\
@@ -426,7 +426,7 @@ profiles[0].pluginConfig[0].args.minCandidateNodesPercentage: Invalid value: 101
 
 
 def test_every_mistake_at_once() -> None:
-    assert complaints(GOLDEN) == GOLDEN_COMPLAINTS.strip().split("\n")
+    assert errors(GOLDEN) == GOLDEN_ERRORS.strip().split("\n")
 
 
 def test_the_exception_names_the_source_in_every_line() -> None:
@@ -444,7 +444,7 @@ KIND = f"{OURS} or 'Policy'"
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "error"),
     [
         ("", f"document: Invalid value: nothing: expected a document of kind {KIND}"),
         (
@@ -474,10 +474,10 @@ KIND = f"{OURS} or 'Policy'"
         ),
     ],
 )
-def test_other_documents(text: str, complaint: str) -> None:
+def test_other_documents(text: str, error: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.parse(text, "f", REGISTRY, DEFAULTS)
-    assert str(caught.value) == f"f: {complaint}"
+    assert str(caught.value) == f"f: {error}"
 
 
 def test_a_body_may_leave_out_what_it_is_and_a_file_may_not() -> None:

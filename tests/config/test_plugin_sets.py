@@ -142,7 +142,7 @@ def test_multi_point(name: str) -> None:
 # With the default list beneath.
 
 
-def test_nothing_said_is_the_default_list_at_every_point_that_a_plugin_implements() -> None:
+def test_by_default_a_plugin_is_enabled_at_every_point_that_it_implements() -> None:
     points = points_of({}, DEFAULTS)
     for point in EXTENSION_POINTS:
         there = [(name, weight) for name, weight, able, _ in DEFAULT if point in able.split()]

@@ -45,7 +45,7 @@ def gated(tree: dict[str, Any], provider: str = PROVIDERS[0], **gates: bool) -> 
     return found
 
 
-def complaints(text: str) -> list[str]:
+def errors(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         parsed(text)
     return [str(problem) for problem in caught.value.problems]
@@ -162,7 +162,7 @@ def test_a_shape_that_is_replaced_is_not_looked_at() -> None:
     good = "{name: rt, weight: 1, argument: {labelPreference: {label: a}}}"
     assert parsed(f"priorities: [{bad}, {good}]")
     at = "priorities[1].argument.requestedToCapacityRatioArguments.shape"
-    assert complaints(f"priorities: [{good}, {bad}]") == [
+    assert errors(f"priorities: [{good}, {bad}]") == [
         f"{at}: Invalid value: no point: expected at least one point"
     ]
 
@@ -252,7 +252,7 @@ def test_private_keys_are_not_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("predicates: [{name: Generalpredicates}]", "did you mean 'GeneralPredicates'?"),
         ("predicates: [{name: CheckNodeMemoryPressure}]", "taints replace node conditions"),
@@ -310,15 +310,15 @@ def test_private_keys_are_not_printed() -> None:
         ),
     ],
 )
-def test_mistakes(text: str, said: str) -> None:
-    found = complaints(text)
+def test_mistakes(text: str, message: str) -> None:
+    found = errors(text)
     assert len(found) == 1, found
-    assert said in found[0]
+    assert message in found[0]
 
 
 def test_every_mistake_is_found() -> None:
     text = "predicates: [{name: x}]\npriorities: [{name: y, weight: 0}]\nextenders: [{weigh: 1}]"
-    paths = [line.split(":")[0] for line in complaints(text)]
+    paths = [line.split(":")[0] for line in errors(text)]
     assert paths == [
         "extenders[0].weigh",
         "predicates[0].name",

@@ -50,12 +50,12 @@ def test_the_example_explains_and_simulates(files: tuple[str, str], tmp_path: Pa
     cluster, policy = files
     ran = run("explain", "web", "--cluster", cluster, "--config", policy, "-o", "json")
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)
-    assert told["node"] == "ssd"
-    refused = next(node for node in told["nodes"] if node["name"] == "old")
+    result = json.loads(ran.out)
+    assert result["node"] == "ssd"
+    refused = next(node for node in result["nodes"] if node["name"] == "old")
     both = ["Insufficient cpu", "node(s) didn't have the requested labels"]
     assert refused["first"]["reasons"] == both
-    assert list(told["scores"][0]["plugins"]) == [
+    assert list(result["scores"][0]["plugins"]) == [
         "LeastRequestedPriority",
         "SelectorSpreadPriority",
         "half-full",

@@ -88,8 +88,8 @@ def walk(tree: Any, kind: Any) -> tuple[Any, list[str]]:
     ],
 )
 def test_what_fits(kind: Any, tree: Any, value: Any) -> None:
-    read, complaints = walk(tree, kind)
-    assert not complaints
+    read, errors = walk(tree, kind)
+    assert not errors
     assert read == value
     assert type(read) is type(value)
 
@@ -98,7 +98,7 @@ WHOLE, DURATION = "expected a whole number", "expected a duration such as 300ms,
 
 
 @pytest.mark.parametrize(
-    ("kind", "tree", "complaint"),
+    ("kind", "tree", "error"),
     [
         (int, "a", f"Invalid value: 'a': {WHOLE}"),
         (int, "5", f"Invalid value: '5': {WHOLE} (write it without quotes)"),
@@ -149,10 +149,10 @@ WHOLE, DURATION = "expected a whole number", "expected a duration such as 300ms,
         (str, "x" * 99, ""),
     ],
 )
-def test_what_does_not(kind: Any, tree: Any, complaint: str) -> None:
-    read, complaints = walk(tree, kind)
-    assert complaints == ([f"at: {complaint}"] if complaint else [])
-    assert (read is INVALID) == bool(complaint)
+def test_what_does_not(kind: Any, tree: Any, error: str) -> None:
+    read, errors = walk(tree, kind)
+    assert errors == ([f"at: {error}"] if error else [])
+    assert (read is INVALID) == bool(error)
 
 
 def test_every_mistake_is_found_and_the_rest_is_read() -> None:
@@ -164,8 +164,8 @@ def test_every_mistake_is_found_and_the_rest_is_read() -> None:
         "byName": {"a": 1, "b/c": "x"},
         "HTTPS": "yes",
     }
-    read, complaints = walk(tree, Outer)
-    assert complaints == [
+    read, errors = walk(tree, Outer)
+    assert errors == [
         "at.size: Invalid value: 'big': expected a whole number",
         "at.sise: Unknown field: expected size, inner, items, byName, HTTPS (did you mean 'size'?)",
         "at.inner.the_name: Unknown field: expected theName, timeLimit (did you mean 'theName'?)",
@@ -177,8 +177,8 @@ def test_every_mistake_is_found_and_the_rest_is_read() -> None:
     ]
     # `size` has no default to go on with.
     assert read is INVALID
-    read, complaints = walk(tree | {"size": 1}, Outer)
-    assert len(complaints) == 7
+    read, errors = walk(tree | {"size": 1}, Outer)
+    assert len(errors) == 7
     assert read == Outer(1, items=(Inner(), Inner(), Inner("c")), by_name={"a": 1})
 
 
@@ -189,22 +189,22 @@ def test_a_missing_field_is_named_with_what_it_takes() -> None:
 def test_kubernetes_objects_are_read_strictly_too() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
-    read, complaints = walk({required: {"nodeSelectorTerms": [term]}}, NodeAffinity)
-    assert not complaints
+    read, errors = walk({required: {"nodeSelectorTerms": [term]}}, NodeAffinity)
+    assert not errors
     requirement = NodeSelectorRequirement("a", "In", ("b",))
     assert read.required.node_selector_terms == (NodeSelectorTerm((requirement,)),)
     typo = {"matchExpressions": [{"key": "a", "op": "In", "values": [1]}]}
-    read, complaints = walk({required: {"nodeSelectorTerms": [typo]}}, NodeAffinity)
+    read, errors = walk({required: {"nodeSelectorTerms": [typo]}}, NodeAffinity)
     where = f"at.{required}.nodeSelectorTerms[0].matchExpressions[0]"
-    assert complaints == [
+    assert errors == [
         f"{where}.op: Unknown field: expected key, operator, values",
         f'{where}.values[0]: Invalid value: 1: expected a string (put it in quotes: "1")',
     ]
 
 
 def test_long_values_are_cut() -> None:
-    _, (complaint,) = walk("x" * 999, int)
-    assert len(complaint) < 120
+    _, (error,) = walk("x" * 999, int)
+    assert len(error) < 120
 
 
 def test_later_checks_skip_invalid_values() -> None:

@@ -78,7 +78,7 @@ def test_the_engine_chooses_what_the_original_chose(family: str) -> None:
 
 # Sequences.
 
-SAID = ("outcome", "placed")
+ANSWER_FIELDS = ("outcome", "placed")
 
 
 class EngineSequence(SequenceRunner):
@@ -140,7 +140,9 @@ def check_sequences(family: str, engine: Engine) -> tuple[list[str], Counter[str
         counted += sequence.counted
         for index, (mine, theirs) in enumerate(zip(got["steps"], want["steps"], strict=True)):
             counted["pods"] += "outcome" in theirs
-            if [mine.get(key) for key in SAID] != [theirs.get(key) for key in SAID]:
+            if [mine.get(key) for key in ANSWER_FIELDS] != [
+                theirs.get(key) for key in ANSWER_FIELDS
+            ]:
                 wrong.append(f"{case.id}: step {index}: {mine}, wanted {theirs}")
         if amounts(got) != amounts(want):
             wrong.append(f"{case.id}: another end")

@@ -20,7 +20,7 @@ def answer(form: str, case: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("form", "case", "says"),
+    ("form", "case", "message"),
     [
         ("sequence", {"steps": [{"op": "schedule", "template": "t"}]}, "step 0: unknown 't'"),
         ("sequence", {"steps": [{"op": "retry", "pod": "p"}]}, "step 0: unknown 'p'"),
@@ -36,11 +36,11 @@ def answer(form: str, case: dict[str, Any]) -> dict[str, Any]:
         ("order", {"queue": [], "profile": {"profilez": 1}}, "profilez"),
     ],
 )
-def test_what_is_wrong_is_the_answer(form: str, case: dict[str, Any], says: str) -> None:
+def test_what_is_wrong_is_the_answer(form: str, case: dict[str, Any], message: str) -> None:
     result = answer(form, case)
     assert (result["outcome"], result["reason"]) == ("error", "Invalid")
     assert result["message"].startswith("input: line 1: ")
-    assert says in result["message"]
+    assert message in result["message"]
 
 
 def test_a_queue_is_ordered_by_the_profile_of_its_case() -> None:

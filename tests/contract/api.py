@@ -41,14 +41,14 @@ class Api:
         self.objects: dict[tuple[str, str, str], Tree] = {}
         self.watch: deque[Event] = deque()
         self.created: list[str] = []
-        self._spelt: dict[tuple[str, str], Tree] = {}
+        self._encoded: dict[tuple[str, str], Tree] = {}
         self._n_versions = 0
         self._n_uids = 0
 
-    def spelt(self, value: Object) -> Tree:
+    def encoded(self, value: Object) -> Tree:
         """The whole of an object in the version that somebody has of it."""
         meta = value.metadata
-        return self._spelt[meta.uid, meta.resource_version]
+        return self._encoded[meta.uid, meta.resource_version]
 
     def pod(self, namespace: str, name: str) -> Tree:
         return self.objects["Pod", namespace, name]
@@ -85,8 +85,8 @@ class Api:
     def patch_status(self, effect: PatchStatus) -> None:
         tree = copy.deepcopy(self.pod(effect.namespace, effect.name))
         if effect.reason:
-            said = {"reason": effect.reason, "message": effect.message}
-            _condition(tree, {"type": "PodScheduled", "status": "False"} | said)
+            stated = {"reason": effect.reason, "message": effect.message}
+            _condition(tree, {"type": "PodScheduled", "status": "False"} | stated)
         if effect.nominated_node is not None:
             tree["status"].pop("nominatedNodeName", None)
             if effect.nominated_node:
@@ -96,8 +96,8 @@ class Api:
 
     def evict(self, effect: Evict) -> None:
         tree = copy.deepcopy(self.pod(effect.namespace, effect.name))
-        said = {"reason": "PreemptionByScheduler", "message": effect.message}
-        _condition(tree, {"type": "DisruptionTarget", "status": "True"} | said)
+        stated = {"reason": "PreemptionByScheduler", "message": effect.message}
+        _condition(tree, {"type": "DisruptionTarget", "status": "True"} | stated)
         self._store(tree)
         del self.objects["Pod", effect.namespace, effect.name]
         self.watch.append(happened.PodDeleted(_decoded(tree, Pod)))
@@ -108,7 +108,7 @@ class Api:
         meta["resourceVersion"] = str(self._n_versions)
         key = (tree["kind"], meta.get("namespace", ""), meta["name"])
         is_new = key not in self.objects
-        self.objects[key] = self._spelt[meta["uid"], meta["resourceVersion"]] = tree
+        self.objects[key] = self._encoded[meta["uid"], meta["resourceVersion"]] = tree
         value: Any = _decoded(tree, KINDS[tree["kind"]])
         if isinstance(value, Pod):
             self.watch.append(happened.PodAdded(value) if is_new else happened.PodUpdated(value))
@@ -161,9 +161,9 @@ def _complete_node(tree: Tree) -> None:
     status["nodeInfo"] = dict.fromkeys(names.split(), "")
 
 
-def _condition(tree: Tree, said: Tree) -> None:
-    others = [c for c in tree["status"].get("conditions", ()) if c["type"] != said["type"]]
-    whole = {"lastProbeTime": None, "lastTransitionTime": EPOCH} | said
-    if said["status"] == "False" or said["type"] == "DisruptionTarget":
+def _condition(tree: Tree, stated: Tree) -> None:
+    others = [c for c in tree["status"].get("conditions", ()) if c["type"] != stated["type"]]
+    whole = {"lastProbeTime": None, "lastTransitionTime": EPOCH} | stated
+    if stated["status"] == "False" or stated["type"] == "DisruptionTarget":
         whole["observedGeneration"] = 1
     tree["status"]["conditions"] = [*others, whole]

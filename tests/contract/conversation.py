@@ -77,13 +77,19 @@ def deliberate(recording: Tree) -> str:
             continue
         asked = exchange.get("request", {}).get("body") or {}
         response = exchange.get("response") or {}
-        said = response.get("body")
+        reply_body = response.get("body")
         if "PodName" in asked:
             is_whole = "end" not in exchange and "stalled_after" not in response
-            is_good = isinstance(said, dict) and not said.get("Error") and "$text" not in said
+            is_good = (
+                isinstance(reply_body, dict)
+                and not reply_body.get("Error")
+                and "$text" not in reply_body
+            )
             is_bound = response.get("status") == 200 and is_whole and is_good
             bindings[asked["PodName"]] = is_bound
-        elif "NodeNames" in asked and isinstance(said, dict) and _strangers(asked, said):
+        elif (
+            "NodeNames" in asked and isinstance(reply_body, dict) and _strangers(asked, reply_body)
+        ):
             return NOT_OFFERED
     ours = {write[1] for write in recorded_writes(recording) if write[0] == "bind"}
     nodes = {name: pod[0] for name, pod in recorded_pods(recording).items()}
@@ -93,11 +99,11 @@ def deliberate(recording: Tree) -> str:
     return ""
 
 
-def _strangers(asked: Tree, said: Tree) -> set[str]:
+def _strangers(asked: Tree, reply_body: Tree) -> set[str]:
     """The nodes that an answer returns whole without having been offered them."""
     offered = set(asked["NodeNames"] or ())
     offered |= {_name_of(node) for node in (asked["Nodes"] or {}).get("items") or ()}
-    returned = next((value for key, value in said.items() if key.lower() == "nodes"), None)
+    returned = next((value for key, value in reply_body.items() if key.lower() == "nodes"), None)
     if not isinstance(returned, dict):
         return set()
     return {_name_of(node) for node in returned.get("items") or ()} - offered
@@ -173,7 +179,7 @@ class Conversation:
         exchanges = recording["exchanges"]
         self.calls = [e for e in exchanges if e["from"] == "scheduler" and e["to"] != "apiserver"]
         self.end = max(round(e["at"] * SECOND) for e in exchanges)
-        self._agenda: list[tuple[int, int, Event | Tree | None]] = []
+        self._event_queue: list[tuple[int, int, Event | Tree | None]] = []
         # Bindings that an extender makes just before it answers, by the number of the call.
         self._deeds: dict[int, tuple[str, str, str]] = {}
         self._reached = {call["to"] for call in self.calls if "request" in call}
@@ -185,7 +191,7 @@ class Conversation:
 
     def _plan(self, at: int, what: Event | Tree | None) -> None:
         self._n_planned += 1
-        heappush(self._agenda, (at, self._n_planned, what))
+        heappush(self._event_queue, (at, self._n_planned, what))
 
     def play(self) -> None:
         """Raises Different."""
@@ -207,8 +213,8 @@ class Conversation:
                 self._plan(round(exchange["at"] * SECOND), exchange)
         # Retries are up to a second later than with us, or earlier.
         last = self.end + 2 * SECOND
-        while self._agenda:
-            at, _, what = heappop(self._agenda)
+        while self._event_queue:
+            at, _, what = heappop(self._event_queue)
             if at > last:
                 break
             if not self.calls:
@@ -230,20 +236,20 @@ class Conversation:
 
     def _call(self, events: list[Event]) -> None:
         # What an extender says is told before what the watch shows of it.
-        told: list[Event] = events or list(self._shown())
-        while told:
-            effects = self.scheduler.handle(told, self.now)
+        happened_now: list[Event] = events or list(self._pending_events())
+        while happened_now:
+            effects = self.scheduler.handle(happened_now, self.now)
             self.scheduler.validate()
             for effect in effects:
                 self._carry_out(effect)
-            told = list(self._shown())
+            happened_now = list(self._pending_events())
         self._settle()
 
     def _settle(self) -> None:
         for effect in self.scheduler.handle([happened.Tick()], self.now):
             self._carry_out(effect)
 
-    def _shown(self) -> Iterator[Event]:
+    def _pending_events(self) -> Iterator[Event]:
         while self.api.watch:
             yield self.api.watch.popleft()
 
@@ -279,7 +285,7 @@ class Conversation:
         self.api.patch_status(effect)
         after = self.api.pod(effect.namespace, effect.name)["status"]
         if before != after:
-            self.writes.add(("status", effect.name, *_said(after)))
+            self.writes.add(("status", effect.name, *_condition_fields(after)))
 
     # Calls.
 
@@ -290,12 +296,12 @@ class Conversation:
             return
         if exchange is None:
             reply: Event | None = happened.ExtenderFailed(
-                effect.effect, effect.uid, self._told_of(question)
+                effect.effect, effect.uid, self._question_text(question)
             )
         else:
             reply = self._reply(effect, exchange)
         if isinstance(question.body, ExtenderBindingArgs) and exchange is not None:
-            self._extender_binds(effect.effect, question.body, is_told=reply is not None)
+            self._extender_binds(effect.effect, question.body, is_answered=reply is not None)
         if reply is not None:
             seconds = 0.0 if exchange is None else exchange.get("seconds", 0.0)
             self._plan(self.now + round(seconds * SECOND), reply)
@@ -305,8 +311,8 @@ class Conversation:
         url = question.extender.url(question.verb)
         host, _, path = url.partition("//")[2].rpartition("@")[2].partition("/")
         name = host.strip("<>").removeprefix("extender-")
-        body = body_tree(question.body, self.api.spelt)
-        assert json.loads(encode_body(question.body, self.api.spelt)) == json.loads(
+        body = body_tree(question.body, self.api.encoded)
+        assert json.loads(encode_body(question.body, self.api.encoded)) == json.loads(
             json.dumps(body)
         )
         if name == "down":
@@ -340,7 +346,7 @@ class Conversation:
             return call
         return self.calls.pop(0)
 
-    def _told_of(self, question: ExtenderRequest) -> str:
+    def _question_text(self, question: ExtenderRequest) -> str:
         """What an HTTP client says that gets no connection: as users were told it."""
         texts = (write[3] for write in recorded_writes(self.recording) if write[0] == "event")
         url = question.extender.url(question.verb)
@@ -362,8 +368,8 @@ class Conversation:
         else:
             text = "" if body is None else json.dumps(body)
         self._name_the_rest(text)
-        said = self.symbols.put(text).encode()
-        return happened.ExtenderReplied(effect.effect, effect.uid, response["status"], said)
+        reply_body = self.symbols.put(text).encode()
+        return happened.ExtenderReplied(effect.effect, effect.uid, response["status"], reply_body)
 
     def _name_the_rest(self, text: str) -> None:
         """The one pod that was there and has not been named yet is the one that is named now."""
@@ -378,7 +384,7 @@ class Conversation:
             ]
             (self.symbols.meaning[unknown[0]],) = uids
 
-    def _extender_binds(self, call: int, body: ExtenderBindingArgs, *, is_told: bool) -> None:
+    def _extender_binds(self, call: int, body: ExtenderBindingArgs, *, is_answered: bool) -> None:
         """Where the pod was bound in the end, and not by the scheduler, this extender did it."""
         final = next(p for p in self.recording["pods"] if p["name"] == body.pod_name)
         node = final["spec"]["nodeName"]
@@ -386,7 +392,7 @@ class Conversation:
         if node is None or is_ours:
             return
         deed = body.pod_namespace, body.pod_name, body.node if self.is_tied else node
-        if is_told:
+        if is_answered:
             self._deeds[call] = deed
         else:
             self.api.bind(*deed)
@@ -403,18 +409,18 @@ class Conversation:
         found += [f"not written: {write}" for write in sorted(recorded - ours, key=str)]
         found += [f"written: {write}" for write in sorted(ours - recorded, key=str)]
         pods = [
-            sorted((self._as_ours((name, *said)) for name, said in of.items()), key=str)
+            sorted((self._as_ours((name, *reply_body)) for name, reply_body in of.items()), key=str)
             for of in (recorded_pods(self.recording), self.pods())
         ]
         if pods[0] != pods[1]:
             found.append(f"pods: got {pods[1]}, wanted {pods[0]}")
         return found
 
-    def _as_ours(self, said: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _as_ours(self, reply_body: tuple[Any, ...]) -> tuple[Any, ...]:
         """With our values for symbols; where equals were drawn from, all nodes are one."""
         uids = {"<uid1>": self.api.created[-1]} | self.symbols.meaning
         texts = []
-        for text in said:
+        for text in reply_body:
             if isinstance(text, str):
                 for symbol, value in uids.items():
                     text = text.replace(symbol, value)
@@ -426,13 +432,13 @@ class Conversation:
     def pods(self) -> dict[str, tuple[Any, ...]]:
         """Every pod at the end: its node, and what its status says."""
         return {
-            name: (tree["spec"].get("nodeName"), *_said(tree["status"]))
+            name: (tree["spec"].get("nodeName"), *_condition_fields(tree["status"]))
             for (kind, _, name), tree in self.api.objects.items()
             if kind == "Pod"
         }
 
 
-def _said(status: Tree) -> tuple[str | None, str | None, str | None]:
+def _condition_fields(status: Tree) -> tuple[str | None, str | None, str | None]:
     """Reason and message of the condition PodScheduled, and the nomination."""
     found = [c for c in status.get("conditions") or () if c["type"] == "PodScheduled"]
     condition = found[0] if found else {}
@@ -446,7 +452,7 @@ def _said(status: Tree) -> tuple[str | None, str | None, str | None]:
 def recorded_pods(recording: Tree) -> dict[str, tuple[Any, ...]]:
     """Every pod at the end of a recording."""
     return {
-        pod["name"]: (pod["spec"].get("nodeName"), *_said(pod["status"]))
+        pod["name"]: (pod["spec"].get("nodeName"), *_condition_fields(pod["status"]))
         for pod in recording["pods"]
     }
 
@@ -473,6 +479,6 @@ def recorded_writes(recording: Tree) -> set[tuple[Any, ...]]:
                 if condition["type"] == "PodScheduled":
                     status["conditions"][0] |= condition
             status |= {k: v for k, v in body["status"].items() if k == "nominatedNodeName"}
-            if _said(status) != (None, None, None):
-                found.add(("status", place[-2], *_said(status)))
+            if _condition_fields(status) != (None, None, None):
+                found.add(("status", place[-2], *_condition_fields(status)))
     return found

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "beside-kube-schedule
 (PLUGIN,) = re.findall(r'```python title="fill_first.py"\n(.*?)```', PAGE, re.DOTALL)
 UP, DRY_RUN, *_ = re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)
 WITH_PLUGIN = re.findall(r"^    stowplan (run .* --plugin .*)$", PAGE, re.MULTILINE)
-SHOWN = re.findall(r"^    INFO .*(Decision differs .*)$", PAGE, re.MULTILINE)
+LOG_LINES = re.findall(r"^    INFO .*(Decision differs .*)$", PAGE, re.MULTILINE)
 DEPLOYMENT = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -71,14 +71,14 @@ async def create_deployment(kubeconfig: Path) -> None:
     assert status == 201, body
 
 
-def test_a_dry_run_says_where_a_policy_would_differ(tmp_path: Path) -> None:
+def test_a_dry_run_reports_where_a_policy_would_differ(tmp_path: Path) -> None:
     (tmp_path / "fill_first.py").write_text(PLUGIN)
     assert DRY_RUN in WITH_PLUGIN[0]
     # Names and numbers differ from run to run, the words do not.
-    shape = re.sub(r"web-\w+-\w+", "WEB", re.escape(SHOWN[0]).replace(r"\-", "-"))
+    shape = re.sub(r"web-\w+-\w+", "WEB", re.escape(LOG_LINES[0]).replace(r"\-", "-"))
     shape = re.sub(r"\d+", r"\\d+", shape).replace("WEB", r"web-\w+-\w+")
 
-    async def story() -> None:
+    async def steps() -> None:
         with started(tmp_path, "up.log", f"{UP} --port 0") as up:
             await until(up, "^kubectl|kubectl --kubeconfig")
             with started(tmp_path, "run.log", f"{WITH_PLUGIN[0]} --listen 0") as run:
@@ -87,4 +87,4 @@ def test_a_dry_run_says_where_a_policy_would_differ(tmp_path: Path) -> None:
                 line = await until(run, shape)
                 assert re.search(shape, line)
 
-    asyncio.run(story())
+    asyncio.run(steps())

@@ -37,7 +37,7 @@ class Loop:
         self.loop.close()
 
     async def _serve(self) -> None:
-        async with serving() as (_, self.port, _pump):
+        async with serving() as (_, self.port, _loop):
             self.ready.set()
             await self.done.wait()
 

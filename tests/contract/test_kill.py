@@ -22,37 +22,37 @@ class Ledger:
     was deleted; doubtful: values that were asked for and not answered, and may be there or not."""
 
     def __init__(self) -> None:
-        self.told: dict[str, tuple[int, str | None]] = {}
-        self.doubtful: dict[str, list[str | None]] = {}
+        self.known_writes: dict[str, tuple[int, str | None]] = {}
+        self.unacknowledged: dict[str, list[str | None]] = {}
         self.seen = 0
         self.acknowledged = 0
 
     def asked(self, name: str, value: str | None) -> None:
-        self.doubtful.setdefault(name, []).append(value)
+        self.unacknowledged.setdefault(name, []).append(value)
 
     def answered(self, name: str, version: int, value: str | None) -> None:
-        self.told[name] = (version, value)
-        self.doubtful[name].clear()
+        self.known_writes[name] = (version, value)
+        self.unacknowledged[name].clear()
         self.acknowledged += 1
 
     def check(self, found: dict[str, tuple[int, str]], version: int) -> None:
         """The state after a restart."""
         assert version >= self.seen, "a watcher saw a version that is gone"
-        for name, (told_at, value) in self.told.items():
+        for name, (acknowledged_at, value) in self.known_writes.items():
             at, now = found.get(name, (0, None))
-            if at == told_at:
+            if at == acknowledged_at:
                 assert now == value, name
             elif now != value:
-                assert now in self.doubtful[name], f"{name}: told {value}, found {now}"
-                assert now is None or at > told_at, name
+                assert now in self.unacknowledged[name], f"{name}: told {value}, found {now}"
+                assert now is None or at > acknowledged_at, name
         for name, (at, now) in found.items():
-            assert name in self.told or now in self.doubtful[name], name
+            assert name in self.known_writes or now in self.unacknowledged[name], name
             assert at <= version, name
-            self.doubtful[name] = []
-            self.told[name] = (at, now)
-        for name in [name for name in self.told if name not in found]:
-            self.told[name] = (version, None)
-            self.doubtful[name] = []
+            self.unacknowledged[name] = []
+            self.known_writes[name] = (at, now)
+        for name in [name for name in self.known_writes if name not in found]:
+            self.known_writes[name] = (version, None)
+            self.unacknowledged[name] = []
 
 
 async def write(cluster: Up, ledger: Ledger, number: int, rng: random.Random) -> None:
@@ -62,7 +62,7 @@ async def write(cluster: Up, ledger: Ledger, number: int, rng: random.Random) ->
         while True:
             name = f"w{number}-{rng.randrange(20)}"
             value: str | None = f"{rng.random()}"
-            there = ledger.told.get(name, (0, None))[1] is not None
+            there = ledger.known_writes.get(name, (0, None))[1] is not None
             if not there:
                 ask = ("POST", MAPS, {"metadata": {"name": name}, "data": {"v": value}}, "json")
             elif rng.random() < 0.3:

@@ -234,7 +234,7 @@ class Calls:
         return str(self.core.replace_namespaced_pod("p1", SPACE, one).metadata.name)
 
 
-def told(text: str) -> str:
+def normalized(text: str) -> str:
     """An exception in normal form: its class, and what the server said."""
     text = re.sub(r"HTTP response headers:[^\n]*\n", "", text)
     text = re.sub(r"p1\.[a-z0-9]{5}", "p1.<gen>", text)
@@ -274,16 +274,18 @@ def test_calls_come_to_what_was_recorded(tmp_path: Path) -> None:
         for name, call in calls.items():
             result, exception = outcome(call)
             line = wanted[name]
-            if not same(told(exception), told(line["exception"] or "")):
+            if not same(normalized(exception), normalized(line["exception"] or "")):
                 wrong.append(f"{name}: got {exception!r}, wanted {line['exception']!r}")
             elif name not in DIFFERENT and str(result) != str(line["result"]):
                 wrong.append(f"{name}: got {result!r}, wanted {line['result']!r}")
         assert not wrong, "\n".join(wrong)
 
 
-def test_normal_form_keeps_what_was_said() -> None:
-    assert told("A: (409)\nReason: x") != told("A: (404)\nReason: x")
+def test_normal_form_keeps_all_fields() -> None:
+    assert normalized("A: (409)\nReason: x") != normalized("A: (404)\nReason: x")
     assert same("", "")
     assert not same("A: x", "")
     assert not same("A: x", "A: y")
-    assert told("too old resource version: 1 (<rv1>)") == told("too old resource version: 1 (77)")
+    assert normalized("too old resource version: 1 (<rv1>)") == normalized(
+        "too old resource version: 1 (77)"
+    )

@@ -57,17 +57,17 @@ def shape(value: Any) -> Any:
     return type(value).__name__
 
 
-class World:
+class RecordedCluster:
     """A cluster with what the recorded scheduler found, and the symbols of the recording."""
 
     def __init__(self, exchanges: list[Tree]) -> None:
-        guard = TokenRbacAccess(StaticTokens([("scheduler", SCHEDULER)]))
+        access = TokenRbacAccess(StaticTokens([("scheduler", SCHEDULER)]))
         options = ApiServerOptions(
             registry=built_in_registry(),
-            access=guard,
+            access=access,
             admission=default_admission(),
             pages=default_pages("127.0.0.1:6443"),
-            observers=(guard,),
+            observers=(access,),
         )
         self.cluster = EmbeddedCluster(
             options,
@@ -102,22 +102,22 @@ class World:
         assert resource is not None
         return self.server.create(resource, obj, NOW, namespace)
 
-    def _pod(self, told: Tree) -> None:
-        meta = {"name": told["metadata"]["name"], "labels": told["metadata"].get("labels", {})}
-        container = told["spec"]["containers"][0]
+    def _pod(self, entry: Tree) -> None:
+        meta = {"name": entry["metadata"]["name"], "labels": entry["metadata"].get("labels", {})}
+        container = entry["spec"]["containers"][0]
         kept = {key: container[key] for key in ("name", "image", "resources")}
         spec = {"containers": [kept]}
-        if told["spec"].get("priorityClassName"):
-            spec["priorityClassName"] = self._priority_class(told["spec"])
+        if entry["spec"].get("priorityClassName"):
+            spec["priorityClassName"] = self._priority_class(entry["spec"])
         made = self.create("pods", {"metadata": meta, "spec": spec}, "sj")
-        self.symbols[told["metadata"]["uid"]] = made["metadata"]["uid"]
+        self.symbols[entry["metadata"]["uid"]] = made["metadata"]["uid"]
 
-    def _priority_class(self, told: Tree) -> str:
-        name = str(told["priorityClassName"])
+    def _priority_class(self, entry: Tree) -> str:
+        name = str(entry["priorityClassName"])
         resource = self.server.registry.find("scheduling.k8s.io", "v1", "priorityclasses")
         assert resource is not None
         if self.server.get(resource, "", name) is None:
-            obj = {"metadata": {"name": name}, "value": told["priority"]}
+            obj = {"metadata": {"name": name}, "value": entry["priority"]}
             self.server.create(resource, obj, NOW)
         return name
 
@@ -137,13 +137,15 @@ class World:
 
         return re.sub(r"<[a-z-]+\d*>", value, text)
 
-    def learned(self, told: Any, got: Any) -> None:
+    def learned(self, entry: Any, got: Any) -> None:
         """Take the values of new symbols from an answer; versions always, as they move on."""
-        if isinstance(told, dict) and isinstance(got, dict):
-            for key in told.keys() & got.keys():
-                self.learned(told[key], got[key])
-        elif isinstance(told, str) and isinstance(got, str) and re.fullmatch(r"<[a-z]+\d+>", told):
-            self.symbols[told] = got
+        if isinstance(entry, dict) and isinstance(got, dict):
+            for key in entry.keys() & got.keys():
+                self.learned(entry[key], got[key])
+        elif (
+            isinstance(entry, str) and isinstance(got, str) and re.fullmatch(r"<[a-z]+\d+>", entry)
+        ):
+            self.symbols[entry] = got
 
     def ask(self, exchange: Tree) -> tuple[HttpResponse | WatchResponse, Tree]:
         """The answer to a recorded request, and the request that was sent."""
@@ -168,52 +170,54 @@ class World:
         return self.cluster.handle(sent, NOW), request
 
 
-def lease_version(world: World, request: Tree) -> None:
+def lease_version(recording: RecordedCluster, request: Tree) -> None:
     """A scheduler puts the version that it read last; other symbols stand for older ones."""
     body = request.get("body")
     if request["method"] != "PUT" or not body:
         return
-    resource = world.server.registry.find("coordination.k8s.io", "v1", "leases")
+    resource = recording.server.registry.find("coordination.k8s.io", "v1", "leases")
     assert resource is not None
-    lease = world.server.get(resource, "kube-system", "kube-scheduler")
+    lease = recording.server.get(resource, "kube-system", "kube-scheduler")
     assert lease is not None
-    world.symbols[body["metadata"]["resourceVersion"]] = lease["metadata"]["resourceVersion"]
+    recording.symbols[body["metadata"]["resourceVersion"]] = lease["metadata"]["resourceVersion"]
 
 
 def test_every_request_is_answered_as_recorded() -> None:
     exchanges = recorded()
-    world = World(exchanges)
+    recording = RecordedCluster(exchanges)
     wrong = []
     for exchange in exchanges:
         for symbol in re.findall(r"<rv\d+>", json.dumps(exchange["request"])):
-            world.symbols.setdefault(symbol, "1")
-        lease_version(world, exchange["request"])
-        answer, request = world.ask(exchange)
+            recording.symbols.setdefault(symbol, "1")
+        lease_version(recording, exchange["request"])
+        answer, request = recording.ask(exchange)
         where = f"{request['method']} {request['path']}"
-        told = exchange["response"]
-        if answer.status != told["status"]:
+        entry = exchange["response"]
+        if answer.status != entry["status"]:
             body = answer.body if isinstance(answer, HttpResponse) else b""
-            wrong.append(f"{where}: got {answer.status} {body[:300]!r}, wanted {told['status']}")
+            wrong.append(f"{where}: got {answer.status} {body[:300]!r}, wanted {entry['status']}")
         elif isinstance(answer, HttpResponse):
             got = msgspec.json.decode(answer.body)
-            world.learned(told["body"], got)
-            if shape(got) != shape(told["body"]):
-                wrong.append(f"{where}: got {shape(got)}, wanted {shape(told['body'])}")
+            recording.learned(entry["body"], got)
+            if shape(got) != shape(entry["body"]):
+                wrong.append(f"{where}: got {shape(got)}, wanted {shape(entry['body'])}")
         else:
-            wrong += _stream(world, exchange, answer, where)
+            wrong += _stream(recording, exchange, answer, where)
     assert not wrong, "\n".join(wrong)
 
 
-def _stream(world: World, exchange: Tree, stream: WatchResponse, where: str) -> list[str]:
+def _stream(
+    recording: RecordedCluster, exchange: Tree, stream: WatchResponse, where: str
+) -> list[str]:
     """What is wrong with the first events of a watch, up to the bookmark that ends them."""
     got = [
         msgspec.json.decode(line)
-        for line in world.cluster.read(stream.number, NOW).body.splitlines()
+        for line in recording.cluster.read(stream.number, NOW).body.splitlines()
     ]
-    told = exchange["events"]
+    entry = exchange["events"]
     marks = [
         shape(next(event["object"] for event in events if event["type"] == "BOOKMARK"))
-        for events in (got, told)
+        for events in (got, entry)
     ]
     if marks[0] == marks[1] or exchange["request"]["path"] in KNOWN:
         return []
@@ -228,12 +232,12 @@ def test_shapes_differ(wanted: Tree) -> None:
 def test_without_the_shipped_role_it_could_not_schedule() -> None:
     """The rights are those of the role and nobody looks away: without it nothing is allowed."""
     exchanges = recorded()
-    world = World(exchanges)
+    recording = RecordedCluster(exchanges)
     for plural in ("clusterrolebindings", "rolebindings"):
-        resource = world.server.registry.find("rbac.authorization.k8s.io", "v1", plural)
+        resource = recording.server.registry.find("rbac.authorization.k8s.io", "v1", plural)
         assert resource is not None
-        for binding in list(world.server.list(resource)):
+        for binding in list(recording.server.list(resource)):
             meta = binding["metadata"]
-            world.server.delete(resource, meta.get("namespace", ""), meta["name"], NOW)
-    statuses = {world.ask(exchange)[0].status for exchange in exchanges[1:19]}
+            recording.server.delete(resource, meta.get("namespace", ""), meta["name"], NOW)
+    statuses = {recording.ask(exchange)[0].status for exchange in exchanges[1:19]}
     assert statuses == {403}

@@ -19,6 +19,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from tests.contract.up_process import Caller
@@ -33,13 +34,13 @@ async def serving(
 ) -> AsyncIterator[tuple[EmbeddedCluster, int, ServerLoop]]:
     """A cluster in which nothing lives, on a port."""
     users = [(ADMIN, User("admin", groups=("system:masters",))), (PLAIN, User("plain"))]
-    guard = TokenRbacAccess(StaticTokens(users), RequestRateLimiter(limits))
+    access = TokenRbacAccess(StaticTokens(users), RequestRateLimiter(limits))
     cluster = EmbeddedCluster(
         ApiServerOptions(
             registry=built_in_registry(),
-            access=guard,
+            access=access,
             admission=default_admission(),
-            observers=(guard,),
+            observers=(access,),
             **options,
         ),
         np.random.default_rng(5),
@@ -49,12 +50,13 @@ async def serving(
     create_bootstrap_objects(cluster.server, server_loop.clock())
     door = listening_socket("127.0.0.1", 0)
     server = HttpServer(server_loop, bounds)
-    await server.start(door)
-    try:
-        yield cluster, door.getsockname()[1], server_loop
-    finally:
-        await server.stop()
-        await Caller.close_all()
+    async with background_tasks() as tasks:
+        await server.start(door, tasks)
+        try:
+            yield cluster, door.getsockname()[1], server_loop
+        finally:
+            await server.stop()
+            await Caller.close_all()
 
 
 async def write(caller: Caller, first: int, count: int, size: int = 10) -> None:
@@ -105,7 +107,7 @@ def test_everybody_sees_everything_in_order() -> None:
     run(scene)
 
 
-def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
+def test_a_slow_watcher_is_cut_and_gets_410_when_it_reconnects() -> None:
     async def scene() -> None:
         bounds = ServerLimits(send_s=0.5)
         async with serving(bounds, history_max=100) as (cluster, port, server_loop):
@@ -131,7 +133,7 @@ def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
 
 def test_a_client_that_asks_too_often_gets_429() -> None:
     async def scene() -> None:
-        async with serving(limits=RequestLimits(rate_per_s=1, burst=3)) as (_, port, _pump):
+        async with serving(limits=RequestLimits(rate_per_s=1, burst=3)) as (_, port, _loop):
             plain = await Caller.to(port, PLAIN)
             statuses = []
             for _ in range(5):
@@ -152,7 +154,7 @@ def test_a_client_that_asks_too_often_gets_429() -> None:
     run(scene)
 
 
-def test_a_pump_that_drops_what_it_read_is_caught() -> None:
+def test_a_server_loop_that_drops_what_it_read_is_caught() -> None:
     class Leaky(ServerLoop):
         """Forgets every tenth chunk, as one would that reads before it may write."""
 

@@ -36,25 +36,26 @@ class Up:
         return self.process.wait(timeout=120)
 
 
-def start(directory: Path, *arguments: str) -> Up:
+def start(directory: Path, *arguments: str, schedules: bool = False) -> Up:
     """Start one whose kubeconfig stands in `directory`, and wait until it listens."""
     config = directory / "kubeconfig"
-    command = [sys.executable, "-m", "stowplan", "up", "--no-scheduler", "--port", "0"]
+    command = [sys.executable, "-m", "stowplan", "up", "--port", "0"]
+    command += [] if schedules else ["--no-scheduler"]
     command += ["--kubeconfig", str(config), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
-    said = ""
+    output = ""
     for line in process.stdout:
-        said += line
+        output += line
         if line.startswith("kubectl "):
             return Up(process, config)
-    raise AssertionError(f"it did not start: {said}")
+    raise AssertionError(f"it did not start: {output}")
 
 
 @contextlib.contextmanager
-def up(directory: Path, *arguments: str) -> Iterator[Up]:
+def up(directory: Path, *arguments: str, schedules: bool = False) -> Iterator[Up]:
     """A running cluster, stopped at the end."""
-    cluster = start(directory, *arguments)
+    cluster = start(directory, *arguments, schedules=schedules)
     try:
         yield cluster
     finally:

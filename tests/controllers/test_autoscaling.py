@@ -21,7 +21,7 @@ from stowplan.controllers.autoscaling.replica_calculator import (
     propose_replicas,
 )
 from stowplan.controllers.autoscaling.scaling_behavior import Limits, ScalingHistory
-from tests.apiserver.small_cluster import DEPLOYMENTS, Tree, World, deployment
+from tests.apiserver.small_cluster import DEPLOYMENTS, SmallCluster, Tree, deployment
 
 PATH = "autoscaling/horizontalpodautoscalers"
 NOW = 10_000.0
@@ -194,63 +194,63 @@ def web(replicas: int, load: str = "", usage: str = "") -> Tree:
     return made
 
 
-def replicas(world: World) -> int:
-    return int(world.the(DEPLOYMENTS, "web")["spec"]["replicas"])
+def replicas(cluster: SmallCluster) -> int:
+    return int(cluster.the(DEPLOYMENTS, "web")["spec"]["replicas"])
 
 
-def condition(world: World, type_: str) -> tuple[str, str]:
-    found = find_condition(world.the(PATH, "web")["status"]["conditions"], type_) or {}
+def condition(cluster: SmallCluster, type_: str) -> tuple[str, str]:
+    found = find_condition(cluster.the(PATH, "web")["status"]["conditions"], type_) or {}
     return found["status"], found["reason"]
 
 
-def events(world: World) -> set[tuple[str, str]]:
+def events(cluster: SmallCluster) -> set[tuple[str, str]]:
     kind = "HorizontalPodAutoscaler"
-    found = [each for each in world.list("events") if each["involvedObject"]["kind"] == kind]
+    found = [each for each in cluster.list("events") if each["involvedObject"]["kind"] == kind]
     return {(each["reason"], each["message"]) for each in found}
 
 
-def set_load(world: World, load: str) -> None:
-    found = world.the(DEPLOYMENTS, "web")
+def set_load(cluster: SmallCluster, load: str) -> None:
+    found = cluster.the(DEPLOYMENTS, "web")
     found["metadata"]["annotations"]["stowplan.dev/load-cpu"] = load
-    world.api.update(DEPLOYMENTS, found)
+    cluster.api.update(DEPLOYMENTS, found)
 
 
 def test_a_load_is_shared_until_the_target_is_met_and_shrinks_after_five_minutes() -> None:
-    world = World(3)
-    world.create(DEPLOYMENTS, web(1, load="300m"))
-    world.create(PATH, autoscaler())
-    world.run(14)
-    assert replicas(world) == 1
-    world.run(180)
+    cluster = SmallCluster(3)
+    cluster.create(DEPLOYMENTS, web(1, load="300m"))
+    cluster.create(PATH, autoscaler())
+    cluster.run(14)
+    assert replicas(cluster) == 1
+    cluster.run(180)
     # 300m at 50 % of 100m: 6 pods.
-    assert replicas(world) == 6
-    status = world.the(PATH, "web")["status"]
+    assert replicas(cluster) == 6
+    status = cluster.the(PATH, "web")["status"]
     assert (status["currentReplicas"], status["desiredReplicas"]) == (6, 6)
     current = {"averageUtilization": 50, "averageValue": "50m"}
     assert status["currentMetrics"] == [
         {"type": "Resource", "resource": {"name": "cpu", "current": current}}
     ]
-    assert condition(world, "AbleToScale") == ("True", "ReadyForNewScale")
-    assert condition(world, "ScalingActive") == ("True", "ValidMetricFound")
-    assert condition(world, "ScalingLimited") == ("False", "DesiredWithinRange")
+    assert condition(cluster, "AbleToScale") == ("True", "ReadyForNewScale")
+    assert condition(cluster, "ScalingActive") == ("True", "ValidMetricFound")
+    assert condition(cluster, "ScalingLimited") == ("False", "DesiredWithinRange")
     text = "cpu resource utilization (percentage of request) above target"
-    assert ("SuccessfulRescale", f"New size: 4; reason: {text}") in events(world)
-    set_load(world, "100m")
-    world.run(200)
-    assert replicas(world) == 6
-    assert condition(world, "AbleToScale") == ("True", "ScaleDownStabilized")
-    world.run(200)
-    assert replicas(world) == 2
-    assert ("SuccessfulRescale", "New size: 2; reason: All metrics below target") in events(world)
+    assert ("SuccessfulRescale", f"New size: 4; reason: {text}") in events(cluster)
+    set_load(cluster, "100m")
+    cluster.run(200)
+    assert replicas(cluster) == 6
+    assert condition(cluster, "AbleToScale") == ("True", "ScaleDownStabilized")
+    cluster.run(200)
+    assert replicas(cluster) == 2
+    assert ("SuccessfulRescale", "New size: 2; reason: All metrics below target") in events(cluster)
 
 
 def test_usage_of_the_template_scales_to_the_maximum() -> None:
-    world = World(3)
-    world.create(DEPLOYMENTS, web(2, usage="100m"))
-    world.create(PATH, autoscaler(most=5))
-    world.run(300)
-    assert replicas(world) == 5
-    assert condition(world, "ScalingLimited") == ("True", "TooManyReplicas")
+    cluster = SmallCluster(3)
+    cluster.create(DEPLOYMENTS, web(2, usage="100m"))
+    cluster.create(PATH, autoscaler(most=5))
+    cluster.run(300)
+    assert replicas(cluster) == 5
+    assert condition(cluster, "ScalingLimited") == ("True", "TooManyReplicas")
 
 
 @pytest.mark.parametrize(
@@ -261,58 +261,58 @@ def test_usage_of_the_template_scales_to_the_maximum() -> None:
     ],
 )
 def test_bounds_hold_without_metrics(start: int, expected: int, reason: str) -> None:
-    world = World(3)
-    world.create(DEPLOYMENTS, web(start))
-    world.create(PATH, autoscaler(least=2, most=4))
-    world.run(16)
-    assert replicas(world) == expected
-    assert ("SuccessfulRescale", f"New size: {expected}; reason: {reason}") in events(world)
+    cluster = SmallCluster(3)
+    cluster.create(DEPLOYMENTS, web(start))
+    cluster.create(PATH, autoscaler(least=2, most=4))
+    cluster.run(16)
+    assert replicas(cluster) == expected
+    assert ("SuccessfulRescale", f"New size: {expected}; reason: {reason}") in events(cluster)
 
 
 def test_what_fails_is_reported() -> None:
-    world = World(2)
-    world.create(PATH, autoscaler())
-    world.run(16)
-    assert condition(world, "AbleToScale") == ("False", "FailedGetScale")
-    assert ("FailedGetScale", 'deployments.apps "web" not found') in events(world)
-    world.create(DEPLOYMENTS, web(1))
-    world.run(60)
-    assert condition(world, "ScalingActive") == ("False", "FailedGetResourceMetric")
+    cluster = SmallCluster(2)
+    cluster.create(PATH, autoscaler())
+    cluster.run(16)
+    assert condition(cluster, "AbleToScale") == ("False", "FailedGetScale")
+    assert ("FailedGetScale", 'deployments.apps "web" not found') in events(cluster)
+    cluster.create(DEPLOYMENTS, web(1))
+    cluster.run(60)
+    assert condition(cluster, "ScalingActive") == ("False", "FailedGetResourceMetric")
     cause = (
         "failed to get cpu utilization: unable to get metrics for resource cpu: no metrics"
         " returned from resource metrics API"
     )
-    assert ("FailedGetResourceMetric", cause) in events(world)
+    assert ("FailedGetResourceMetric", cause) in events(cluster)
     text = (
         "invalid metrics (1 invalid out of 1), first error is: failed to get cpu resource metric"
         f" value: {cause}"
     )
-    assert ("FailedComputeMetricsReplicas", text) in events(world)
-    world.change(DEPLOYMENTS, "web", replicas=0)
-    world.run(30)
-    assert condition(world, "ScalingActive") == ("False", "ScalingDisabled")
+    assert ("FailedComputeMetricsReplicas", text) in events(cluster)
+    cluster.change(DEPLOYMENTS, "web", replicas=0)
+    cluster.run(30)
+    assert condition(cluster, "ScalingActive") == ("False", "ScalingDisabled")
 
 
 def test_a_behavior_limits_the_rate() -> None:
-    world = World(3)
-    world.create(DEPLOYMENTS, web(1, load="500m"))
+    cluster = SmallCluster(3)
+    cluster.create(DEPLOYMENTS, web(1, load="500m"))
     rules = {"scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]}}
-    world.create(PATH, autoscaler(behavior=rules))
+    cluster.create(PATH, autoscaler(behavior=rules))
     seen: list[tuple[float, int]] = []
 
-    def watch(of: World) -> None:
+    def watch(of: SmallCluster) -> None:
         if not seen or seen[-1][1] != replicas(of):
             seen.append((of.now, replicas(of)))
 
-    world.run(330, watch)
+    cluster.run(330, watch)
     assert [number for _, number in seen[:6]] == [1, 2, 3, 4, 5, 6]
     gaps = [later[0] - sooner[0] for sooner, later in itertools.pairwise(seen[1:])]
     assert min(gaps) >= 60
 
 
 def test_both_versions_show_the_same_object() -> None:
-    world = World(1)
-    v1 = world.server.registry.find("autoscaling", "v1", "horizontalpodautoscalers")
+    cluster = SmallCluster(1)
+    v1 = cluster.server.registry.find("autoscaling", "v1", "horizontalpodautoscalers")
     assert v1 is not None
     assert v1.alias is not None
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
@@ -322,12 +322,14 @@ def test_both_versions_show_the_same_object() -> None:
     assert stored["spec"]["metrics"] == [
         {"type": "Resource", "resource": {"name": "cpu", "target": target}}
     ]
-    made = world.create(PATH, autoscaler(share=70, behavior={"scaleDown": {"selectPolicy": "Min"}}))
+    made = cluster.create(
+        PATH, autoscaler(share=70, behavior={"scaleDown": {"selectPolicy": "Min"}})
+    )
     assert made["spec"]["behavior"]["scaleUp"]["policies"][0]["value"] == 4
-    shown = v1.alias.from_stored(made)
-    assert shown["spec"]["targetCPUUtilizationPercentage"] == 70
-    assert "behavior" not in shown["spec"]
-    back = v1.alias.to_stored(shown)
+    served = v1.alias.from_stored(made)
+    assert served["spec"]["targetCPUUtilizationPercentage"] == 70
+    assert "behavior" not in served["spec"]
+    back = v1.alias.to_stored(served)
     assert back["spec"] == made["spec"]
     assert back["metadata"].get("annotations") is None
 
@@ -350,15 +352,15 @@ def test_both_versions_show_the_same_object() -> None:
     ],
 )
 def test_validation(spec: Tree, text: str) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     with pytest.raises(ApiError) as refused:
-        world.create(PATH, autoscaler(**spec))
+        cluster.create(PATH, autoscaler(**spec))
     assert text in refused.value.message
 
 
 def test_without_metrics_the_target_is_80_percent_of_cpu() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     tree = autoscaler()
     del tree["spec"]["metrics"]
-    made = world.create(PATH, tree)
+    made = cluster.create(PATH, tree)
     assert made["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80

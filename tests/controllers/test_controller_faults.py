@@ -21,7 +21,15 @@ from stowplan.controller_runtime.object_fields import int_or_percent_of
 from stowplan.controller_runtime.object_index import ObjectIndex
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.kubelet.kubelets import Kubelets
-from tests.apiserver.small_cluster import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod
+from tests.apiserver.small_cluster import (
+    DEPLOYMENTS,
+    SETS,
+    START,
+    SmallCluster,
+    Tree,
+    deployment,
+    pod,
+)
 
 LONG = "9" * 5000
 
@@ -38,44 +46,44 @@ def broken(monkeypatch: pytest.MonkeyPatch, where: type, name: str, only: str) -
     monkeypatch.setattr(where, name, fails)
 
 
-def part(world: World, kind: type) -> Any:
-    return next(each for each in world.cluster.controller_manager.parts if isinstance(each, kind))
+def part(cluster: SmallCluster, kind: type) -> Any:
+    return next(each for each in cluster.cluster.controller_manager.parts if isinstance(each, kind))
 
 
 def test_a_fault_of_a_controller_is_its_object_s(
     monkeypatch: pytest.MonkeyPatch, faults: list[str]
 ) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     broken(monkeypatch, DeploymentController, "sync", "'bad')")
     for name in ("a", "bad", "z"):
-        world.create(DEPLOYMENTS, deployment(name, 1))
-    world.run(10)
-    assert {p["metadata"]["labels"]["app"] for p in world.pods()} == {"a", "z"}
+        cluster.create(DEPLOYMENTS, deployment(name, 1))
+    cluster.run(10)
+    assert {p["metadata"]["labels"]["app"] for p in cluster.pods()} == {"a", "z"}
     # Looked at again later and later: 0.005 s, 0.01 s, ... come to a dozen times in ten seconds.
     assert 5 < len(faults) < 15
     assert set(faults) == {f"deployment default/bad: {ZeroDivisionError('x' * 5000)!r:.200}"}
-    assert world.cluster.controller_manager.failing()["deployment"] == 1
+    assert cluster.cluster.controller_manager.failing()["deployment"] == 1
     page = ControllerMetricsPage().answer(
-        HttpRequest("GET", "/metrics"), SYSTEM_USER, world.server, world.now
+        HttpRequest("GET", "/metrics"), SYSTEM_USER, cluster.server, cluster.now
     )
     assert page is not None
     lines = page.body.decode().splitlines()
     assert f'stowplan_controller_faults_total{{component="deployment"}} {len(faults)}' in lines
     assert 'stowplan_controller_failing_objects{component="deployment"} 1' in lines
     assert 'stowplan_controller_failing_objects{component="job"} 0' in lines
-    (event,) = [e for e in world.list("events") if e["reason"] == "SyncError"]
+    (event,) = [e for e in cluster.list("events") if e["reason"] == "SyncError"]
     assert event["type"] == "Warning"
     assert event["involvedObject"]["name"] == "bad"
     assert event["message"].startswith("error syncing: ZeroDivisionError('xxx")
-    taken = world.cluster.faults.take()
+    taken = cluster.cluster.faults.take()
     assert {fault.about for fault in taken} == {"default/bad"}
-    assert world.cluster.faults.take() == []
-    assert world.cluster.faults.counts["deployment"] == len(faults)
+    assert cluster.cluster.faults.take() == []
+    assert cluster.cluster.faults.counts["deployment"] == len(faults)
     faults.clear()
     monkeypatch.undo()
-    world.run(1000)
-    assert len(world.pods(app="bad")) == 1
-    assert world.cluster.controller_manager.failing()["deployment"] == 0
+    cluster.run(1000)
+    assert len(cluster.pods(app="bad")) == 1
+    assert cluster.cluster.controller_manager.failing()["deployment"] == 0
 
 
 @pytest.mark.parametrize(
@@ -84,13 +92,13 @@ def test_a_fault_of_a_controller_is_its_object_s(
 def test_a_change_that_observers_fail_on_is_stored(
     monkeypatch: pytest.MonkeyPatch, faults: list[str], kind: type, name: str
 ) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     broken(monkeypatch, kind, name, "deployments/default/bad")
-    world.create(DEPLOYMENTS, deployment("bad", 1))
-    world.create(DEPLOYMENTS, deployment("good", 1))
-    world.run(10)
-    assert world.the(DEPLOYMENTS, "bad")
-    assert len(world.pods(app="good")) == 1
+    cluster.create(DEPLOYMENTS, deployment("bad", 1))
+    cluster.create(DEPLOYMENTS, deployment("good", 1))
+    cluster.run(10)
+    assert cluster.the(DEPLOYMENTS, "bad")
+    assert len(cluster.pods(app="good")) == 1
     assert any("apps/deployments/default/bad" in fault for fault in faults)
     faults.clear()
 
@@ -98,59 +106,59 @@ def test_a_change_that_observers_fail_on_is_stored(
 def test_a_part_that_fails_as_a_whole_rests(
     monkeypatch: pytest.MonkeyPatch, faults: list[str]
 ) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     broken(monkeypatch, Controller, "work_once", "")
-    world.create(DEPLOYMENTS, deployment("web", 1))
-    world.run(10)
+    cluster.create(DEPLOYMENTS, deployment("web", 1))
+    cluster.run(10)
     controllers = len(
-        [p for p in world.cluster.controller_manager.parts if isinstance(p, Controller)]
+        [p for p in cluster.cluster.controller_manager.parts if isinstance(p, Controller)]
     )
     # After 0, 1, 3 and 7 seconds.
     assert 0 < len(faults) <= 4 * controllers
     monkeypatch.undo()
     faults.clear()
-    world.run(60)
-    assert len(world.pods(app="web")) == 1
+    cluster.run(60)
+    assert len(cluster.pods(app="web")) == 1
 
 
 # What did raise.
 
 
 def test_a_surge_of_thousands_of_digits() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     rolling = {"maxSurge": f"{LONG}%", "maxUnavailable": 0}
     for number in range(3):
         strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
-        world.create(DEPLOYMENTS, deployment(f"web-{number}", 1, strategy=strategy))
-    world.run(5)
-    assert len(world.pods()) == 3
+        cluster.create(DEPLOYMENTS, deployment(f"web-{number}", 1, strategy=strategy))
+    cluster.run(5)
+    assert len(cluster.pods()) == 3
 
 
 @pytest.mark.parametrize("name", ["desired-replicas", "max-replicas", "revision"])
 def test_annotations_of_thousands_of_digits(name: str) -> None:
-    world = World(1)
-    world.create(DEPLOYMENTS, deployment("web", 1))
-    world.run(5)
-    (found,) = world.list(SETS)
+    cluster = SmallCluster(1)
+    cluster.create(DEPLOYMENTS, deployment("web", 1))
+    cluster.run(5)
+    (found,) = cluster.list(SETS)
     found["metadata"]["annotations"][f"deployment.kubernetes.io/{name}"] = LONG
-    world.api.update(SETS, found)
-    world.change(DEPLOYMENTS, "web", replicas=2, minReadySeconds=1)
-    world.run(5)
-    assert len(world.pods()) == 2
+    cluster.api.update(SETS, found)
+    cluster.change(DEPLOYMENTS, "web", replicas=2, minReadySeconds=1)
+    cluster.run(5)
+    assert len(cluster.pods()) == 2
 
 
 @pytest.mark.parametrize("count", [1024, 1025, 2**31 - 2])
 def test_restarts_beyond_count(count: int) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     notes = {"stowplan.dev/run-seconds": "5", "stowplan.dev/exit-code": "1"}
-    world.create("pods", pod("p", notes=notes))
-    world.run(3)
-    found = world.the("pods", "p")
+    cluster.create("pods", pod("p", notes=notes))
+    cluster.run(3)
+    found = cluster.the("pods", "p")
     found["status"]["containerStatuses"][0]["restartCount"] = count
-    world.api.update_status("pods", found)
-    part(world, Kubelets)._workers.clear()
-    world.run(5)
-    found = world.the("pods", "p")
+    cluster.api.update_status("pods", found)
+    part(cluster, Kubelets)._workers.clear()
+    cluster.run(5)
+    found = cluster.the("pods", "p")
     assert found["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == (
         "CrashLoopBackOff"
     )
@@ -158,42 +166,42 @@ def test_restarts_beyond_count(count: int) -> None:
 
 def test_a_paused_deployment_keeps_its_status() -> None:
     """In the middle of a rollout, paused: two sets are active, and one look has to know both."""
-    world = World(1)
-    world.create(DEPLOYMENTS, deployment("web", 4))
-    world.run(5)
-    found = world.the(DEPLOYMENTS, "web")
+    cluster = SmallCluster(1)
+    cluster.create(DEPLOYMENTS, deployment("web", 4))
+    cluster.run(5)
+    found = cluster.the(DEPLOYMENTS, "web")
     found["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
     found["spec"]["template"]["metadata"]["annotations"] = {"stowplan.dev/start-seconds": "100"}
-    world.api.update(DEPLOYMENTS, found)
-    world.run(1)
-    assert len([s for s in world.list(SETS) if s["spec"]["replicas"]]) == 2
-    world.change(DEPLOYMENTS, "web", paused=True)
-    world.run(1)
-    status = world.the(DEPLOYMENTS, "web")["status"]
-    assert status["replicas"] == sum(s["spec"]["replicas"] for s in world.list(SETS)) > 4
-    world.change(DEPLOYMENTS, "web", replicas=8)
-    world.run(1)
-    assert sum(s["spec"]["replicas"] for s in world.list(SETS)) == 10
-    world.change(DEPLOYMENTS, "web", paused=False)
-    world.run(400)
-    assert len(world.pods(app="web")) == 8
+    cluster.api.update(DEPLOYMENTS, found)
+    cluster.run(1)
+    assert len([s for s in cluster.list(SETS) if s["spec"]["replicas"]]) == 2
+    cluster.change(DEPLOYMENTS, "web", paused=True)
+    cluster.run(1)
+    status = cluster.the(DEPLOYMENTS, "web")["status"]
+    assert status["replicas"] == sum(s["spec"]["replicas"] for s in cluster.list(SETS)) > 4
+    cluster.change(DEPLOYMENTS, "web", replicas=8)
+    cluster.run(1)
+    assert sum(s["spec"]["replicas"] for s in cluster.list(SETS)) == 10
+    cluster.change(DEPLOYMENTS, "web", paused=False)
+    cluster.run(400)
+    assert len(cluster.pods(app="web")) == 8
 
 
 @pytest.mark.parametrize("grace", [10**12, 2**63 - 1])
 def test_a_grace_of_ages(grace: int) -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     slow = {"stowplan.dev/stop-seconds": "5"}
-    world.create("pods", pod("p", notes=slow))
-    world.run(5)
-    world.delete("pods", "p", grace_s=grace)
-    meta = world.the("pods", "p")["metadata"]
+    cluster.create("pods", pod("p", notes=slow))
+    cluster.run(5)
+    cluster.delete("pods", "p", grace_s=grace)
+    meta = cluster.the("pods", "p")["metadata"]
     assert meta["deletionGracePeriodSeconds"] == grace
     assert len(meta["deletionTimestamp"]) == 20
     assert abs(parse_time(meta["deletionTimestamp"]) - START) < 293 * 366 * 86400
-    world.delete("pods", "p", grace_s=10)
-    assert parse_time(world.the("pods", "p")["metadata"]["deletionTimestamp"]) <= START + 20
-    world.run(10)
-    assert world.get("pods", "p") is None
+    cluster.delete("pods", "p", grace_s=10)
+    assert parse_time(cluster.the("pods", "p")["metadata"]["deletionTimestamp"]) <= START + 20
+    cluster.run(10)
+    assert cluster.get("pods", "p") is None
 
 
 def test_seconds_are_added_as_go_adds_them() -> None:
@@ -206,31 +214,31 @@ def test_seconds_are_added_as_go_adds_them() -> None:
 @pytest.mark.parametrize("cost", [LONG, "+1", "007", "", "x", "2147483648", "1 ", "٣"])
 def test_an_invalid_deletion_cost_is_ignored(cost: str) -> None:
     assert deletion_cost({ANNOTATION: cost}) is None
-    world = World(0)
+    cluster = SmallCluster(0)
     for path, obj in (
         ("pods", pod("p", notes={ANNOTATION: cost})),
         (DEPLOYMENTS, deployment("p", 1, {ANNOTATION: cost})),
     ):
         with pytest.raises(ApiError) as error:
-            world.create(path, obj)
+            cluster.create(path, obj)
         assert error.value.code == 422
         assert f"annotations[{ANNOTATION}]: Invalid value" in error.value.message
         assert "must be a 32bit integer" in error.value.message
-    assert world.list("pods") == []
+    assert cluster.list("pods") == []
 
 
 def test_a_deletion_cost_that_was_stored_before() -> None:
-    world = World(0)
-    made = world.create("pods", pod("p"))
+    cluster = SmallCluster(0)
+    made = cluster.create("pods", pod("p"))
     # The status subresource lets annotations through, there as here.
     made["metadata"]["annotations"] = {ANNOTATION: LONG}
-    world.api.update_status("pods", made)
-    assert world.api.get("pods", "default", "p") is not None
-    found = world.the("pods", "p")
+    cluster.api.update_status("pods", made)
+    assert cluster.api.get("pods", "default", "p") is not None
+    found = cluster.the("pods", "p")
     assert found["metadata"]["annotations"][ANNOTATION] == LONG
     found["metadata"]["labels"]["a"] = "b"
-    world.api.update("pods", found)
-    assert world.cluster.controller_manager.index.pods["default", "p"].cost == 0
+    cluster.api.update("pods", found)
+    assert cluster.cluster.controller_manager.index.pods["default", "p"].cost == 0
 
 
 @pytest.mark.parametrize(
@@ -291,12 +299,12 @@ def test_percentages() -> None:
 
 
 def test_the_table_of_a_scale() -> None:
-    world = World(1)
-    world.create(DEPLOYMENTS, deployment("web", 2))
-    world.run(5)
+    cluster = SmallCluster(1)
+    cluster.create(DEPLOYMENTS, deployment("web", 2))
+    cluster.run(5)
     path = "/apis/apps/v1/namespaces/default/deployments/web/scale"
     accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-    answer = world.cluster.handle(HttpRequest("GET", path, (), accept), world.now)
+    answer = cluster.cluster.handle(HttpRequest("GET", path, (), accept), cluster.now)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 200
     table: Tree = json.loads(answer.body)

@@ -10,8 +10,8 @@ from stowplan.controller_runtime.object_fields import find_condition
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     SETS,
+    SmallCluster,
     Tree,
-    World,
     container,
     deployment,
     template,
@@ -20,40 +20,40 @@ from tests.apiserver.small_cluster import (
 REVISION = "deployment.kubernetes.io/revision"
 
 
-def world(replicas: int = 3, **spec: Any) -> World:
-    made = World(3)
+def deployed(replicas: int = 3, **spec: Any) -> SmallCluster:
+    made = SmallCluster(3)
     made.create(DEPLOYMENTS, deployment("web", replicas, **spec))
     made.run(5)
     return made
 
 
-def update(of: World, image: str, notes: dict[str, str] | None = None) -> None:
+def update(of: SmallCluster, image: str, notes: dict[str, str] | None = None) -> None:
     of.change(
         DEPLOYMENTS, "web", template=template("web", notes, containers=[container(image=image)])
     )
 
 
-def note(of: World, type_: str) -> tuple[str, str]:
+def note(of: SmallCluster, type_: str) -> tuple[str, str]:
     found = find_condition(of.the(DEPLOYMENTS, "web")["status"]["conditions"], type_)
     return (found["status"], found["reason"]) if found else ("", "")
 
 
-def images(of: World) -> list[str]:
+def images(of: SmallCluster) -> list[str]:
     pods = [pod for pod in of.pods() if not pod["metadata"].get("deletionTimestamp")]
     return sorted(pod["spec"]["containers"][0]["image"] for pod in pods)
 
 
-def sets(of: World) -> dict[str, Tree]:
+def sets(of: SmallCluster) -> dict[str, Tree]:
     return {each["metadata"]["annotations"][REVISION]: each for each in of.list(SETS)}
 
 
-def events(of: World) -> list[str]:
+def events(of: SmallCluster) -> list[str]:
     found = [e for e in of.list("events") if e["reason"] == "ScalingReplicaSet"]
     return [event["message"] for event in found]
 
 
 def test_a_new_deployment_becomes_available() -> None:
-    made = world()
+    made = deployed()
     status = made.the(DEPLOYMENTS, "web")["status"]
     counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     assert [status[name] for name in counts] == [3, 3, 3, 3]
@@ -64,7 +64,7 @@ def test_a_new_deployment_becomes_available() -> None:
 
 
 def test_a_replica_set_gets_its_revision_and_size_annotations_as_recorded() -> None:
-    found = sets(world())["1"]
+    found = sets(deployed())["1"]
     name = found["metadata"]["name"]
     assert found["metadata"]["annotations"] == {
         "deployment.kubernetes.io/desired-replicas": "3",
@@ -78,11 +78,11 @@ def test_a_replica_set_gets_its_revision_and_size_annotations_as_recorded() -> N
 
 
 def test_an_update_rolls_within_its_bounds() -> None:
-    made = world(4)
+    made = deployed(4)
     update(made, "app:2")
     seen: list[tuple[int, int]] = []
 
-    def watch(of: World) -> None:
+    def watch(of: SmallCluster) -> None:
         pods = [pod for pod in of.pods() if not pod["metadata"].get("deletionTimestamp")]
         ready = [
             p
@@ -101,7 +101,7 @@ def test_an_update_rolls_within_its_bounds() -> None:
 
 
 def test_a_rollback_renumbers_the_old_replica_set() -> None:
-    made = world(2)
+    made = deployed(2)
     update(made, "app:2")
     made.run(60)
     update(made, "app:1")
@@ -114,7 +114,7 @@ def test_a_rollback_renumbers_the_old_replica_set() -> None:
 
 
 def test_scaling_does_not_start_a_rollout() -> None:
-    made = world(3)
+    made = deployed(3)
     made.change(DEPLOYMENTS, "web", replicas=5)
     made.run(5)
     assert len(made.pods()) == 5
@@ -129,14 +129,14 @@ def test_scaling_does_not_start_a_rollout() -> None:
 
 
 def test_recreate_ends_all_old_pods_before_it_makes_new_ones() -> None:
-    made = world(3, strategy={"type": "Recreate"})
+    made = deployed(3, strategy={"type": "Recreate"})
     slow = {"stowplan.dev/stop-seconds": "5"}
     update(made, "app:1", slow)
     made.run(60)
     update(made, "app:2", slow)
     mixed = []
 
-    def watch(of: World) -> None:
+    def watch(of: SmallCluster) -> None:
         found = {pod["spec"]["containers"][0]["image"] for pod in of.pods()}
         mixed.append(len(found) > 1)
 
@@ -146,7 +146,7 @@ def test_recreate_ends_all_old_pods_before_it_makes_new_ones() -> None:
 
 
 def test_a_paused_deployment_scales_but_does_not_roll() -> None:
-    made = world(2)
+    made = deployed(2)
     made.change(DEPLOYMENTS, "web", paused=True)
     made.settle()
     assert note(made, "Progressing") == ("Unknown", "DeploymentPaused")
@@ -160,7 +160,7 @@ def test_a_paused_deployment_scales_but_does_not_roll() -> None:
 
 
 def test_a_stalled_rollout_is_reported() -> None:
-    made = world(2, progressDeadlineSeconds=30)
+    made = deployed(2, progressDeadlineSeconds=30)
     update(made, "app:2", {"stowplan.dev/ready-seconds": "forever"})
     made.run(25)
     assert note(made, "Progressing") == ("True", "ReplicaSetUpdated")
@@ -172,7 +172,7 @@ def test_a_stalled_rollout_is_reported() -> None:
 
 
 def test_min_ready_seconds_delay_availability() -> None:
-    made = world(2, minReadySeconds=20)
+    made = deployed(2, minReadySeconds=20)
     status = made.the(DEPLOYMENTS, "web")["status"]
     assert (status["readyReplicas"], status.get("availableReplicas", 0)) == (2, 0)
     assert note(made, "Available") == ("False", "MinimumReplicasUnavailable")
@@ -181,7 +181,7 @@ def test_min_ready_seconds_delay_availability() -> None:
 
 
 def test_revision_history_limit() -> None:
-    made = world(1, revisionHistoryLimit=2)
+    made = deployed(1, revisionHistoryLimit=2)
     for version in range(2, 6):
         update(made, f"app:{version}")
         made.run(60)
@@ -189,7 +189,7 @@ def test_revision_history_limit() -> None:
 
 
 def test_scaling_in_mid_rollout_keeps_both_sets_going() -> None:
-    made = world(8)
+    made = deployed(8)
     update(made, "app:2", {"stowplan.dev/ready-seconds": "forever"})
     made.run(20)
     before = {name: each["spec"]["replicas"] for name, each in sets(made).items()}
@@ -202,7 +202,7 @@ def test_scaling_in_mid_rollout_keeps_both_sets_going() -> None:
 
 @pytest.mark.parametrize("labels", [{"app": "web", "x": "y"}])
 def test_a_matching_orphan_replica_set_is_adopted(labels: dict[str, str]) -> None:
-    made = World(2)
+    made = SmallCluster(2)
     lone = template("web")
     lone["metadata"]["labels"] = labels
     made.create(

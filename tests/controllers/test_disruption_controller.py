@@ -8,7 +8,7 @@ import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import SubresourceResult
-from tests.apiserver.small_cluster import DEPLOYMENTS, Tree, World, deployment, pod
+from tests.apiserver.small_cluster import DEPLOYMENTS, SmallCluster, Tree, deployment, pod
 
 BUDGETS = "policy/poddisruptionbudgets"
 
@@ -18,15 +18,15 @@ def budget(name: str, **spec: Any) -> Tree:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def world(replicas: int = 3, **spec: Any) -> World:
-    made = World(3)
+def guarded_deployment(replicas: int = 3, **spec: Any) -> SmallCluster:
+    made = SmallCluster(3)
     made.create(DEPLOYMENTS, deployment("web", replicas))
     made.create(BUDGETS, budget("b", **spec))
     made.run(5)
     return made
 
 
-def counts(of: World, name: str = "b") -> tuple[int, int, int, int]:
+def counts(of: SmallCluster, name: str = "b") -> tuple[int, int, int, int]:
     status = of.the(BUDGETS, name)["status"]
     return (
         status["disruptionsAllowed"],
@@ -36,11 +36,11 @@ def counts(of: World, name: str = "b") -> tuple[int, int, int, int]:
     )
 
 
-def evict(of: World, name: str) -> SubresourceResult:
+def evict(of: SmallCluster, name: str) -> SubresourceResult:
     return of.server.evict("default", name, of.now)
 
 
-def is_evicted(of: World, name: str) -> bool:
+def is_evicted(of: SmallCluster, name: str) -> bool:
     try:
         evict(of, name)
     except ApiError as error:
@@ -50,7 +50,7 @@ def is_evicted(of: World, name: str) -> bool:
     return True
 
 
-def refusal(of: World, name: str) -> tuple[int, str]:
+def refusal(of: SmallCluster, name: str) -> tuple[int, str]:
     with pytest.raises(ApiError) as raised:
         evict(of, name)
     causes = (raised.value.details or {}).get("causes") or [{}]
@@ -69,11 +69,11 @@ def refusal(of: World, name: str) -> tuple[int, str]:
     ],
 )
 def test_numbers_and_percentages(spec: Tree, wanted: tuple[int, int, int, int]) -> None:
-    assert counts(world(**spec)) == wanted
+    assert counts(guarded_deployment(**spec)) == wanted
 
 
 def test_percentages_are_of_the_scale() -> None:
-    made = world(4, maxUnavailable="50%")
+    made = guarded_deployment(4, maxUnavailable="50%")
     made.schedules = False
     made.delete("pods", made.pods()[0]["metadata"]["name"])
     made.settle()
@@ -82,7 +82,7 @@ def test_percentages_are_of_the_scale() -> None:
 
 
 def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
-    made = World(2)
+    made = SmallCluster(2)
     made.create("pods", pod("web"))
     made.create(BUDGETS, budget("b", minAvailable=1))
     made.create(BUDGETS, budget("c", minAvailable="50%"))
@@ -94,7 +94,7 @@ def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
 
 
 def test_the_disruption_allowed_condition() -> None:
-    made = world(minAvailable=2)
+    made = guarded_deployment(minAvailable=2)
     (found,) = made.the(BUDGETS, "b")["status"]["conditions"]
     assert (found["status"], found["reason"]) == ("True", "SufficientPods")
     made.change(BUDGETS, "b", minAvailable=3)
@@ -104,7 +104,7 @@ def test_the_disruption_allowed_condition() -> None:
 
 
 def test_an_eviction_takes_what_is_allowed_and_the_next_must_wait() -> None:
-    made = world(minAvailable=2)
+    made = guarded_deployment(minAvailable=2)
     first, second, _ = sorted(p["metadata"]["name"] for p in made.pods())
     assert evict(made, first).code == 201
     status = made.the(BUDGETS, "b")["status"]
@@ -123,7 +123,7 @@ def test_an_eviction_takes_what_is_allowed_and_the_next_must_wait() -> None:
 
 
 def test_a_drain_proceeds_as_replacements_become_ready() -> None:
-    made = world(3, minAvailable=2)
+    made = guarded_deployment(3, minAvailable=2)
     drained = sorted(p["metadata"]["name"] for p in made.pods())
     healthy: list[int] = []
     while drained:
@@ -137,7 +137,7 @@ def test_a_drain_proceeds_as_replacements_become_ready() -> None:
 
 
 def test_two_budgets_on_a_pod_refuse_eviction() -> None:
-    made = world(minAvailable=1)
+    made = guarded_deployment(minAvailable=1)
     made.create(BUDGETS, budget("c", minAvailable=1))
     made.settle()
     code, text = refusal(made, made.pods()[0]["metadata"]["name"])
@@ -146,7 +146,7 @@ def test_two_budgets_on_a_pod_refuse_eviction() -> None:
 
 
 def test_pods_that_are_not_ready_may_be_evicted() -> None:
-    made = world(1, minAvailable=1)
+    made = guarded_deployment(1, minAvailable=1)
     made.schedules = False
     pending = pod("web-x")
     pending["metadata"]["labels"] = {"app": "web"}
@@ -157,7 +157,7 @@ def test_pods_that_are_not_ready_may_be_evicted() -> None:
 
 
 def test_an_evicted_pod_counts_as_deleted_for_two_minutes() -> None:
-    made = world(3, minAvailable=2)
+    made = guarded_deployment(3, minAvailable=2)
     name = made.pods()[0]["metadata"]["name"]
     found = made.the(BUDGETS, "b")
     found["status"]["disruptedPods"] = {name: "2001-09-09T01:46:45Z"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.policy import eviction
-from tests.apiserver.small_cluster import DEPLOYMENTS, World, deployment
+from tests.apiserver.small_cluster import DEPLOYMENTS, SmallCluster, deployment
 from tests.soak import examples
 
 BUDGETS = "policy/poddisruptionbudgets"
@@ -26,33 +26,33 @@ Move = tuple[int, float]
 
 def fewest(spec: dict[str, Any], moves: list[Move]) -> int:
     """How many more pods were healthy than the budget wants, at the worst moment."""
-    world = World(3)
-    world.create(DEPLOYMENTS, deployment("web", 4))
+    cluster = SmallCluster(3)
+    cluster.create(DEPLOYMENTS, deployment("web", 4))
     selector = {"matchLabels": {"app": "web"}}
-    world.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {**spec, "selector": selector}})
-    world.run(5)
-    wanted = world.the(BUDGETS, "b")["status"]["desiredHealthy"]
-    worst = _healthy(world) - wanted
+    cluster.create(BUDGETS, {"metadata": {"name": "b"}, "spec": {**spec, "selector": selector}})
+    cluster.run(5)
+    wanted = cluster.the(BUDGETS, "b")["status"]["desiredHealthy"]
+    worst = _healthy(cluster) - wanted
     for which, wait in moves:
-        names = sorted(pod["metadata"]["name"] for pod in world.pods())
-        _evict(world, names[which % len(names)])
+        names = sorted(pod["metadata"]["name"] for pod in cluster.pods())
+        _evict(cluster, names[which % len(names)])
         if wait >= 0.2:
-            world.run(wait)
-        worst = min(worst, _healthy(world) - wanted)
+            cluster.run(wait)
+        worst = min(worst, _healthy(cluster) - wanted)
     return worst
 
 
-def _evict(world: World, name: str) -> None:
+def _evict(cluster: SmallCluster, name: str) -> None:
     try:
-        world.server.evict("default", name, world.now)
+        cluster.server.evict("default", name, cluster.now)
     except ApiError as error:
         if error.code != 429:
             raise
 
 
-def _healthy(world: World) -> int:
+def _healthy(cluster: SmallCluster) -> int:
     found = 0
-    for pod in world.pods():
+    for pod in cluster.pods():
         conditions = pod["status"].get("conditions") or ()
         ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
         found += ready and not pod["metadata"].get("deletionTimestamp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.apiserver.small_cluster import Tree, World, pod
+from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 from tests.controllers.test_persistent_volume import CLAIMS, CLASSES, claim, storage_class
 
 SPEC = claim("", "fast")["spec"]
@@ -15,8 +15,8 @@ VOLUMES = [
 ]
 
 
-def world() -> World:
-    made = World(1)
+def cluster() -> SmallCluster:
+    made = SmallCluster(1)
     made.create(CLASSES, storage_class("fast"))
     return made
 
@@ -27,7 +27,7 @@ def owner(tree: Tree) -> tuple[str, str]:
 
 
 def test_a_claim_is_created_and_deleted_with_its_pod() -> None:
-    here = world()
+    here = cluster()
     made = here.create("pods", pod("p", volumes=VOLUMES))
     here.run(5)
     found = here.the(CLAIMS, "p-v")
@@ -41,7 +41,7 @@ def test_a_claim_is_created_and_deleted_with_its_pod() -> None:
 
 
 def test_a_claim_that_is_lost_is_made_again() -> None:
-    here = world()
+    here = cluster()
     here.create("pods", pod("p", volumes=VOLUMES))
     here.settle()
     first = here.the(CLAIMS, "p-v")["metadata"]["uid"]
@@ -54,11 +54,11 @@ def test_a_claim_that_is_lost_is_made_again() -> None:
 
 
 def test_a_claim_of_another_owner_is_reported_and_kept() -> None:
-    here = world()
+    here = cluster()
     theirs = here.create(CLAIMS, claim("p-v", "fast"))
     here.create("pods", pod("p", volumes=VOLUMES))
     here.settle()
     assert here.the(CLAIMS, "p-v")["metadata"]["uid"] == theirs["metadata"]["uid"]
-    told = [one["message"] for one in here.list("events", "default")]
+    messages = [one["message"] for one in here.list("events", "default")]
     wanted = "PVC default/p-v was not created for pod default/p (pod is not owner)"
-    assert f"ephemeral volume v: {wanted}" in told
+    assert f"ephemeral volume v: {wanted}" in messages

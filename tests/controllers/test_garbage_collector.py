@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.controllers.garbage_collector import GarbageCollector
-from tests.apiserver.small_cluster import DEPLOYMENTS, SETS, Tree, World, deployment
+from tests.apiserver.small_cluster import DEPLOYMENTS, SETS, SmallCluster, Tree, deployment
 from tests.soak import examples
 
 MAPS = "configmaps"
@@ -29,105 +29,105 @@ def owned(name: str, *owners: Tree, blocks: bool = True) -> Tree:
     return {"metadata": {"name": name, "ownerReferences": references}}
 
 
-def quiet() -> World:
-    return World(0, hollow=False, schedules=False)
+def quiet() -> SmallCluster:
+    return SmallCluster(0, simulates_nodes=False, schedules=False)
 
 
-def names(world: World) -> list[str]:
-    return sorted(each["metadata"]["name"] for each in world.list(MAPS, "default"))
+def names(cluster: SmallCluster) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in cluster.list(MAPS, "default"))
 
 
 def test_background_deletion_deletes_the_owner_first() -> None:
-    world = World(2)
-    world.create(DEPLOYMENTS, deployment("web", 2))
-    world.run(5)
-    world.delete(DEPLOYMENTS, "web", propagation="Background")
-    assert world.get(DEPLOYMENTS, "web") is None
-    assert len(world.list(SETS)) == 1
-    world.run(60)
-    assert (world.list(SETS), world.pods()) == ([], [])
+    cluster = SmallCluster(2)
+    cluster.create(DEPLOYMENTS, deployment("web", 2))
+    cluster.run(5)
+    cluster.delete(DEPLOYMENTS, "web", propagation="Background")
+    assert cluster.get(DEPLOYMENTS, "web") is None
+    assert len(cluster.list(SETS)) == 1
+    cluster.run(60)
+    assert (cluster.list(SETS), cluster.pods()) == ([], [])
 
 
 def test_in_the_foreground_the_owner_waits_for_all() -> None:
-    world = World(2)
+    cluster = SmallCluster(2)
     slow = {"stowplan.dev/stop-seconds": "20"}
-    world.create(DEPLOYMENTS, deployment("web", 2, slow))
-    world.run(5)
-    world.delete(DEPLOYMENTS, "web", propagation="Foreground")
-    world.run(10)
-    assert world.the(DEPLOYMENTS, "web")["metadata"]["finalizers"] == ["foregroundDeletion"]
-    assert len(world.pods()) == 2
-    world.run(30)
-    assert world.get(DEPLOYMENTS, "web") is None
-    assert (world.list(SETS), world.pods()) == ([], [])
+    cluster.create(DEPLOYMENTS, deployment("web", 2, slow))
+    cluster.run(5)
+    cluster.delete(DEPLOYMENTS, "web", propagation="Foreground")
+    cluster.run(10)
+    assert cluster.the(DEPLOYMENTS, "web")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    assert len(cluster.pods()) == 2
+    cluster.run(30)
+    assert cluster.get(DEPLOYMENTS, "web") is None
+    assert (cluster.list(SETS), cluster.pods()) == ([], [])
 
 
 def test_orphans_stay_and_lose_their_owner() -> None:
-    world = World(2)
-    world.create(DEPLOYMENTS, deployment("web", 2))
-    world.run(5)
-    world.delete(DEPLOYMENTS, "web", propagation="Orphan")
-    world.run(60)
-    assert world.get(DEPLOYMENTS, "web") is None
-    (left,) = world.list(SETS)
+    cluster = SmallCluster(2)
+    cluster.create(DEPLOYMENTS, deployment("web", 2))
+    cluster.run(5)
+    cluster.delete(DEPLOYMENTS, "web", propagation="Orphan")
+    cluster.run(60)
+    assert cluster.get(DEPLOYMENTS, "web") is None
+    (left,) = cluster.list(SETS)
     assert left["metadata"].get("ownerReferences", []) == []
-    assert len(world.pods()) == 2
+    assert len(cluster.pods()) == 2
 
 
 def test_an_owner_that_never_was_owns_nothing() -> None:
-    world = quiet()
+    cluster = quiet()
     gone_node: Tree = {"metadata": {"name": "ghost", "uid": "00000000-0000-0000-0000-000000000001"}}
-    world.create(MAPS, owned("a", gone_node))
-    world.run(1)
-    assert names(world) == []
+    cluster.create(MAPS, owned("a", gone_node))
+    cluster.run(1)
+    assert names(cluster) == []
 
 
 def test_a_deleted_owner_is_removed_while_another_exists() -> None:
-    world = quiet()
-    one = world.create(MAPS, {"metadata": {"name": "one"}})
-    two = world.create(MAPS, {"metadata": {"name": "two"}})
-    world.create(MAPS, owned("a", one, two))
-    world.run(1)
-    world.delete(MAPS, "one")
-    world.run(1)
-    assert names(world) == ["a", "two"]
-    assert [o["name"] for o in world.the(MAPS, "a")["metadata"]["ownerReferences"]] == ["two"]
+    cluster = quiet()
+    one = cluster.create(MAPS, {"metadata": {"name": "one"}})
+    two = cluster.create(MAPS, {"metadata": {"name": "two"}})
+    cluster.create(MAPS, owned("a", one, two))
+    cluster.run(1)
+    cluster.delete(MAPS, "one")
+    cluster.run(1)
+    assert names(cluster) == ["a", "two"]
+    assert [o["name"] for o in cluster.the(MAPS, "a")["metadata"]["ownerReferences"]] == ["two"]
 
 
 def test_what_does_not_block_is_not_waited_for() -> None:
-    world = quiet()
-    one = world.create(MAPS, {"metadata": {"name": "one"}})
+    cluster = quiet()
+    one = cluster.create(MAPS, {"metadata": {"name": "one"}})
     child = owned("a", one, blocks=False)
     child["metadata"]["finalizers"] = ["example.com/hold"]
-    world.create(MAPS, child)
-    world.run(1)
-    world.delete(MAPS, "one", propagation="Foreground")
-    world.run(1)
-    assert names(world) == ["a"]
-    assert "deletionTimestamp" in world.the(MAPS, "a")["metadata"]
+    cluster.create(MAPS, child)
+    cluster.run(1)
+    cluster.delete(MAPS, "one", propagation="Foreground")
+    cluster.run(1)
+    assert names(cluster) == ["a"]
+    assert "deletionTimestamp" in cluster.the(MAPS, "a")["metadata"]
 
 
 def test_a_circle_that_waits_for_itself_is_opened() -> None:
-    world = quiet()
-    one = world.create(MAPS, {"metadata": {"name": "one"}})
-    two = world.create(MAPS, owned("two", one))
-    changed = world.the(MAPS, "one")
+    cluster = quiet()
+    one = cluster.create(MAPS, {"metadata": {"name": "one"}})
+    two = cluster.create(MAPS, owned("two", one))
+    changed = cluster.the(MAPS, "one")
     changed["metadata"]["ownerReferences"] = owned("x", two)["metadata"]["ownerReferences"]
-    world.api.update(MAPS, changed)
-    world.run(1)
-    world.delete(MAPS, "one", propagation="Foreground")
-    world.run(5)
-    assert names(world) == []
+    cluster.api.update(MAPS, changed)
+    cluster.run(1)
+    cluster.delete(MAPS, "one", propagation="Foreground")
+    cluster.run(5)
+    assert names(cluster) == []
 
 
 def test_owners_of_unserved_kinds_are_kept() -> None:
-    world = quiet()
+    cluster = quiet()
     strange = owned("a")
     reference = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"}
     strange["metadata"]["ownerReferences"] = [reference]
-    world.create(MAPS, strange)
-    world.run(5)
-    assert names(world) == ["a"]
+    cluster.create(MAPS, strange)
+    cluster.run(5)
+    assert names(cluster) == ["a"]
 
 
 Forest = dict[int, tuple[int, ...]]
@@ -154,15 +154,15 @@ def survivors(forest: Forest, deleted: set[int]) -> list[str]:
 
 def outcome(forest: Forest, deleted: set[int]) -> list[str]:
     """Who is left in the cluster."""
-    world = quiet()
+    cluster = quiet()
     made: dict[int, Tree] = {}
     for n, owners in sorted(forest.items()):
-        made[n] = world.create(MAPS, owned(f"m{n}", *(made[owner] for owner in owners)))
-    world.run(1)
+        made[n] = cluster.create(MAPS, owned(f"m{n}", *(made[owner] for owner in owners)))
+    cluster.run(1)
     for n in sorted(deleted, reverse=True):
-        world.delete(MAPS, f"m{n}")
-    world.run(1)
-    return names(world)
+        cluster.delete(MAPS, f"m{n}")
+    cluster.run(1)
+    return names(cluster)
 
 
 @given(forests(), st.sets(st.integers(0, 8)))

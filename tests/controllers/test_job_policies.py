@@ -14,7 +14,7 @@ from stowplan.controllers.workloads.job_failure_policy import (
     match_pod_failure_policy,
     match_success_policy,
 )
-from tests.apiserver.small_cluster import JOBS, Tree, World, job
+from tests.apiserver.small_cluster import JOBS, SmallCluster, Tree, job
 
 COUNT = "batch.kubernetes.io/job-index-failure-count"
 IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
@@ -94,22 +94,24 @@ def test_success_rules(rules: list[Tree], succeeded: set[int], message: str) -> 
     assert match_success_policy({"rules": rules}, 10, succeeded) == message
 
 
-def ended(world: World) -> tuple[str, str, str]:
+def ended(cluster: SmallCluster) -> tuple[str, str, str]:
     for type_ in ("Complete", "Failed"):
-        found = find_condition(status(world).get("conditions", ()), type_)
+        found = find_condition(status(cluster).get("conditions", ()), type_)
         if found is not None:
             return type_, found["reason"], found["message"]
     return "", "", ""
 
 
-def status(world: World) -> Tree:
-    found: Tree = world.the(JOBS, "j")["status"]
+def status(cluster: SmallCluster) -> Tree:
+    found: Tree = cluster.the(JOBS, "j")["status"]
     return found
 
 
-def finish(world: World, pod: Tree, phase: str, code: int = 0, condition: str = "") -> None:
-    """End a pod as a kubelet would, in a world without kubelets."""
-    pod = world.the("pods", pod["metadata"]["name"])
+def finish(
+    cluster: SmallCluster, pod: Tree, phase: str, code: int = 0, condition: str = ""
+) -> None:
+    """End a pod as a kubelet would, in a cluster without kubelets."""
+    pod = cluster.the("pods", pod["metadata"]["name"])
     now = "2001-09-09T01:46:40Z"
     ended_state = {"exitCode": code, "finishedAt": now, "startedAt": now}
     pod["status"]["phase"] = phase
@@ -125,65 +127,65 @@ def finish(world: World, pod: Tree, phase: str, code: int = 0, condition: str = 
     ]
     if condition:
         pod["status"].setdefault("conditions", []).append({"type": condition, "status": "True"})
-    world.api.now = world.now
-    world.api.update_status("pods", pod)
+    cluster.api.now = cluster.now
+    cluster.api.update_status("pods", pod)
 
 
-def running(world: World) -> list[Tree]:
-    return [pod for pod in world.pods() if pod["status"]["phase"] == "Pending"]
+def running(cluster: SmallCluster) -> list[Tree]:
+    return [pod for pod in cluster.pods() if pod["status"]["phase"] == "Pending"]
 
 
-def of_index(world: World, index: int) -> Tree:
-    found = [pod for pod in running(world) if pod["metadata"]["labels"][INDEX] == str(index)]
+def of_index(cluster: SmallCluster, index: int) -> Tree:
+    found = [pod for pod in running(cluster) if pod["metadata"]["labels"][INDEX] == str(index)]
     assert len(found) == 1
     return found[0]
 
 
 def test_a_rule_fail_job_ends_the_job_at_the_first_failure() -> None:
-    world = World(2)
+    cluster = SmallCluster(2)
     policy = {"rules": [codes("FailJob", "In", [42])]}
     notes = {"stowplan.dev/exit-code": "42"}
-    world.create(JOBS, job("j", notes, podFailurePolicy=policy, backoffLimit=6))
-    world.run(10)
-    name = world.pods()[0]["metadata"]["name"]
+    cluster.create(JOBS, job("j", notes, podFailurePolicy=policy, backoffLimit=6))
+    cluster.run(10)
+    name = cluster.pods()[0]["metadata"]["name"]
     text = (
         f"Container c for pod default/{name} failed with exit code 42 matching FailJob rule at "
         "index 0"
     )
-    assert ended(world) == ("Failed", "PodFailurePolicy", text)
-    assert status(world)["failed"] == 1
+    assert ended(cluster) == ("Failed", "PodFailurePolicy", text)
+    assert status(cluster)["failed"] == 1
 
 
 def test_an_ignored_failure_does_not_count() -> None:
-    world = World(1, hollow=False, schedules=False)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
     policy = {"rules": [conditions("Ignore", "DisruptionTarget")]}
-    world.create(JOBS, job("j", podFailurePolicy=policy, backoffLimit=0))
-    world.run(2)
-    finish(world, running(world)[0], "Failed", 137, "DisruptionTarget")
-    world.run(30)
-    assert ended(world) == ("", "", "")
-    assert status(world).get("failed", 0) == 0
-    finish(world, running(world)[0], "Failed", 137)
-    world.run(30)
-    assert ended(world)[:2] == ("Failed", "BackoffLimitExceeded")
-    assert status(world)["failed"] == 1
+    cluster.create(JOBS, job("j", podFailurePolicy=policy, backoffLimit=0))
+    cluster.run(2)
+    finish(cluster, running(cluster)[0], "Failed", 137, "DisruptionTarget")
+    cluster.run(30)
+    assert ended(cluster) == ("", "", "")
+    assert status(cluster).get("failed", 0) == 0
+    finish(cluster, running(cluster)[0], "Failed", 137)
+    cluster.run(30)
+    assert ended(cluster)[:2] == ("Failed", "BackoffLimitExceeded")
+    assert status(cluster)["failed"] == 1
 
 
 def test_a_success_policy_ends_the_other_pods() -> None:
-    world = World(1, hollow=False, schedules=False)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
     spec = {"completionMode": "Indexed", "completions": 4, "parallelism": 4}
     policy = {"rules": [{"succeededIndexes": "0,3", "succeededCount": 1}]}
-    world.create(JOBS, job("j", successPolicy=policy, **spec))
-    world.run(2)
-    finish(world, of_index(world, 1), "Succeeded")
-    world.run(5)
-    assert ended(world) == ("", "", "")
-    finish(world, of_index(world, 3), "Succeeded")
-    world.run(60)
-    types = [each["type"] for each in status(world)["conditions"]]
+    cluster.create(JOBS, job("j", successPolicy=policy, **spec))
+    cluster.run(2)
+    finish(cluster, of_index(cluster, 1), "Succeeded")
+    cluster.run(5)
+    assert ended(cluster) == ("", "", "")
+    finish(cluster, of_index(cluster, 3), "Succeeded")
+    cluster.run(60)
+    types = [each["type"] for each in status(cluster)["conditions"]]
     assert types == ["SuccessCriteriaMet", "Complete"]
-    assert ended(world) == ("Complete", "SuccessPolicy", "Matched rules at index 0")
-    assert status(world)["completedIndexes"] == "1,3"
+    assert ended(cluster) == ("Complete", "SuccessPolicy", "Matched rules at index 0")
+    assert status(cluster)["completedIndexes"] == "1,3"
 
 
 PER_INDEX = {
@@ -195,108 +197,108 @@ PER_INDEX = {
 
 
 def test_an_index_fails_alone_and_the_job_at_the_end() -> None:
-    world = World(1, hollow=False, schedules=False)
-    world.create(JOBS, job("j", **PER_INDEX))
-    world.run(2)
-    assert of_index(world, 1)["metadata"]["annotations"][COUNT] == "0"
-    finish(world, of_index(world, 1), "Failed", 1)
-    world.run(30)
-    again = of_index(world, 1)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
+    cluster.create(JOBS, job("j", **PER_INDEX))
+    cluster.run(2)
+    assert of_index(cluster, 1)["metadata"]["annotations"][COUNT] == "0"
+    finish(cluster, of_index(cluster, 1), "Failed", 1)
+    cluster.run(30)
+    again = of_index(cluster, 1)
     assert again["metadata"]["annotations"][COUNT] == "1"
-    assert status(world)["failed"] == 1
-    finish(world, again, "Failed", 1)
-    world.run(30)
-    assert status(world)["failedIndexes"] == "1"
-    assert [pod["metadata"]["labels"][INDEX] for pod in running(world)] == ["0", "2"]
+    assert status(cluster)["failed"] == 1
+    finish(cluster, again, "Failed", 1)
+    cluster.run(30)
+    assert status(cluster)["failedIndexes"] == "1"
+    assert [pod["metadata"]["labels"][INDEX] for pod in running(cluster)] == ["0", "2"]
     for index in (0, 2):
-        finish(world, of_index(world, index), "Succeeded")
-    world.run(10)
-    assert ended(world) == ("Failed", "FailedIndexes", "Job has failed indexes")
-    found = status(world)
+        finish(cluster, of_index(cluster, index), "Succeeded")
+    cluster.run(10)
+    assert ended(cluster) == ("Failed", "FailedIndexes", "Job has failed indexes")
+    found = status(cluster)
     assert (found["completedIndexes"], found["failedIndexes"]) == ("0,2", "1")
     assert (found["succeeded"], found["failed"]) == (2, 2)
 
 
 def test_back_off_is_per_index() -> None:
-    world = World(1, hollow=False, schedules=False)
-    world.create(JOBS, job("j", **PER_INDEX | {"backoffLimitPerIndex": 3}))
-    world.run(2)
-    finish(world, of_index(world, 0), "Failed", 1)
-    world.run(3)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
+    cluster.create(JOBS, job("j", **PER_INDEX | {"backoffLimitPerIndex": 3}))
+    cluster.run(2)
+    finish(cluster, of_index(cluster, 0), "Failed", 1)
+    cluster.run(3)
     # A pod failed at second 0 of the test: its index waits 10 s, the others do not.
-    assert len(running(world)) == 2
-    world.run(6)
-    again = of_index(world, 0)
-    finish(world, again, "Failed", 1)
-    world.run(7)
+    assert len(running(cluster)) == 2
+    cluster.run(6)
+    again = of_index(cluster, 0)
+    finish(cluster, again, "Failed", 1)
+    cluster.run(7)
     # The second failure, noted at second 0 too, waits 20 s.
-    assert len(running(world)) == 2
-    world.run(4)
-    assert of_index(world, 0)["metadata"]["annotations"][COUNT] == "2"
+    assert len(running(cluster)) == 2
+    cluster.run(4)
+    assert of_index(cluster, 0)["metadata"]["annotations"][COUNT] == "2"
 
 
 def test_too_many_failed_indexes_end_the_job() -> None:
-    world = World(1, hollow=False, schedules=False)
-    world.create(JOBS, job("j", **PER_INDEX | {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}))
-    world.run(2)
-    finish(world, of_index(world, 0), "Failed", 1)
-    world.run(5)
-    assert ended(world) == ("", "", "")
-    finish(world, of_index(world, 2), "Failed", 1)
-    world.run(60)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
+    cluster.create(JOBS, job("j", **PER_INDEX | {"backoffLimitPerIndex": 0, "maxFailedIndexes": 1}))
+    cluster.run(2)
+    finish(cluster, of_index(cluster, 0), "Failed", 1)
+    cluster.run(5)
+    assert ended(cluster) == ("", "", "")
+    finish(cluster, of_index(cluster, 2), "Failed", 1)
+    cluster.run(60)
     text = "Job has exceeded the specified maximal number of failed indexes"
-    assert ended(world) == ("Failed", "MaxFailedIndexesExceeded", text)
-    assert status(world)["failedIndexes"] == "0,2"
+    assert ended(cluster) == ("Failed", "MaxFailedIndexesExceeded", text)
+    assert status(cluster)["failedIndexes"] == "0,2"
 
 
 def test_a_rule_fail_index_ends_an_index_at_once_and_ignored_failures_are_noted() -> None:
-    world = World(1, hollow=False, schedules=False)
+    cluster = SmallCluster(1, simulates_nodes=False, schedules=False)
     rules = [codes("FailIndex", "In", [42]), codes("Ignore", "In", [7])]
-    world.create(JOBS, job("j", podFailurePolicy={"rules": rules}, **PER_INDEX))
-    world.run(2)
-    finish(world, of_index(world, 0), "Failed", 42)
-    finish(world, of_index(world, 1), "Failed", 7)
-    world.run(30)
-    assert status(world)["failedIndexes"] == "0"
-    notes = of_index(world, 1)["metadata"]["annotations"]
+    cluster.create(JOBS, job("j", podFailurePolicy={"rules": rules}, **PER_INDEX))
+    cluster.run(2)
+    finish(cluster, of_index(cluster, 0), "Failed", 42)
+    finish(cluster, of_index(cluster, 1), "Failed", 7)
+    cluster.run(30)
+    assert status(cluster)["failedIndexes"] == "0"
+    notes = of_index(cluster, 1)["metadata"]["annotations"]
     assert (notes[COUNT], notes[IGNORED]) == ("0", "1")
-    assert status(world)["failed"] == 1
+    assert status(cluster)["failed"] == 1
 
 
 @pytest.mark.parametrize(
     ("policy", "replaced_at_once"), [("Failed", 0), ("TerminatingOrFailed", 1)]
 )
 def test_pod_replacement_policy(policy: str, replaced_at_once: int) -> None:
-    world = World(2)
+    cluster = SmallCluster(2)
     notes = {"stowplan.dev/run-seconds": "forever", "stowplan.dev/stop-seconds": "20"}
-    world.create(JOBS, job("j", notes, podReplacementPolicy=policy))
-    world.run(5)
-    world.delete("pods", world.pods()[0]["metadata"]["name"])
+    cluster.create(JOBS, job("j", notes, podReplacementPolicy=policy))
+    cluster.run(5)
+    cluster.delete("pods", cluster.pods()[0]["metadata"]["name"])
     # After the back-off of 10 s, before the pod has ended.
-    world.run(15)
-    living = [pod for pod in world.pods() if not pod["metadata"].get("deletionTimestamp")]
+    cluster.run(15)
+    living = [pod for pod in cluster.pods() if not pod["metadata"].get("deletionTimestamp")]
     assert len(living) == replaced_at_once
-    world.run(40)
-    living = [pod for pod in world.pods() if pod["status"]["phase"] == "Running"]
+    cluster.run(40)
+    living = [pod for pod in cluster.pods() if pod["status"]["phase"] == "Running"]
     assert len(living) == 1
 
 
 def test_pods_of_a_suspended_job_do_not_count_as_failed() -> None:
-    world = World(2)
+    cluster = SmallCluster(2)
     notes = {"stowplan.dev/run-seconds": "20"}
-    world.create(JOBS, job("j", notes, backoffLimit=0))
-    world.run(5)
-    world.change(JOBS, "j", suspend=True)
-    world.run(5)
-    world.change(JOBS, "j", suspend=False)
-    world.run(60)
-    assert ended(world)[0] == "Complete"
-    assert status(world).get("failed", 0) == 0
+    cluster.create(JOBS, job("j", notes, backoffLimit=0))
+    cluster.run(5)
+    cluster.change(JOBS, "j", suspend=True)
+    cluster.run(5)
+    cluster.change(JOBS, "j", suspend=False)
+    cluster.run(60)
+    assert ended(cluster)[0] == "Complete"
+    assert status(cluster).get("failed", 0) == 0
 
 
 def test_a_job_of_another_manager_is_left_alone() -> None:
-    world = World(1)
-    world.create(JOBS, job("j", managedBy="example.com/other"))
-    world.run(10)
-    assert world.pods() == []
-    assert status(world) == {}
+    cluster = SmallCluster(1)
+    cluster.create(JOBS, job("j", managedBy="example.com/other"))
+    cluster.run(10)
+    assert cluster.pods() == []
+    assert status(cluster) == {}

@@ -6,18 +6,18 @@ import pytest
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controller_runtime.object_fields import find_condition
-from tests.apiserver.small_cluster import DEPLOYMENTS, World, deployment, pod
+from tests.apiserver.small_cluster import DEPLOYMENTS, SmallCluster, deployment, pod
 
 
-def world() -> World:
-    made = World(2)
+def cluster() -> SmallCluster:
+    made = SmallCluster(2)
     made.create("namespaces", {"metadata": {"name": "a"}})
     made.settle()
     return made
 
 
 def test_the_content_is_deleted_first() -> None:
-    made = world()
+    made = cluster()
     inside = deployment("web", 3)
     inside["metadata"]["namespace"] = "a"
     made.create(DEPLOYMENTS, inside)
@@ -33,7 +33,7 @@ def test_the_content_is_deleted_first() -> None:
 
 
 def test_what_a_finalizer_holds_holds_the_namespace() -> None:
-    made = world()
+    made = cluster()
     held = pod("p")
     held["metadata"] |= {"namespace": "a", "finalizers": ["example.com/hold"]}
     made.create("pods", held)
@@ -54,7 +54,7 @@ def test_what_a_finalizer_holds_holds_the_namespace() -> None:
 
 
 def test_nothing_new_gets_in_meanwhile() -> None:
-    made = world()
+    made = cluster()
     held = {"metadata": {"name": "m", "namespace": "a", "finalizers": ["example.com/hold"]}}
     made.create("configmaps", held)
     made.delete("namespaces", "a")
@@ -70,7 +70,7 @@ def test_nothing_new_gets_in_meanwhile() -> None:
 
 
 def test_a_full_namespace_is_emptied_in_bounded_looks() -> None:
-    made = World(0, hollow=False, schedules=False)
+    made = SmallCluster(0, simulates_nodes=False, schedules=False)
     made.create("namespaces", {"metadata": {"name": "a"}})
     for n in range(450):
         made.create("configmaps", {"metadata": {"name": f"m{n}", "namespace": "a"}})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stowplan.controllers.claim_matching import find_best_match
-from tests.apiserver.small_cluster import Tree, World, pod
+from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 CLASSES = "storage.k8s.io/storageclasses"
@@ -44,115 +44,115 @@ def volume(name: str, class_name: str = "", size: str = "1Gi", **spec: Any) -> T
     }
 
 
-def phase(world: World, path: str, name: str) -> str:
-    return str(world.the(path, name)["status"].get("phase"))
+def phase(cluster: SmallCluster, path: str, name: str) -> str:
+    return str(cluster.the(path, name)["status"].get("phase"))
 
 
 def test_a_volume_is_made_for_a_claim_of_an_immediate_class() -> None:
-    world = World(1)
-    world.create(CLASSES, storage_class("fast"))
-    made = world.create(CLAIMS, claim("c", "fast", "5Gi"))
-    world.settle()
-    bound = world.the(CLAIMS, "c")
+    cluster = SmallCluster(1)
+    cluster.create(CLASSES, storage_class("fast"))
+    made = cluster.create(CLAIMS, claim("c", "fast", "5Gi"))
+    cluster.settle()
+    bound = cluster.the(CLAIMS, "c")
     assert bound["status"]["phase"] == "Bound"
     assert bound["status"]["capacity"] == {"storage": "5Gi"}
     assert bound["spec"]["volumeName"] == f"pvc-{made['metadata']['uid']}"
     assert bound["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
-    found = world.the(VOLUMES, bound["spec"]["volumeName"])
+    found = cluster.the(VOLUMES, bound["spec"]["volumeName"])
     assert found["spec"]["claimRef"]["uid"] == made["metadata"]["uid"]
     assert found["status"]["phase"] == "Bound"
 
 
 def test_a_class_that_waits_gets_its_volume_when_a_node_is_chosen() -> None:
-    world = World(3)
-    world.create(CLASSES, storage_class("late", "WaitForFirstConsumer"))
-    world.create(CLAIMS, claim("c", "late"))
-    world.run(5)
-    assert phase(world, CLAIMS, "c") == "Pending"
-    assert "WaitForFirstConsumer" in {event["reason"] for event in world.list("events")}
-    waiting = world.the(CLAIMS, "c")
+    cluster = SmallCluster(3)
+    cluster.create(CLASSES, storage_class("late", "WaitForFirstConsumer"))
+    cluster.create(CLAIMS, claim("c", "late"))
+    cluster.run(5)
+    assert phase(cluster, CLAIMS, "c") == "Pending"
+    assert "WaitForFirstConsumer" in {event["reason"] for event in cluster.list("events")}
+    waiting = cluster.the(CLAIMS, "c")
     waiting["metadata"].setdefault("annotations", {})[SELECTED] = "node-2"
-    world.api.update(CLAIMS, waiting)
-    world.settle()
-    bound = world.the(CLAIMS, "c")
+    cluster.api.update(CLAIMS, waiting)
+    cluster.settle()
+    bound = cluster.the(CLAIMS, "c")
     assert bound["status"]["phase"] == "Bound"
-    found = world.the(VOLUMES, bound["spec"]["volumeName"])
+    found = cluster.the(VOLUMES, bound["spec"]["volumeName"])
     (term,) = found["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
     assert term["matchExpressions"][0]["values"] == ["zone-2"]
 
 
 def test_the_smallest_sufficient_volume_is_bound() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     for name, size in (("big", "10Gi"), ("right", "3Gi"), ("small", "1Gi")):
-        world.create(VOLUMES, volume(name, size=size))
-    world.settle()
-    assert phase(world, VOLUMES, "big") == "Available"
-    world.create(CLAIMS, claim("c", "", "2Gi"))
-    world.settle()
-    assert world.the(CLAIMS, "c")["spec"]["volumeName"] == "right"
-    assert world.the(CLAIMS, "c")["status"]["capacity"] == {"storage": "3Gi"}
+        cluster.create(VOLUMES, volume(name, size=size))
+    cluster.settle()
+    assert phase(cluster, VOLUMES, "big") == "Available"
+    cluster.create(CLAIMS, claim("c", "", "2Gi"))
+    cluster.settle()
+    assert cluster.the(CLAIMS, "c")["spec"]["volumeName"] == "right"
+    assert cluster.the(CLAIMS, "c")["status"]["capacity"] == {"storage": "3Gi"}
 
 
 def test_a_claim_waits_for_a_later_volume() -> None:
-    world = World(1)
-    world.create(CLAIMS, claim("c", ""))
-    world.settle()
-    assert phase(world, CLAIMS, "c") == "Pending"
-    world.create(VOLUMES, volume("v"))
-    world.settle()
-    assert phase(world, CLAIMS, "c") == "Bound"
+    cluster = SmallCluster(1)
+    cluster.create(CLAIMS, claim("c", ""))
+    cluster.settle()
+    assert phase(cluster, CLAIMS, "c") == "Pending"
+    cluster.create(VOLUMES, volume("v"))
+    cluster.settle()
+    assert phase(cluster, CLAIMS, "c") == "Bound"
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Delete", None), ("Retain", "Released")])
 def test_reclaim_policy_of_a_released_volume(policy: str, left: str | None) -> None:
-    world = World(1)
-    world.create(CLASSES, storage_class("fast", reclaimPolicy=policy))
-    world.create(CLAIMS, claim("c", "fast"))
-    world.settle()
-    name = world.the(CLAIMS, "c")["spec"]["volumeName"]
-    world.delete(CLAIMS, "c")
-    world.settle()
-    assert world.get(CLAIMS, "c") is None
-    found = world.get(VOLUMES, name)
+    cluster = SmallCluster(1)
+    cluster.create(CLASSES, storage_class("fast", reclaimPolicy=policy))
+    cluster.create(CLAIMS, claim("c", "fast"))
+    cluster.settle()
+    name = cluster.the(CLAIMS, "c")["spec"]["volumeName"]
+    cluster.delete(CLAIMS, "c")
+    cluster.settle()
+    assert cluster.get(CLAIMS, "c") is None
+    found = cluster.get(VOLUMES, name)
     assert (found["status"]["phase"] if found else None) == left
 
 
 def test_a_claim_in_use_stays_until_its_pod_is_deleted() -> None:
-    world = World(1)
-    world.create(VOLUMES, volume("v"))
-    world.create(CLAIMS, claim("c", ""))
+    cluster = SmallCluster(1)
+    cluster.create(VOLUMES, volume("v"))
+    cluster.create(CLAIMS, claim("c", ""))
     uses = [{"name": "d", "persistentVolumeClaim": {"claimName": "c"}}]
-    world.create("pods", pod("p", volumes=uses))
-    world.run(5)
-    world.delete(CLAIMS, "c")
-    world.run(5)
-    assert "deletionTimestamp" in world.the(CLAIMS, "c")["metadata"]
-    world.delete("pods", "p")
-    world.run(40)
-    assert world.get(CLAIMS, "c") is None
-    assert phase(world, VOLUMES, "v") == "Released"
+    cluster.create("pods", pod("p", volumes=uses))
+    cluster.run(5)
+    cluster.delete(CLAIMS, "c")
+    cluster.run(5)
+    assert "deletionTimestamp" in cluster.the(CLAIMS, "c")["metadata"]
+    cluster.delete("pods", "p")
+    cluster.run(40)
+    assert cluster.get(CLAIMS, "c") is None
+    assert phase(cluster, VOLUMES, "v") == "Released"
 
 
 def test_the_default_class_is_set_on_claims_without_class() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     marked = storage_class("dflt")
     note = "storageclass.kubernetes.io/is-default-class"
     marked["metadata"]["annotations"] = {note: "true"}
-    world.create(CLASSES, marked)
-    made = world.create(CLAIMS, claim("c", None))
+    cluster.create(CLASSES, marked)
+    made = cluster.create(CLAIMS, claim("c", None))
     assert made["spec"]["storageClassName"] == "dflt"
     assert made["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
 
 
 def test_a_provisioner_may_take_its_time() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     slow = {"stowplan.dev/provision-seconds": "20"}
-    world.create(CLASSES, storage_class("slow", parameters=slow))
-    world.create(CLAIMS, claim("c", "slow"))
-    world.run(19)
-    assert phase(world, CLAIMS, "c") == "Pending"
-    world.run(2)
-    assert phase(world, CLAIMS, "c") == "Bound"
+    cluster.create(CLASSES, storage_class("slow", parameters=slow))
+    cluster.create(CLAIMS, claim("c", "slow"))
+    cluster.run(19)
+    assert phase(cluster, CLAIMS, "c") == "Pending"
+    cluster.run(2)
+    assert phase(cluster, CLAIMS, "c") == "Bound"
 
 
 @pytest.mark.parametrize(

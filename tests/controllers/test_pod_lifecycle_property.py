@@ -15,8 +15,8 @@ from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     JOBS,
     SETS,
+    SmallCluster,
     Tree,
-    World,
     container,
     deployment,
     job,
@@ -32,66 +32,68 @@ POLICIES = ("Background", "Foreground", "Orphan")
 SLOW = {"stowplan.dev/stop-seconds": "3", "stowplan.dev/run-seconds": "forever"}
 
 
-def do(world: World, deed: Deed) -> None:
+def do(cluster: SmallCluster, deed: Deed) -> None:
     """Do one thing; one that is refused (it is there already, it is not there) is not done."""
     what, which, number = deed
     name = f"d{which % 2}"
-    pods = sorted(p["metadata"]["name"] for p in world.pods())
+    pods = sorted(p["metadata"]["name"] for p in cluster.pods())
     node = f"node-{which % 2 + 1}"
     try:
         if what == "deploy":
-            world.create(DEPLOYMENTS, deployment(name, number, SLOW))
+            cluster.create(DEPLOYMENTS, deployment(name, number, SLOW))
         elif what == "scale":
-            world.change(DEPLOYMENTS, name, replicas=number)
+            cluster.change(DEPLOYMENTS, name, replicas=number)
         elif what == "image":
             spec = template(name, SLOW, containers=[container(image=f"app:{number}")])
-            world.change(DEPLOYMENTS, name, template=spec)
+            cluster.change(DEPLOYMENTS, name, template=spec)
         elif what == "drop":
-            world.delete(DEPLOYMENTS, name, propagation=POLICIES[number % 3])
+            cluster.delete(DEPLOYMENTS, name, propagation=POLICIES[number % 3])
         elif what == "job":
             codes = {"stowplan.dev/exit-code": "1,0" if number % 2 else "0"}
             made = job(f"j{which}", codes, policy="OnFailure", completions=number, parallelism=2)
-            world.create(JOBS, made)
+            cluster.create(JOBS, made)
         elif what == "kill" and pods:
-            world.delete("pods", pods[number % len(pods)])
+            cluster.delete("pods", pods[number % len(pods)])
         elif what == "evict" and pods:
-            world.server.evict("default", pods[number % len(pods)], world.now)
+            cluster.server.evict("default", pods[number % len(pods)], cluster.now)
         elif what in ("silence", "wake"):
-            told = world.the("nodes", node, "")
+            stored = cluster.the("nodes", node, "")
             state = "off" if what == "silence" else "on"
-            told["metadata"].setdefault("annotations", {})["stowplan.dev/kubelet"] = state
-            world.api.update("nodes", told)
+            stored["metadata"].setdefault("annotations", {})["stowplan.dev/kubelet"] = state
+            cluster.api.update("nodes", stored)
     except (ApiError, AssertionError):
         # Neither is a failure of what is tested: the deed could not be done.
         return
-    world.run(number if what == "wait" else 0.5)
+    cluster.run(number if what == "wait" else 0.5)
 
 
 def broken(deeds: list[Deed]) -> list[str]:
     """The promises that are not kept in the end."""
-    world = World(3)
+    cluster = SmallCluster(3)
     for deed in deeds:
-        do(world, deed)
+        do(cluster, deed)
     for node in ("node-1", "node-2"):
-        do(world, ("wake", int(node[-1]) - 1, 0))
-    world.run(900)
-    return [*_workloads(world), *_owners(world), *_jobs(world)]
+        do(cluster, ("wake", int(node[-1]) - 1, 0))
+    cluster.run(900)
+    return [*_workloads(cluster), *_owners(cluster), *_jobs(cluster)]
 
 
-def _alive(world: World) -> list[Tree]:
-    return [p for p in world.pods() if not p["metadata"].get("deletionTimestamp")]
+def _alive(cluster: SmallCluster) -> list[Tree]:
+    return [p for p in cluster.pods() if not p["metadata"].get("deletionTimestamp")]
 
 
-def _workloads(world: World) -> list[str]:
+def _workloads(cluster: SmallCluster) -> list[str]:
     found = []
-    for each in world.list(DEPLOYMENTS):
+    for each in cluster.list(DEPLOYMENTS):
         name, wanted = each["metadata"]["name"], each["spec"]["replicas"]
         available = each["status"].get("availableReplicas", 0)
         if available != wanted or each["status"].get("updatedReplicas", 0) != wanted:
             found.append(f"{name}: {available} available, wanted {wanted}")
-    for each in world.list(SETS):
+    for each in cluster.list(SETS):
         uid, wanted = each["metadata"]["uid"], each["spec"]["replicas"]
-        owned = [p for p in _alive(world) if _owner(p) == uid and p["status"]["phase"] == "Running"]
+        owned = [
+            p for p in _alive(cluster) if _owner(p) == uid and p["status"]["phase"] == "Running"
+        ]
         if len(owned) != wanted:
             found.append(f"{each['metadata']['name']}: {len(owned)} pods, wanted {wanted}")
     return found
@@ -102,12 +104,12 @@ def _owner(obj: Tree) -> str:
     return str(owners[0].get("uid", ""))
 
 
-def _owners(world: World) -> list[str]:
+def _owners(cluster: SmallCluster) -> list[str]:
     """Everything that names an owner must have it."""
     here = {
-        each["metadata"]["uid"] for path in (DEPLOYMENTS, SETS, JOBS) for each in world.list(path)
+        each["metadata"]["uid"] for path in (DEPLOYMENTS, SETS, JOBS) for each in cluster.list(path)
     }
-    owned = [*world.list(SETS), *world.pods()]
+    owned = [*cluster.list(SETS), *cluster.pods()]
     return [
         f"{each['metadata']['name']}: its owner has gone"
         for each in owned
@@ -115,9 +117,9 @@ def _owners(world: World) -> list[str]:
     ]
 
 
-def _jobs(world: World) -> list[str]:
+def _jobs(cluster: SmallCluster) -> list[str]:
     found = []
-    for each in world.list(JOBS):
+    for each in cluster.list(JOBS):
         if finished_condition(each) is None:
             found.append(f"{each['metadata']['name']}: not finished: {each['status']}")
         elif any(each["status"]["uncountedTerminatedPods"].values()):

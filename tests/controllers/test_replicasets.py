@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controllers.workloads.pod_control import deletion_order
-from tests.apiserver.small_cluster import SETS, Tree, World, pod, template
+from tests.apiserver.small_cluster import SETS, SmallCluster, Tree, pod, template
 
 
 def replica_set(name: str, replicas: int, notes: dict[str, str] | None = None) -> Tree:
@@ -40,52 +40,52 @@ def order(*pods: PodFacts, now: float = 2000.0) -> list[str]:
 
 
 def test_deleted_and_failed_pods_are_replaced() -> None:
-    world = World(2)
-    world.create(SETS, replica_set("a", 3))
-    world.run(5)
-    names = {each["metadata"]["name"] for each in world.pods()}
-    world.delete("pods", min(names))
-    world.settle()
+    cluster = SmallCluster(2)
+    cluster.create(SETS, replica_set("a", 3))
+    cluster.run(5)
+    names = {each["metadata"]["name"] for each in cluster.pods()}
+    cluster.delete("pods", min(names))
+    cluster.settle()
     alive = {
-        p["metadata"]["name"] for p in world.pods() if "deletionTimestamp" not in p["metadata"]
+        p["metadata"]["name"] for p in cluster.pods() if "deletionTimestamp" not in p["metadata"]
     }
     assert len(alive) == 3
     assert len(names & alive) == 2
-    failed = world.the("pods", max(alive))
+    failed = cluster.the("pods", max(alive))
     failed["status"]["phase"] = "Failed"
-    world.api.update_status("pods", failed)
-    world.run(5)
-    running = [p for p in world.pods() if p["status"]["phase"] == "Running"]
+    cluster.api.update_status("pods", failed)
+    cluster.run(5)
+    running = [p for p in cluster.pods() if p["status"]["phase"] == "Running"]
     assert len(running) == 3
 
 
 def test_a_matching_orphan_is_adopted_and_others_released() -> None:
-    world = World(2)
-    world.create("pods", pod("a"))
-    world.create(SETS, replica_set("a", 2))
-    world.run(5)
-    assert len(world.pods()) == 2
-    assert world.the("pods", "a")["metadata"]["ownerReferences"][0]["name"] == "a"
-    adopted = world.the("pods", "a")
+    cluster = SmallCluster(2)
+    cluster.create("pods", pod("a"))
+    cluster.create(SETS, replica_set("a", 2))
+    cluster.run(5)
+    assert len(cluster.pods()) == 2
+    assert cluster.the("pods", "a")["metadata"]["ownerReferences"][0]["name"] == "a"
+    adopted = cluster.the("pods", "a")
     adopted["metadata"]["labels"] = {"app": "other"}
-    world.api.update("pods", adopted)
-    world.run(5)
-    assert world.the("pods", "a")["metadata"].get("ownerReferences", []) == []
-    assert len(world.pods()) == 3
+    cluster.api.update("pods", adopted)
+    cluster.run(5)
+    assert cluster.the("pods", "a")["metadata"].get("ownerReferences", []) == []
+    assert len(cluster.pods()) == 3
 
 
 def test_status_counts_what_is_terminating() -> None:
-    world = World(2)
-    world.create(SETS, replica_set("a", 3, {"stowplan.dev/stop-seconds": "10"}))
-    world.run(5)
-    changed = world.the(SETS, "a")
+    cluster = SmallCluster(2)
+    cluster.create(SETS, replica_set("a", 3, {"stowplan.dev/stop-seconds": "10"}))
+    cluster.run(5)
+    changed = cluster.the(SETS, "a")
     changed["spec"]["replicas"] = 1
-    world.api.update(SETS, changed)
-    world.settle()
-    status = world.the(SETS, "a")["status"]
+    cluster.api.update(SETS, changed)
+    cluster.settle()
+    status = cluster.the(SETS, "a")["status"]
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 2)
-    world.run(20)
-    status = world.the(SETS, "a")["status"]
+    cluster.run(20)
+    status = cluster.the(SETS, "a")["status"]
     assert (status["replicas"], status["terminatingReplicas"]) == (1, 0)
 
 
@@ -101,8 +101,8 @@ def test_the_least_advanced_pods_are_deleted_first() -> None:
 
 def test_cost_then_crowding_then_age_decide_among_ready_pods() -> None:
     assert order(facts("dear", cost=10), facts("cheap", cost=-5)) == ["cheap", "dear"]
-    crowd = [facts("alone", node="m"), facts("x"), facts("y")]
-    assert order(*crowd)[-1] == "alone"
+    candidates = [facts("alone", node="m"), facts("x"), facts("y")]
+    assert order(*candidates)[-1] == "alone"
     young = facts("young", ready_since=1990.0, created=1990.0, node="m")
     assert order(facts("old"), young) == ["young", "old"]
 
@@ -115,17 +115,17 @@ def test_ages_of_the_same_magnitude_are_equal() -> None:
 
 
 def test_a_creation_that_is_refused_shows_in_the_status() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     bad = replica_set("a", 1)
     bad["spec"]["template"]["spec"]["priorityClassName"] = "nosuch"
-    world.create(SETS, bad)
-    world.settle()
-    conditions = world.the(SETS, "a")["status"]["conditions"]
+    cluster.create(SETS, bad)
+    cluster.settle()
+    conditions = cluster.the(SETS, "a")["status"]["conditions"]
     assert [(c["type"], c["status"], c["reason"]) for c in conditions] == [
         ("ReplicaFailure", "True", "FailedCreate")
     ]
     meta = {"metadata": {"name": "nosuch"}, "value": 5}
-    world.create("scheduling.k8s.io/priorityclasses", meta)
-    world.run(30)
-    assert world.the(SETS, "a")["status"]["readyReplicas"] == 1
-    assert world.the(SETS, "a")["status"].get("conditions", []) == []
+    cluster.create("scheduling.k8s.io/priorityclasses", meta)
+    cluster.run(30)
+    assert cluster.the(SETS, "a")["status"]["readyReplicas"] == 1
+    assert cluster.the(SETS, "a")["status"].get("conditions", []) == []

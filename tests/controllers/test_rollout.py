@@ -86,7 +86,7 @@ def test_scaling_in_mid_rollout_is_shared_by_size() -> None:
 
 
 @dataclass
-class Fleet:
+class RandomDeployment:
     """A Deployment whose pods become available, and break, by chance."""
 
     limits: RollingUpdateLimits
@@ -120,18 +120,18 @@ class Fleet:
             self.old_available[name] = min(self.old_available[name], wanted)
 
 
-def violation(fleet: Fleet, moves: list[int], shrink: Shrink) -> str:
+def violation(deployment: RandomDeployment, moves: list[int], shrink: Shrink) -> str:
     """What goes wrong in a rollout; "": nothing."""
-    healthy = fleet.available()
+    healthy = deployment.available()
     for move in moves:
-        before = fleet.available()
-        fleet.step(shrink)
-        if fleet.total() > max(fleet.limits.most, healthy):
-            return f"{fleet.total()} pods"
-        least = min(fleet.limits.available_least, before)
-        if fleet.available() < least:
-            return f"{fleet.available()} available, wanted {least}"
-        fleet.new_available = min(fleet.new, fleet.new_available + move)
+        before = deployment.available()
+        deployment.step(shrink)
+        if deployment.total() > max(deployment.limits.most, healthy):
+            return f"{deployment.total()} pods"
+        least = min(deployment.limits.available_least, before)
+        if deployment.available() < least:
+            return f"{deployment.available()} available, wanted {least}"
+        deployment.new_available = min(deployment.new, deployment.new_available + move)
     return ""
 
 
@@ -144,34 +144,34 @@ def hasty(
 
 
 @st.composite
-def fleets(draw: st.DrawFn) -> Fleet:
+def fleets(draw: st.DrawFn) -> RandomDeployment:
     replicas = draw(st.integers(1, 12))
     limits = RollingUpdateLimits(replicas, draw(st.integers(0, 4)), draw(st.integers(0, replicas)))
     if limits.surge == limits.unavailable == 0:
         limits = RollingUpdateLimits(replicas, 0, 1)
     split = draw(st.integers(0, replicas))
     old = {"a": split, "b": replicas - split}
-    return Fleet(limits, old=old, old_available=dict(old))
+    return RandomDeployment(limits, old=old, old_available=dict(old))
 
 
 @given(fleets(), st.lists(st.integers(0, 3), max_size=40))
 @settings(max_examples=examples(200), deadline=None)
-def test_a_rollout_never_leaves_its_bounds(fleet: Fleet, moves: list[int]) -> None:
-    assert violation(fleet, moves, rolling_update.scale_down_old) == ""
+def test_a_rollout_never_leaves_its_bounds(deployment: RandomDeployment, moves: list[int]) -> None:
+    assert violation(deployment, moves, rolling_update.scale_down_old) == ""
 
 
 @given(fleets())
 @settings(max_examples=examples(50), deadline=None)
-def test_a_rollout_ends(fleet: Fleet) -> None:
+def test_a_rollout_ends(deployment: RandomDeployment) -> None:
     for _ in range(100):
-        fleet.step(rolling_update.scale_down_old)
-        fleet.new_available = fleet.new
-    assert fleet.new == fleet.limits.replicas
-    assert sum(fleet.old.values()) == 0
+        deployment.step(rolling_update.scale_down_old)
+        deployment.new_available = deployment.new
+    assert deployment.new == deployment.limits.replicas
+    assert sum(deployment.old.values()) == 0
 
 
 def test_the_hasty_variant_is_caught() -> None:
-    fleet = Fleet(
+    deployment = RandomDeployment(
         RollingUpdateLimits(4, 2, 0), old={"a": 4, "b": 0}, old_available={"a": 4, "b": 0}
     )
-    assert violation(fleet, [0] * 10, hasty) == "2 available, wanted 4"
+    assert violation(deployment, [0] * 10, hasty) == "2 available, wanted 4"

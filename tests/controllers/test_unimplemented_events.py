@@ -15,7 +15,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
-from tests.apiserver.small_cluster import START, Tree, deployment, template
+from tests.apiserver.small_cluster import START, Tree, deployment
 
 RULES = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
 DEVICES = [{"cel": {"expression": "true"}}]
@@ -39,14 +39,6 @@ def workload(**spec: Any) -> Tree:
 
 
 CASES: dict[str, tuple[Tree, str]] = {
-    "apps/statefulsets": (
-        workload(serviceName="x", template=template("x")),
-        "StatefulSet: stored, but no controller acts on it: it gets no pods",
-    ),
-    "apps/daemonsets": (
-        workload(template=template("x")),
-        "DaemonSet: stored, but no controller acts on it: it gets no pods",
-    ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),
         "x-kubernetes-validations: CEL rules are stored, but not evaluated",
@@ -92,7 +84,7 @@ def warnings(answer: HttpResponse) -> list[str]:
     return [value for name, value in answer.headers if name == "Warning"]
 
 
-def told(one: EmbeddedCluster) -> list[str]:
+def messages(one: EmbeddedCluster) -> list[str]:
     events = one.server.registry.by_path("events")
     assert events is not None
     return [
@@ -108,11 +100,11 @@ def test_the_creator_gets_a_warning_and_the_object_an_event(path: str) -> None:
     one = cluster()
     assert warnings(post(one, path, obj)) == [f'299 - "{text}"']
     one.tick(START + 1)
-    assert told(one) == [text]
+    assert messages(one) == [text]
     # Not again at the next start.
     again = cluster(list(one.server.store.records()))
     again.tick(START + 1000)
-    assert told(again) == [text]
+    assert messages(again) == [text]
 
 
 def test_every_listed_path_exists() -> None:
@@ -132,4 +124,4 @@ def test_what_works_is_not_warned_of(path: str, obj: Tree) -> None:
     one = cluster()
     assert warnings(post(one, path, obj)) == []
     one.tick(START + 1)
-    assert told(one) == []
+    assert messages(one) == []

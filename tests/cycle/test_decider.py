@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import CycleDecider, decider
 from stowplan.cycle.attempt import Attempt
@@ -17,7 +18,7 @@ from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
 from tests.cycle.engine_and_walk import framework_for
 
-pytest.importorskip("stowplan.columns.engine.kernels")
+compiled = pytest.importorskip("stowplan.columns.engine.kernels")
 
 
 class Moody:
@@ -39,7 +40,7 @@ class Moody:
 class MoodyWithPorts(Moody):
     """The same, and it declares which pods it concerns."""
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         return True
 
 
@@ -103,3 +104,64 @@ def test_plugins_with_state_of_their_own_are_called_again(
     small = pod("small", cpu="1", labels={"app": "small"})
     assert asked.decide(small).refusal is not None
     assert asked.decide(small).node_name == "n1"
+
+
+class Loading:
+    """A decider in mode AUTO whose kernels are not loaded yet. n_tried: attempts to load them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
+        self.found = found
+        self.n_tried = 0
+        self.n_placed = 0
+        self.decider = CycleDecider(EngineMode.AUTO)
+        self.framework = framework_for()
+        self.snapshot = Snapshot(table_of([node("n1", cpu="8"), node("n2", cpu="8")]))
+        monkeypatch.setattr(decider, "is_loaded", lambda: False)
+        monkeypatch.setattr(decider, "load_kernels", self._load)
+
+    def _load(self) -> Any:
+        self.n_tried += 1
+        return self.found
+
+    def kernels(self) -> Any:
+        engine = self.decider.engine()
+        assert engine is not None
+        return engine.kernels
+
+    def place(self, n_pods: int) -> None:
+        engine = self.decider.engine()
+        assert engine is not None
+        pods = [pod(f"web-{self.n_placed + i}", cpu="100m") for i in range(n_pods)]
+        self.n_placed += n_pods
+        classes = [engine.class_of(one, self.framework) for one in pods]
+        assert len(engine.run(pods, classes).place(0, self.snapshot)) == n_pods
+
+
+def test_numpy_kernels_place_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decider, "COMPILE_ROWS_MIN", 10)
+    loading = Loading(monkeypatch, found=compiled)
+    loading.place(5)
+    assert loading.kernels() is numpy_kernels
+    loading.place(1)
+    assert loading.kernels() is compiled
+    assert loading.n_tried == 1
+
+
+def test_numpy_kernels_place_until_others_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loading = Loading(monkeypatch, found=compiled)
+    assert loading.kernels() is numpy_kernels
+    monkeypatch.setattr(decider, "is_loaded", lambda: True)
+    assert loading.kernels() is compiled
+
+
+def test_without_numba_loading_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decider, "COMPILE_ROWS_MIN", 0)
+    loading = Loading(monkeypatch, found=None)
+    for _ in range(3):
+        loading.place(1)
+    assert loading.kernels() is numpy_kernels
+    assert loading.n_tried == 1
+
+
+def test_the_walk_has_no_engine() -> None:
+    assert CycleDecider(EngineMode.WALK).engine() is None

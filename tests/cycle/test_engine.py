@@ -48,9 +48,9 @@ def test_raw_scores_of_closed_domains_do_not_count_for_the_highest() -> None:
         node("a2", zone="a", taints=soft[:1], cpu="60"),
         node("b1", zone="b", taints=soft),
     ]
-    company = pod("db", labels={"app": "db"}, on="a1", cpu="1")
+    peer = pod("db", labels={"app": "db"}, on="a1", cpu="1")
     near = affinity(near=[term("app=db", ZONE)])
-    both = Both(nodes, [company])
+    both = Both(nodes, [peer])
     assert both.run(copies(pod("web", cpu="500m", affinity=near), 3)) == ["a1", "a1", "a2"]
 
 

@@ -85,10 +85,12 @@ class Waiting:
         what = random_int(self.rng, 0, 9)
         if what < 5:
             uid = self.name()
-            wish = pick(self.rng, TEMPLATES[:1] + TEMPLATES[-1:])
+            request = pick(self.rng, TEMPLATES[:1] + TEMPLATES[-1:])
             priority = random_int(self.rng, 0, 1) * 10
-            spec = replace(wish.spec, priority=priority)
-            some = replace(wish, spec=spec, metadata=replace(wish.metadata, name=uid, uid=uid))
+            spec = replace(request.spec, priority=priority)
+            some = replace(
+                request, spec=spec, metadata=replace(request.metadata, name=uid, uid=uid)
+            )
             nodes.add_pod(some, pick(self.rng, nodes.names))
             self.there.append(uid)
         elif what < 8 and self.there:

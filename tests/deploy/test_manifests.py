@@ -243,8 +243,8 @@ def test_crds_of_a_protected_group_are_marked_unapproved() -> None:
     """An API server refuses others of *.k8s.io."""
     for tree in trees():
         if tree["kind"] == "CustomResourceDefinition" and tree["spec"]["group"].endswith(".k8s.io"):
-            said = tree["metadata"]["annotations"]["api-approved.kubernetes.io"]
-            assert said.startswith("unapproved")
+            approval = tree["metadata"]["annotations"]["api-approved.kubernetes.io"]
+            assert approval.startswith("unapproved")
 
 
 def test_the_image_is_slim_and_runs_as_non_root() -> None:

@@ -99,8 +99,10 @@ class Cluster:
         """schedulers: one of them must be there all the while."""
         async with asyncio.timeout(timeout_s):
             while True:
-                said = [one.raw[-5:] for one in schedulers if one.process.returncode is not None]
-                assert len(said) < max(1, len(schedulers)), said
+                last_lines = [
+                    one.raw[-5:] for one in schedulers if one.process.returncode is not None
+                ]
+                assert len(last_lines) < max(1, len(schedulers)), last_lines
                 begun = time.perf_counter()
                 pods = await self.pods()
                 placed = [pod for pod in pods if pod["spec"].get("nodeName")]

@@ -57,7 +57,7 @@ class Replica:
             if text.startswith("{"):
                 self.lines.append(json.loads(text))
 
-    def said(self, text: str) -> bool:
+    def has_logged(self, text: str) -> bool:
         return any(text in line["msg"] for line in self.lines)
 
     def signal(self, number: signal.Signals) -> None:

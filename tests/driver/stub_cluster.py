@@ -14,6 +14,7 @@ from stowplan.apis.machinery.http_messages import (
     WatchResponse,
 )
 from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.http.http_server import (
     PLAIN_ONLY,
     HttpServer,
@@ -93,12 +94,13 @@ async def served(
     server = HttpServer(ServerLoop(cluster, store, failed), bounds)
     listener = listening_socket("127.0.0.1", 0)
     port = listener.getsockname()[1]
-    await server.start(listener, tls)
-    try:
-        yield server, port
-    finally:
-        await server.stop()
-        await Client.close_all()
+    async with background_tasks() as tasks:
+        await server.start(listener, tasks, tls)
+        try:
+            yield server, port
+        finally:
+            await server.stop()
+            await Client.close_all()
 
 
 class Client:

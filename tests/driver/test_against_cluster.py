@@ -32,8 +32,8 @@ def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def run(story: Coroutine[Any, Any, None], timeout_s: float = 600) -> None:
-    asyncio.run(asyncio.wait_for(story, timeout_s))
+def run(steps: Coroutine[Any, Any, None], timeout_s: float = 600) -> None:
+    asyncio.run(asyncio.wait_for(steps, timeout_s))
 
 
 def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
@@ -53,7 +53,7 @@ def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
 
 async def leading(one: Replica) -> None:
     for _ in range(1200):
-        if one.said("Successfully acquired lease") and one.said("Informers synced"):
+        if one.has_logged("Successfully acquired lease") and one.has_logged("Informers synced"):
             return
         await asyncio.sleep(0.1)
     raise AssertionError(one.raw[-10:])
@@ -122,7 +122,7 @@ async def default_queue(made: Cluster) -> None:
 def test_all_that_fits_is_bound_once_though_the_leader_is_killed(
     tmp_path: Path, server: str, n_nodes: int, n_pods: int
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with cluster(tmp_path, n_nodes, server) as made:
             await default_queue(made)
             args = arguments(tmp_path, made, lease_s=15 if n_pods > 1000 else 0)
@@ -139,19 +139,19 @@ def test_all_that_fits_is_bound_once_though_the_leader_is_killed(
                     await creating
                     await made.create_all(trees[half:])
                     pods = await made.until_placed(n_pods, 300 + n_pods // 10, second)
-                    assert second.said("Successfully acquired lease")
+                    assert second.has_logged("Successfully acquired lease")
                     second.signal(signal.SIGTERM)
                     assert await second.ended() == 0
-                    told = await events(made)
+                    recorded = await events(made)
             nodes = (await made.get("/api/v1/nodes"))["items"]
             check_placement(nodes, pods, n_nodes)
-            scheduled = {name for reason, name in told if reason == "Scheduled"}
+            scheduled = {name for reason, name in recorded if reason == "Scheduled"}
             # Of some that were bound as the leader was killed nobody has told.
             assert names_placed(pods) - by_first <= scheduled
             faults = [line["msg"] for line in second.lines if line["level"] == "error"]
             assert faults == []
 
-    run(story(), 200 + n_pods // 4)
+    run(steps(), 200 + n_pods // 4)
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
@@ -160,7 +160,7 @@ def test_nothing_is_lost_or_bound_twice_however_bad_the_connection_and_the_serve
 ) -> None:
     n_nodes, n_pods = 40, 200
 
-    async def story() -> None:
+    async def steps() -> None:
         async with (
             cluster(tmp_path, n_nodes, server, lasting=True) as made,
             proxy(made.api.client_config, seed=seed) as harm,
@@ -181,13 +181,13 @@ def test_nothing_is_lost_or_bound_twice_however_bad_the_connection_and_the_serve
             nodes = (await made.get("/api/v1/nodes"))["items"]
             check_placement(nodes, pods, n_nodes)
 
-    run(story(), 300)
+    run(steps(), 300)
 
 
 def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
     tmp_path: Path, server: str
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with cluster(tmp_path, 2, server) as made, replica(*arguments(tmp_path, made)) as one:
             await leading(one)
             nodes = (await made.get("/api/v1/nodes"))["items"]
@@ -209,16 +209,16 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
                         break
                     await asyncio.sleep(0.3)
             assert len(pods.keys() & {"low0", "low1"}) == 1
-            told = await events(made)
-            reasons = Counter(reason for reason, _ in told)
+            recorded = await events(made)
+            reasons = Counter(reason for reason, _ in recorded)
             assert reasons["Preempted"] == 1
-            assert ("Scheduled", "vip") in told
-            assert ("FailedScheduling", "huge") in told
+            assert ("Scheduled", "vip") in recorded
+            assert ("FailedScheduling", "huge") in recorded
             # Nothing was asked for that the rights do not cover.
             texts = [line["msg"] for line in one.lines if "forbidden" in line["msg"]]
             assert texts == []
 
-    run(story())
+    run(steps())
 
 
 def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
@@ -227,7 +227,7 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
     """With the objects, and the schedulerName, of Volcano."""
     version, text = "scheduling.volcano.sh/v1beta1", 'queues "nowhere" not found'
 
-    async def story() -> None:
+    async def steps() -> None:
         async with cluster(tmp_path, 1, server) as made, replica(*arguments(tmp_path, made)) as one:
             await leading(one)
             group, member = gang("g", 1)
@@ -239,17 +239,17 @@ def test_a_missing_queue_is_reported_on_pod_and_podgroup_until_it_exists(
             async with asyncio.timeout(30):
                 while True:
                     status = (await made.get(path)).get("status", {})
-                    said = [(c["reason"], c["message"]) for c in status.get("conditions", ())]
-                    if said:
+                    conditions = [(c["reason"], c["message"]) for c in status.get("conditions", ())]
+                    if conditions:
                         break
                     await asyncio.sleep(0.2)
-            assert said == [("QueueNotFound", text)]
+            assert conditions == [("QueueNotFound", text)]
             assert {("FailedScheduling", "g-0"), ("Unschedulable", "g")} <= set(await events(made))
             queue = {"apiVersion": version, "kind": "Queue", "metadata": {"name": "nowhere"}}
             await made.create(queue | {"spec": {"capability": {"cpu": 1}, "reclaimable": False}})
             await made.until_placed(1, 60, one)
 
-    run(story())
+    run(steps())
 
 
 async def condition(made: Cluster, name: str, text: str) -> None:
@@ -266,7 +266,7 @@ async def condition(made: Cluster, name: str, text: str) -> None:
 def test_shipped_manifests_pass_strict_validation(tmp_path: Path, server: str) -> None:
     """The pods of the deployment, too, by the rules for pods that the namespace asks for."""
 
-    async def story() -> None:
+    async def steps() -> None:
         async with cluster(tmp_path, 1, server) as made:
             trees = [
                 tree
@@ -286,4 +286,4 @@ def test_shipped_manifests_pass_strict_validation(tmp_path: Path, server: str) -
                 # Some are there already.
                 assert answer.status in (201, 409), (tree["kind"], answer.body)
 
-    run(story())
+    run(steps())

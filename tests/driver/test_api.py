@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from stowplan.client.exec_credentials import ExecSpec
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
@@ -36,8 +38,8 @@ GET = ApiRequest("GET", "/api/v1/pods")
 POST = ApiRequest("POST", "/api/v1/pods", (), b"{}", JSON)
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 class Server:
@@ -50,10 +52,10 @@ class Server:
         self.url = ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        told = request.headers.get("Authorization", "")
-        self.asked.append((request.method, told))
+        stated = request.headers.get("Authorization", "")
+        self.asked.append((request.method, stated))
         self.headers.append(request.headers)
-        good = told == f"Bearer {self.takes}"
+        good = stated == f"Bearer {self.takes}"
         return web.json_response({}, status=200 if good else 401)
 
 
@@ -76,7 +78,7 @@ async def serving(
 
 
 def test_a_token_in_a_file_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         file = tmp_path / "token"
         file.write_text("first\n")
         async with serving() as server:
@@ -88,13 +90,13 @@ def test_a_token_in_a_file_is_read_again_when_it_is_refused(tmp_path: Path) -> N
                 assert (await api.send(POST)).status == 200
                 file.unlink()
                 assert (await api.send(GET)).status == 200
-            assert [told for _, told in server.asked][-3:] == [
+            assert [stated for _, stated in server.asked][-3:] == [
                 "Bearer first",
                 "Bearer second",
                 "Bearer second",
             ]
 
-    run(story())
+    run(steps())
 
 
 def program(tmp_path: Path, body: str) -> ExecSpec:
@@ -112,7 +114,7 @@ printf '"status":{"token":"%s%s","expirationTimestamp":"%s"}}' "$WHO" "$n" "$1"
 
 
 def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         spec = program(tmp_path, GIVES)
         async with serving() as server:
             lasting = ExecSpec(spec.command, ("2099-01-01T00:00:00Z",), spec.env)
@@ -122,7 +124,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
                 assert (await api.send(GET)).status == 200
                 server.takes = "me2"
                 assert (await api.send(GET)).status == 200
-            assert [told for _, told in server.asked] == [
+            assert [stated for _, stated in server.asked] == [
                 "Bearer me1",
                 "Bearer me1",
                 "Bearer me1",
@@ -134,7 +136,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
                 await api.send(GET)
             assert server.asked[-1][1] == "Bearer me4"
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
     [("exit 3", "failed with exit code 3"), ("echo no", "expected an ExecCredential")],
 )
 def test_a_failed_exec_plugin_is_reported(tmp_path: Path, body: str, text: str) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with ApiClient(
             ClientConfig("http://127.0.0.1:1", "f", run=program(tmp_path, body))
         ) as a:
@@ -150,20 +152,20 @@ def test_a_failed_exec_plugin_is_reported(tmp_path: Path, body: str, text: str) 
             assert answer.status == 0
             assert text in answer.fault
 
-    run(story())
+    run(steps())
 
 
 def test_a_missing_exec_plugin_is_reported_with_its_hint() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         spec = ExecSpec("stowplan-no-such-program", hint="get it at example.com")
         async with ApiClient(ClientConfig("http://127.0.0.1:1", "f", run=spec)) as api:
             assert "get it at example.com" in (await api.send(GET)).fault
 
-    run(story())
+    run(steps())
 
 
 def test_basic_authentication_and_impersonation_headers_are_sent() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with serving() as server:
             who = ClientConfig(
                 server.url,
@@ -179,11 +181,11 @@ def test_basic_authentication_and_impersonation_headers_are_sent() -> None:
             assert server.headers[0]["Impersonate-Group"] == "a"
             assert server.headers[0]["User-Agent"].startswith("stowplan/")
 
-    run(story())
+    run(steps())
 
 
 def test_certificates_are_verified_unless_disabled() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         own = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
         other = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -204,7 +206,7 @@ def test_certificates_are_verified_unless_disabled() -> None:
                     answer = await api.send(GET)
                     assert (answer.status == 200) == works, answer.fault
 
-    run(story())
+    run(steps())
 
 
 class Doorkeeper(Server):
@@ -212,13 +214,13 @@ class Doorkeeper(Server):
 
     def __init__(self) -> None:
         super().__init__()
-        self.shown: list[tuple[str, str]] = []
+        self.serials: list[tuple[str, str]] = []
 
     async def answer(self, request: web.Request) -> web.Response:
         assert request.transport is not None
-        shown = (request.transport.get_extra_info("peercert") or {}).get("serialNumber", "")
-        self.shown.append((request.method, shown))
-        return web.json_response({}, status=200 if shown == self.takes else 401)
+        serials = (request.transport.get_extra_info("peercert") or {}).get("serialNumber", "")
+        self.serials.append((request.method, serials))
+        return web.json_response({}, status=200 if serials == self.takes else 401)
 
 
 @asynccontextmanager
@@ -242,7 +244,8 @@ async def guarded_door(
 
 def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[SelfSignedCertificate, str]]:
     """Certificates that clients may show, and their serial numbers."""
-    monkeypatch.setattr(certificate, "_SERVER", "1.3.6.1.5.5.7.3.2")
+    clients_only = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+    monkeypatch.setattr(certificate, "_SERVER_ONLY", clients_only)
     made = [self_signed_certificate([], time.time()) for _ in range(n)]
     monkeypatch.undo()
     found = []
@@ -256,21 +259,21 @@ def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[SelfSigne
 def test_the_client_certificate_is_sent_on_every_path(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         [(mine, number)] = for_clients(monkeypatch, 1)
         async with guarded_door([mine]) as (server, ca):
             server.takes = number
-            shown = {
+            serials = {
                 "certificate": DataOrFile(data=mine.certificate.encode()),
                 "key": DataOrFile(data=mine.key.encode()),
             }
-            for more, code in ((shown, 200), ({}, 401)):
+            for more, code in ((serials, 200), ({}, 401)):
                 async with ApiClient(ClientConfig(server.url, "t", ca=ca, **more)) as api:
                     assert (await api.send(GET)).status == code
                     assert (await api.send(POST)).status == code
-            assert server.shown == [("GET", number), ("POST", number), ("GET", ""), ("POST", "")]
+            assert server.serials == [("GET", number), ("POST", number), ("GET", ""), ("POST", "")]
 
-    run(story())
+    run(steps())
 
 
 GIVES_CERTIFICATES = """\
@@ -283,9 +286,9 @@ def giving(tmp_path: Path, given: list[SelfSignedCertificate]) -> ExecSpec:
     """A program that gives one after the other."""
     spec = program(tmp_path, GIVES_CERTIFICATES)
     for i, one in enumerate(given):
-        told = {"clientCertificateData": one.certificate, "clientKeyData": one.key}
+        stated = {"clientCertificateData": one.certificate, "clientKeyData": one.key}
         kind = {"kind": "ExecCredential", "apiVersion": ExecSpec.VERSIONS[0]}
-        Path(f"{spec.command}.{i + 1}").write_text(json.dumps(kind | {"status": told}))
+        Path(f"{spec.command}.{i + 1}").write_text(json.dumps(kind | {"status": stated}))
     return spec
 
 
@@ -301,7 +304,7 @@ def test_a_new_client_certificate_is_sent_after_a_refusal(
         n_opened += 1
         return await opens(api)
 
-    async def story() -> None:
+    async def steps() -> None:
         made = for_clients(monkeypatch, 3)
         monkeypatch.setattr(ApiClient, "_open", opened)
         async with guarded_door([one for one, _ in made]) as (server, ca):
@@ -322,11 +325,11 @@ def test_a_new_client_certificate_is_sent_after_a_refusal(
                 assert [answer.status for answer in answers] == [200, 200, 200]
                 assert n_opened == 3
 
-    run(story())
+    run(steps())
 
 
 def test_an_invalid_certificate_is_reported() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         cut = DataOrFile(data=b"-----BEGIN X-----")
         missing = DataOrFile(file="/no/such/ca")
         for ca, text in (
@@ -337,7 +340,7 @@ def test_an_invalid_certificate_is_reported() -> None:
                 async with ApiClient(ClientConfig("https://x", "f", ca=ca)):
                     pass
 
-    run(story())
+    run(steps())
 
 
 def test_a_bundle_may_have_comments() -> None:
@@ -407,27 +410,27 @@ def test_no_proxy_entries(
     monkeypatch: pytest.MonkeyPatch, server: str, goes_directly: bool
 ) -> None:
     monkeypatch.setenv("no_proxy", "10.0.0.0/8, fd00::/8,*.corp,.svc,nonsense/8")
-    for told in ("http://proxy:3128", "proxy:3128"):
-        monkeypatch.setenv("https_proxy", told)
+    for stated in ("http://proxy:3128", "proxy:3128"):
+        monkeypatch.setenv("https_proxy", stated)
         wanted = None if goes_directly else "http://proxy:3128"
         assert proxy_of(ClientConfig(server, "t")) == wanted
 
 
 def test_requests_go_through_the_proxy() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with serving() as proxy:
             how = ClientConfig("http://api.invalid", "t", token="first", proxy=proxy.url)
             async with ApiClient(how) as api:
                 assert (await api.send(GET)).status == 200
 
-    run(story())
+    run(steps())
 
 
 # Writes that are held back.
 
 
 def test_writes_are_held_back_after_the_lease_expires_and_reads_are_not() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with serving() as server:
             may = True
             async with ApiClient(ClientConfig(server.url, "t", token="first"), lambda: may) as api:
@@ -440,17 +443,15 @@ def test_writes_are_held_back_after_the_lease_expires_and_reads_are_not() -> Non
                 assert (await api.send(POST)).status == 200
             assert [method for method, _ in server.asked] == ["POST", "GET", "POST"]
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize("n_asked", range(1, 4))
 @pytest.mark.parametrize("through_proxy", [False, True])
-def test_the_guard_is_asked_directly_before_bytes_are_sent(
-    n_asked: int, through_proxy: bool
-) -> None:
+def test_the_check_runs_directly_before_bytes_are_sent(n_asked: int, through_proxy: bool) -> None:
     """However late the lease ends, what the guard has not allowed last does not leave."""
 
-    async def story() -> None:
+    async def steps() -> None:
         async with serving() as server:
             asked = 0
 
@@ -470,11 +471,11 @@ def test_the_guard_is_asked_directly_before_bytes_are_sent(
             assert answer.status == (200 if leaves else 0)
             assert len(server.asked) == (1 if leaves else 0)
 
-    run(story())
+    run(steps())
 
 
 def test_every_request_is_counted_watches_too() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with (
             serving() as server,
             ApiClient(ClientConfig(server.url, "t", token="first")) as api,
@@ -487,17 +488,17 @@ def test_every_request_is_counted_watches_too() -> None:
                 pass
             assert api.n_sent == {("POST", 200): 1, ("GET", 200): 1, ("GET", 401): 1}
 
-    run(story())
+    run(steps())
 
 
 def test_a_connection_that_is_refused_or_reset_is_an_answer_without_a_status() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with ApiClient(ClientConfig("http://127.0.0.1:1", "t")) as api:
             answer = await api.send(POST)
             assert answer.status == 0
             assert answer.fault
 
-    run(story())
+    run(steps())
 
 
 # Finding the cluster.

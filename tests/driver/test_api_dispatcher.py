@@ -15,16 +15,18 @@ from stowplan.client.api_calls import ApiCalls, RequestTime
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.live.api_dispatcher import BIND_WORKERS, ApiDispatcher
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from tests.driver.logged import lines_of
 
 MOMENT = RequestTime(0, 1, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 class SlowApi:
@@ -63,13 +65,13 @@ async def written(kind: type[ApiDispatcher], n_pods: int) -> tuple[dict[str, lis
     api = SlowApi()
     performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
     api_dispatcher = kind(api, performer, lambda event: None, lambda effect: True)  # type: ignore[arg-type]
-    api_dispatcher.start()
-    for number in range(600):
-        api_dispatcher.take(patch(number, f"pod{number % n_pods}", str(number)))
-        if number % 50 == 0:
-            await asyncio.sleep(0.001)
-    assert await api_dispatcher.wait_until_settled(20)
-    await api_dispatcher.stop()
+    async with background_tasks() as tasks:
+        api_dispatcher.start(tasks)
+        for number in range(600):
+            api_dispatcher.take(patch(number, f"pod{number % n_pods}", str(number)))
+            if number % 50 == 0:
+                await asyncio.sleep(0.001)
+        assert await api_dispatcher.wait_until_settled(20)
     found = defaultdict(list)
     for request in api.done:
         (condition,) = json.loads(request.body)["status"]["conditions"]
@@ -78,63 +80,66 @@ async def written(kind: type[ApiDispatcher], n_pods: int) -> tuple[dict[str, lis
 
 
 def test_effects_of_one_pod_run_in_order_and_others_concurrently() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         for n_pods in (20, 90):
             found, api = await written(ApiDispatcher, n_pods)
             assert sum(map(len, found.values())) == 600
             assert all(numbers == sorted(numbers) for numbers in found.values())
         assert BIND_WORKERS // 2 < api.most <= BIND_WORKERS
 
-    run(story())
+    run(steps())
 
 
 def test_a_dispatcher_without_order_is_caught() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         found, _ = await written(Hasty, 20)
         assert any(numbers != sorted(numbers) for numbers in found.values())
 
-    run(story())
+    run(steps())
 
 
 def test_effects_of_a_term_that_is_over_are_dropped_and_reads_are_not() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         api = SlowApi()
-        told: list[Event] = []
+        reported: list[Event] = []
         performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
-        api_dispatcher = ApiDispatcher(api, performer, told.append, lambda e: e.term == 2)  # type: ignore[arg-type]
-        api_dispatcher.start()
-        api_dispatcher.take(to_do.Bind(1, 1, "a", "ns", "a", "n"))
-        api_dispatcher.take(to_do.Bind(2, 2, "b", "ns", "b", "n"))
-        api_dispatcher.take(to_do.ReadPod(3, 1, "c", "ns", "c"))
+        api_dispatcher = ApiDispatcher(api, performer, reported.append, lambda e: e.term == 2)  # type: ignore[arg-type]
         words = ("s", "Normal", "Scheduled", "Binding", "n")
-        api_dispatcher.take(to_do.RecordEvent(4, 1, "a", "ns", "a", *words))
-        assert await api_dispatcher.wait_until_settled(5)
-        await api_dispatcher.stop()
+        async with background_tasks() as tasks:
+            api_dispatcher.start(tasks)
+            api_dispatcher.take(to_do.Bind(1, 1, "a", "ns", "a", "n"))
+            api_dispatcher.take(to_do.Bind(2, 2, "b", "ns", "b", "n"))
+            api_dispatcher.take(to_do.ReadPod(3, 1, "c", "ns", "c"))
+            api_dispatcher.take(to_do.RecordEvent(4, 1, "a", "ns", "a", *words))
+            assert await api_dispatcher.wait_until_settled(5)
         assert [one.path for one in api.done if one.method == "POST"] == [
             "/api/v1/namespaces/ns/pods/b/binding"
         ]
         assert any(one.method == "GET" for one in api.done)
-        assert told == [happened.BindDone(2, "b")]
+        assert reported == [happened.BindDone(2, "b")]
         assert api_dispatcher.n_dropped == 2
 
-    run(story())
+    run(steps())
 
 
-def test_a_bug_in_a_worker_does_not_go_unnoticed() -> None:
+def test_a_bug_in_a_worker_does_not_go_unnoticed(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(SlowApi):
         async def send(self, request: ApiRequest) -> ApiResponse:
             raise ZeroDivisionError
 
-    async def story() -> None:
+    async def steps() -> None:
         performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
         api_dispatcher = ApiDispatcher(Broken(), performer, print, lambda e: True)  # type: ignore[arg-type]
-        api_dispatcher.start()
-        api_dispatcher.take(patch(1, "a", "1"))
-        await asyncio.sleep(0.05)
-        assert isinstance(api_dispatcher.failed(), ZeroDivisionError)
-        await api_dispatcher.stop()
+        async with background_tasks() as tasks:
+            api_dispatcher.start(tasks)
+            api_dispatcher.take(patch(1, "a", "1"))
+            await asyncio.sleep(60)
 
-    run(story())
+    with pytest.raises(ZeroDivisionError):
+        run(steps())
+    (line,) = lines_of(caplog)
+    assert line.startswith("Background task failed task=API write worker ")
+    assert line.endswith(" err=ZeroDivisionError()")
 
 
 def test_an_unknown_kind_of_effect_is_a_bug() -> None:

@@ -19,12 +19,12 @@ from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cl
 pytestmark = pytest.mark.slow
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def test_the_embedded_cluster_has_a_scheduler_of_its_own(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         settings = LocalClusterSettings(nodes=3, kubeconfig=tmp_path / "kubeconfig")
         async with running_local_cluster(settings) as cluster:
             companion = background_scheduler(str(cluster.scheduler_kubeconfig))
@@ -51,4 +51,4 @@ def test_the_embedded_cluster_has_a_scheduler_of_its_own(tmp_path: Path) -> None
                 lease = json.loads((await api.send(ApiRequest("GET", path))).body)
                 assert not lease["spec"].get("holderIdentity")
 
-    run(story())
+    run(steps())

@@ -21,7 +21,7 @@ from stowplan.driver.blocking_queue import (
 )
 from stowplan.framework.clusterevents import ANYTHING
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.queue import QueueEntry, QueueOptions
+from stowplan.queue import PodRecord, QueueOptions
 
 N_THREADS = 8
 STEP = SECOND // 5
@@ -67,7 +67,7 @@ class Traffic:
             return sum(self.finished.values())
 
 
-def fate(entry: QueueEntry) -> int:
+def fate(entry: PodRecord) -> int:
     """0..9 by name and attempt, the same in every run; 0 from the last attempt on."""
     if entry.attempts >= LAST_ATTEMPT:
         return 0
@@ -146,7 +146,7 @@ def test_nothing_is_lost_and_nothing_popped_twice_under_eight_threads() -> None:
 
 def test_control_a_queue_that_forgets_what_was_refused() -> None:
     class Forgetful(BlockingQueue):
-        def add_unschedulable_if_not_present(self, entry: QueueEntry, **why: object) -> str:
+        def add_unschedulable_if_not_present(self, entry: PodRecord, **why: object) -> str:
             if why:
                 self.done(entry.uid)
                 return ""
@@ -158,7 +158,7 @@ def test_control_a_queue_that_forgets_what_was_refused() -> None:
 
 def test_control_a_queue_that_looks_instead_of_taking() -> None:
     class Peeking(BlockingQueue):
-        def _take(self) -> QueueEntry | None:
+        def _take(self) -> PodRecord | None:
             taken = super()._take()
             if taken is not None:
                 self._queue.active.put(taken)
@@ -198,7 +198,7 @@ def wake_by(act: Callable[[BlockingQueue], object], queue: BlockingQueue) -> lis
     return got
 
 
-def unschedulable_pods() -> tuple[BlockingQueue, QueueEntry, Clock]:
+def unschedulable_pods() -> tuple[BlockingQueue, PodRecord, Clock]:
     """A queue whose only task is unschedulable."""
     clock = Clock()
     queue = BlockingQueue.of_tasks(clock=clock)
@@ -224,7 +224,7 @@ def test_activate_wakes() -> None:
     assert wake_by(lambda q: q.activate([entry.pod]), queue) == ["default/a"]
 
 
-def test_what_was_parked_for_too_long_wakes() -> None:
+def test_unschedulable_pods_are_flushed_after_the_maximum_time() -> None:
     queue, _, clock = unschedulable_pods()
 
     def let_time_pass(queue: BlockingQueue) -> None:
@@ -345,7 +345,7 @@ def test_a_cancelled_pop_pops_no_pod() -> None:
 
 
 def test_an_asyncio_timeout_ends_the_wait() -> None:
-    async def run() -> QueueEntry | None:
+    async def run() -> PodRecord | None:
         return await AsyncQueue.of_tasks().pop(timeout_s=0.01)
 
     assert asyncio.run(run()) is None

@@ -73,14 +73,14 @@ def deaf(context: ssl.SSLContext | None) -> Iterator[str]:
             made.close()
 
 
-def left_open(story: Callable[[str], Coroutine[Any, Any, None]], url: str) -> list[str]:
+def left_open(steps: Callable[[str], Coroutine[Any, Any, None]], url: str) -> list[str]:
     """What is still open when the event loop has ended."""
     gc.collect()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        asyncio.run(asyncio.wait_for(story(url), 60))
+        asyncio.run(asyncio.wait_for(steps(url), 60))
         gc.collect()
-    return [str(one.message) for one in told if one.category is ResourceWarning]
+    return [str(one.message) for one in caught if one.category is ResourceWarning]
 
 
 async def streamed(api: ApiClient, opened: asyncio.Event) -> None:
@@ -92,7 +92,7 @@ async def streamed(api: ApiClient, opened: asyncio.Event) -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path) -> None:
-    async def story(url: str) -> None:
+    async def steps(url: str) -> None:
         async with ApiClient(ClientConfig(url, "t", is_insecure=True)) as api:
             opened = [asyncio.Event() for _ in range(5)]
             tasks = [asyncio.create_task(streamed(api, event)) for event in opened]
@@ -103,7 +103,7 @@ def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     with deaf(contexts(tmp_path) if scheme == "https" else None) as url:
-        assert left_open(story, url) == []
+        assert left_open(steps, url) == []
 
 
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
@@ -111,7 +111,7 @@ def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path)
 def test_a_request_cancelled_at_any_moment_leaves_nothing_open(
     scheme: str, request_: ApiRequest, tmp_path: Path
 ) -> None:
-    async def story(url: str) -> None:
+    async def steps(url: str) -> None:
         for n_rounds in range(20):
             async with ApiClient(ClientConfig(url, "t", is_insecure=True)) as api:
                 sending = asyncio.create_task(api.send(request_))
@@ -122,4 +122,4 @@ def test_a_request_cancelled_at_any_moment_leaves_nothing_open(
                     await sending
 
     with deaf(contexts(tmp_path) if scheme == "https" else None) as url:
-        assert left_open(story, url) == []
+        assert left_open(steps, url) == []

@@ -21,7 +21,7 @@ def solo(api: SmallApi, name: str) -> None:
     api.pod(name, cpu="1", scheduler="kube-batch")
 
 
-def said(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
+def has_logged(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
     return lambda: any(text in line_of(record) for record in caplog.records)
 
 
@@ -38,7 +38,7 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
     caplog.set_level("INFO")
     config = tmp_path / "gangs.yaml"
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             config.write_text(group_commands.configured(["actions=backfill"]))
             found, _ = read_configuration_files([str(config)])
@@ -52,10 +52,12 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
                 rereading = asyncio.create_task(process._reload_configuration(live))
                 await api.until(lambda: bool(live.informers and served(live, "queues")))
                 config.write_text(group_commands.configured(["actions=backfil"]))
-                await api.until(said(caplog, "invalid configuration, keeping the last valid one"))
-                assert said(caplog, "Invalid value: 'backfil'")()
+                await api.until(
+                    has_logged(caplog, "invalid configuration, keeping the last valid one")
+                )
+                assert has_logged(caplog, "Invalid value: 'backfil'")()
                 config.write_text(group_commands.configured(["schedulerName=other"]))
-                await api.until(said(caplog, "cannot change before a restart"))
+                await api.until(has_logged(caplog, "cannot change before a restart"))
                 assert actions(live) == ("backfill",)
                 assert api.binds == []
                 config.write_text(group_commands.configured(["actions=allocate"]))
@@ -63,7 +65,7 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
                 assert actions(live) == ("allocate",)
                 rereading.cancel()
 
-    run(story())
+    run(steps())
 
 
 def test_what_a_file_names_without_effect_is_a_warning_of_the_log(

@@ -25,8 +25,8 @@ from stowplan.driver.client.connection_pool import (
 )
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def post(name: str, timeout_s: float | None = 10.0) -> ApiRequest:
@@ -94,7 +94,7 @@ async def client(server: Raw, **more: Any) -> AsyncIterator[ApiClient]:
 
 
 def test_connections_are_kept_and_a_request_leaves_as_it_should() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with raw() as server, client(server) as api:
             for i in range(5):
                 assert await api.send(post(f"p{i}")) == ApiResponse(201, f"p{i}".encode())
@@ -105,7 +105,7 @@ def test_connections_are_kept_and_a_request_leaves_as_it_should() -> None:
                 assert f"\r\n{connection}\r\n" in head
             assert "\r\nUser-Agent: stowplan/" in head
 
-    run(story())
+    run(steps())
 
 
 def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
@@ -113,7 +113,7 @@ def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
         await asyncio.sleep(0.01 if body.endswith(b"7") else 0.001)
         writer.write(reply(body))
 
-    async def story() -> None:
+    async def steps() -> None:
         async with raw(slowly) as server:
             lines = ConnectionPool(server.url, None, "", "t", most=20)
             names = [f"p{i}" for i in range(300)]
@@ -123,7 +123,7 @@ def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
             assert server.n_connections == 20
             await lines.close()
 
-    run(story())
+    run(steps())
 
 
 def test_after_connection_close_the_next_request_reconnects() -> None:
@@ -135,7 +135,7 @@ def test_after_connection_close_the_next_request_reconnects() -> None:
         writer.write(reply(body))
         writer.close()
 
-    async def story() -> None:
+    async def steps() -> None:
         for act in (closing, hanging_up):
             async with raw(act) as server, client(server) as api:
                 for i in range(3):
@@ -143,11 +143,11 @@ def test_after_connection_close_the_next_request_reconnects() -> None:
                     await asyncio.sleep(0.02)
                 assert server.n_connections == 3
 
-    run(story())
+    run(steps())
 
 
 def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         monkeypatch.setattr(connection_pool, "IDLE_S", 0.02)
         async with raw() as server, client(server) as api:
             await api.send(post("a"))
@@ -155,7 +155,7 @@ def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatc
             await api.send(post("b"))
             assert server.n_connections == 2
 
-    run(story())
+    run(steps())
 
 
 class Sluggish(ConnectionPool):
@@ -168,7 +168,7 @@ class Sluggish(ConnectionPool):
 
 
 def test_a_connection_closed_by_the_server_fails_at_once() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -179,11 +179,11 @@ def test_a_connection_closed_by_the_server_fails_at_once() -> None:
             assert time.monotonic() - begun < 5
             await lines.close()
 
-    run(story())
+    run(steps())
 
 
 def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with raw(nothing) as server:
             lines = Sluggish(server.url, None, "", "t", most=5)
             loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
                 await sending
             await lines.close()
 
-    run(story())
+    run(steps())
 
 
 async def nothing(body: bytes, writer: asyncio.StreamWriter) -> None:
@@ -223,13 +223,13 @@ async def nonsense(body: bytes, writer: asyncio.StreamWriter) -> None:
         (reset, 0, "server closed the connection"),
         # The head has come, so it is known to be written.
         (half, 201, "response truncated: server closed the connection"),
-        (nonsense, 0, "invalid status line"),
+        (nonsense, 0, "invalid HTTP response"),
     ],
 )
 def test_errors_are_responses_and_their_connection_is_not_reused(
     act: Act, status: int, fault: str
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with raw(act) as server, client(server) as api:
             answer = await api.send(post("a", timeout_s=0.3))
             assert answer.status == status
@@ -238,7 +238,7 @@ def test_errors_are_responses_and_their_connection_is_not_reused(
             assert (await api.send(post("b"))).body == b"b"
             assert server.n_connections == 2
 
-    run(story())
+    run(steps())
 
 
 class Careless(ConnectionPool):
@@ -261,7 +261,7 @@ def test_a_late_response_belongs_to_no_other_request(
         await asyncio.sleep(0.1)
         writer.write(reply(body))
 
-    async def story() -> None:
+    async def steps() -> None:
         async with raw(late) as server:
             lines = kind(server.url, None, "", "t", most=5)
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: True))
@@ -272,20 +272,20 @@ def test_a_late_response_belongs_to_no_other_request(
             assert (answer.body == b"second") == (kind is ConnectionPool)
             await lines.close()
 
-    run(story())
+    run(steps())
 
 
 # Writes that are held back.
 
 
-def test_the_guard_is_asked_when_a_connection_is_ready_and_no_earlier() -> None:
+def test_the_check_runs_when_a_connection_is_ready_and_no_earlier() -> None:
     """Whoever waits long for its turn asks after that."""
 
     async def slowly(body: bytes, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.1)
         writer.write(reply(body))
 
-    async def story() -> None:
+    async def steps() -> None:
         async with raw(slowly) as server:
             lines = ConnectionPool(server.url, None, "", "t", most=1)
             may = True
@@ -303,10 +303,10 @@ def test_the_guard_is_asked_when_a_connection_is_ready_and_no_earlier() -> None:
             assert server.n_connections == 1
             await lines.close()
 
-    run(story())
+    run(steps())
 
 
-def test_nothing_runs_between_the_guard_and_the_bytes(
+def test_nothing_runs_between_the_check_and_the_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     happened: list[str] = []
@@ -322,17 +322,17 @@ def test_nothing_runs_between_the_guard_and_the_bytes(
         happened.append("looked")
         return True
 
-    async def story() -> None:
+    async def steps() -> None:
         monkeypatch.setattr(HttpConnection, "ask", asked)
         async with raw() as server, client(server, write_check=write_check) as api:
             assert (await api.send(post("a"))).status == 201
         assert happened[:2] == ["looked", "asked"]
 
-    run(story())
+    run(steps())
 
 
 def test_a_header_of_two_lines_is_not_sent() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with raw() as server:
             how = ClientConfig(server.url, "t", token="x\r\nX-Other: y")
             async with ApiClient(how) as api:
@@ -341,4 +341,4 @@ def test_a_header_of_two_lines_is_not_sent() -> None:
             assert "line break" in answer.fault
             assert server.seen == []
 
-    run(story())
+    run(steps())

@@ -1,12 +1,10 @@
 """Tokens and certificates: created once, kept, readable by the owner only, never logged."""
 
 import base64
-import ssl
 from pathlib import Path
 
 import pytest
 
-from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.storage.credentials_files import (
     CredentialFilesError,
     load_tokens,
@@ -16,42 +14,6 @@ from stowplan.driver.storage.credentials_files import (
 from stowplan.driver.storage.kubeconfig_files import kubeconfig_tree, write_secret
 
 NOW = 1_800_000_000.0
-
-
-def fields(certificate: str) -> dict[str, object]:
-    """What a certificate says, as Python's own reader sees it."""
-    return dict(ssl._ssl._test_decode_cert(certificate))  # type: ignore[attr-defined]
-
-
-def test_a_certificate_names_its_server_and_itself(tmp_path: Path) -> None:
-    made = self_signed_certificate(["127.0.0.1", "::1", "localhost", "stow.example"], NOW)
-    (tmp_path / "c.pem").write_text(made.certificate)
-    said = fields(str(tmp_path / "c.pem"))
-    assert said["subject"] == said["issuer"] == ((("commonName", "stowplan"),),)
-    assert set(said["subjectAltName"]) == {  # type: ignore[call-overload]
-        ("IP Address", "127.0.0.1"),
-        ("IP Address", "0:0:0:0:0:0:0:1"),
-        ("DNS", "localhost"),
-        ("DNS", "stow.example"),
-    }
-    assert said["notBefore"] == "Jan 15 07:55:00 2027 GMT"
-    assert said["notAfter"] == "Jan 12 07:55:00 2037 GMT"
-
-
-def test_no_two_are_alike() -> None:
-    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
-    assert one.key != other.key
-    assert one.certificate != other.certificate
-
-
-def test_key_and_certificate_fit(tmp_path: Path) -> None:
-    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
-    (tmp_path / "good.pem").write_text(one.key + one.certificate)
-    (tmp_path / "bad.pem").write_text(other.key + one.certificate)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "good.pem")
-    with pytest.raises(ssl.SSLError):
-        context.load_cert_chain(tmp_path / "bad.pem")
 
 
 def test_what_is_made_is_kept(tmp_path: Path) -> None:
@@ -73,7 +35,7 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sesame\n", "line 1: too few columns (1)"),
         ("a,b,c\nsesame,ann\n", "line 2: too few columns (2)"),
@@ -82,12 +44,12 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
         ("\udcffsesame", "not CSV text"),
     ],
 )
-def test_invalid_token_files(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_token_files(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CredentialFilesError) as refused:
         read_tokens(path)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "sesame" not in str(refused.value)
 
 

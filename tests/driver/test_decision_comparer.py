@@ -77,7 +77,7 @@ def test_pods_that_arrive_bound_are_compared() -> None:
     assert impossible.why.startswith("0/2 nodes are available: 2 Insufficient cpu")
 
 
-def test_each_is_judged_on_the_cluster_as_it_was_then() -> None:
+def test_each_decision_is_compared_on_the_cluster_as_it_was_then() -> None:
     # The second fits only where the first has not been put here, but there.
     one, two = pod("one", cpu="3", memory="1Mi"), pod("two", cpu="3", memory="1Mi")
     found = comparer(PodAdded(one), PodAdded(two), bound(one, "large"), PodDeleted(one))
@@ -86,20 +86,22 @@ def test_each_is_judged_on_the_cluster_as_it_was_then() -> None:
     assert found.counts == {SAME: 2}
 
 
-def test_the_judge_does_not_see_what_was_decided_here() -> None:
+def test_the_comparer_does_not_see_own_decisions() -> None:
     one, two = pod("one", cpu="3", memory="1Mi"), pod("two", cpu="3", memory="1Mi")
-    told: list[Event] = []
-    made = DecisionComparer(told.append, ReferenceScheduler(default_deciders("default-scheduler")))
+    reported: list[Event] = []
+    made = DecisionComparer(
+        reported.append, ReferenceScheduler(default_deciders("default-scheduler"))
+    )
     made.seen([*map(NodeAdded, NODES), PodAdded(one), PodAdded(two)], 0)
     assert made.take(Bind(1, 1, one.uid, "default", "one", "large"))
-    assert told == [BindDone(1, one.uid)]
-    made.seen([*told, bound(two, "large")], 1)
+    assert reported == [BindDone(1, one.uid)]
+    made.seen([*reported, bound(two, "large")], 1)
     made.compare_all(1)
     assert made.counts == {SAME: 1}
     assert [expected.key for expected in made.ours_only()] == ["default/one"]
 
 
-def test_nodes_of_equal_worth_are_as_good() -> None:
+def test_nodes_of_equal_score_agree() -> None:
     twins = [NodeAdded(node(name, cpu="4")) for name in ("a", "b")]
     one, two = small("one"), small("two")
     found = comparer(*twins, PodAdded(one), bound(one, "b"), PodAdded(two), bound(two, "b"))
@@ -110,23 +112,23 @@ def test_bindings_out_of_order_are_compared_in_pod_order() -> None:
     nodes = [NodeAdded(node("a", cpu="4")), NodeAdded(node("b", cpu="3"))]
     one, two = small("one"), small("two")
     # Decided: one for a, the best while both are empty; two for b, the best after that.
-    shown = [bound(two, "b"), PodUpdated(bound(two, "b").pod), bound(one, "a")]
+    observed = [bound(two, "b"), PodUpdated(bound(two, "b").pod), bound(one, "a")]
     found, naive = (
         DecisionComparer(
             lambda event: None, ReferenceScheduler(default_deciders("default-scheduler"))
         )
         for _ in range(2)
     )
-    found.seen([*nodes, PodAdded(one), PodAdded(two), *shown], 0)
+    found.seen([*nodes, PodAdded(one), PodAdded(two), *observed], 0)
     found.compare_all(0)
     assert found.counts == {SAME: 2}
-    for event in (*nodes, PodAdded(one), PodAdded(two), *shown):
+    for event in (*nodes, PodAdded(one), PodAdded(two), *observed):
         naive.seen([event], 0)
         naive.compare_all(0)
     assert naive.counts == {OTHER: 1, SAME: 1}
 
 
-def test_what_is_shown_is_kept_until_it_is_quiet_but_not_for_long() -> None:
+def test_observed_events_are_kept_until_it_is_quiet_but_not_for_long() -> None:
     one, two = small("one"), small("two")
     found = comparer(PodAdded(one), PodAdded(two))
     found.seen([bound(one, "large")], 10)
@@ -181,12 +183,12 @@ def test_session_pods_are_compared_with_the_decision_at_arrival(
     assert found.counts == {OTHER: 1}
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def test_a_live_dry_run_writes_nothing_and_misses_nothing() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")
             api.node("large", cpu="4")
@@ -202,4 +204,4 @@ def test_a_live_dry_run_writes_nothing_and_misses_nothing() -> None:
                 assert comparer.counts[THEIRS_ONLY] == 0
             assert api.writes == []
 
-    run(story())
+    run(steps())

@@ -141,8 +141,10 @@ def test_a_group_is_logged_when_its_status_or_a_reason_changes(lines: list[Line]
 
 def test_lines_over_the_rate_limit_are_counted(lines: list[Line]) -> None:
     log = made()
-    crowd: list[Effect] = [event(f"p{i}", "FailedScheduling", NO_FIT) for i in range(BURST + 50)]
-    log.handled([], crowd, 0)
+    many_effects: list[Effect] = [
+        event(f"p{i}", "FailedScheduling", NO_FIT) for i in range(BURST + 50)
+    ]
+    log.handled([], many_effects, 0)
     assert len(lines) == BURST
     # Another kind of line has a limit of its own.
     log.handled([], [event("x", "Scheduled", "Successfully assigned default/x to n1", "Normal")], 0)
@@ -169,7 +171,7 @@ def named(lines: list[Line], message: str) -> list[Line]:
 def test_a_live_scheduler_logs_what_it_binds_refuses_and_preempts(
     engine: str, lines: list[Line]
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
             api.node("n2", cpu="4")
@@ -183,7 +185,7 @@ def test_a_live_scheduler_logs_what_it_binds_refuses_and_preempts(
                 await api.until(lambda: len(named(lines, decision_log.BOUND)) == 2)
                 assert live.decision_log._scores == {}
 
-    run(story())
+    run(steps())
     bound = named(lines, decision_log.BOUND)[0]
     assert (bound["pod"], bound["node"]) == ("default/small", "n2")
     assert 0 < bound["score"] <= 1000
@@ -207,7 +209,7 @@ class Weigh:
 def test_a_plugin_that_raises_is_logged_with_file_and_line(
     tmp_path: Path, lines: list[Line]
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         file = tmp_path / "weigh.py"
         file.write_text(RAISES)
         found, _ = read_configuration_files([], [str(file)])
@@ -220,7 +222,7 @@ def test_a_plugin_that_raises_is_logged_with_file_and_line(
             (event,) = (body for _, path, body in api.writes if path.endswith("/events"))
             assert "weigh.py:5" in event["note"]
 
-    run(story())
+    run(steps())
     (line,) = named(lines, decision_log.PLUGIN_FAILED)
     assert line["level"] == "ERROR"
     assert (line["pod"], line["plugin"], line["at"]) == ("default/one", "Weigh", "weigh.py:5")
@@ -229,7 +231,7 @@ def test_a_plugin_that_raises_is_logged_with_file_and_line(
 
 @pytest.mark.slow
 def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
@@ -243,7 +245,7 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
                 api.node("n2", cpu="4")
                 await api.until(lambda: len(named(lines, decision_log.BOUND)) == 3)
 
-    run(story())
+    run(steps())
     sessions = [line for line in named(lines, decision_log.SESSION) if line["level"] == "INFO"]
     assert sessions
     assert sum(line["bindings"] for line in sessions) == 3
@@ -252,7 +254,7 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
 
 
 def test_a_dry_run_binds_nothing_and_logs_no_binding(lines: list[Line]) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1")
             api.pod("one")
@@ -261,7 +263,7 @@ def test_a_dry_run_binds_nothing_and_logs_no_binding(lines: list[Line]) -> None:
                 assert comparer is not None
                 await api.until(lambda: len(comparer.ours_only()) == 1)
 
-    run(story())
+    run(steps())
     assert lines == []
 
 

@@ -20,12 +20,15 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography.x509 import ExtendedKeyUsage
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from stowplan.assembly.extenders import extenders_of
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.config.model import Configuration
 from stowplan.config.model import Extender as Configured
 from stowplan.driver import certificate
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.http.extender_service import ExtenderService
 from stowplan.driver.http.status_server import AddressError, ListenAddress
@@ -51,15 +54,15 @@ from tests.driver.test_live import scheduler
 DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
-CLIENT_PURPOSE = "1.3.6.1.5.5.7.3.2"
+CLIENTS_ONLY = ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
 """What a certificate is for; those that the project makes are for servers."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Tree = dict[str, Any]
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 @asynccontextmanager
@@ -113,11 +116,11 @@ def test_a_call_is_what_the_original_sends_and_connections_are_kept() -> None:
         seen[-1] |= dict(request.headers)
         return web.json_response({"NodeNames": ["n1"]})
 
-    async def story() -> None:
+    async def steps() -> None:
         outcome, _ = await asked(handler, times=3)
         assert outcome == ExtenderReplied(7, "uid", 200, b'{"NodeNames": ["n1"]}')
 
-    run(story())
+    run(steps())
     assert [one["path"] for one in seen] == ["/filter"] * 3
     assert len({one["peer"] for one in seen}) == 1
     first = seen[0]
@@ -135,7 +138,7 @@ def test_url_credentials_are_sent_to_the_extender_only() -> None:
         seen.append(request.headers.get("Authorization", ""))
         return web.Response(status=500)
 
-    async def story() -> None:
+    async def steps() -> None:
         async with listening(handler) as url:
             one, known = configured(url.replace("//", "//me:secret@"))
             calling = ExtenderClient([one])
@@ -148,7 +151,7 @@ def test_url_credentials_are_sent_to_the_extender_only() -> None:
             assert isinstance(fault, GoDecodeError)
             assert "secret" not in fault.text
 
-    run(story())
+    run(steps())
     assert seen == ["Basic bWU6c2VjcmV0"]
 
 
@@ -169,7 +172,7 @@ def test_failures_are_worded_like_the_original() -> None:
         request.transport.close()
         return web.Response()
 
-    async def story() -> None:
+    async def steps() -> None:
         outcome, url = await asked(slow, 0.2)
         late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         assert outcome == ExtenderFailed(7, "uid", f'Post "{url}/filter": {late}')
@@ -186,7 +189,7 @@ def test_failures_are_worded_like_the_original() -> None:
         refused = "dial tcp 127.0.0.1:1: connect: connection refused"
         assert outcome.reason == f'Post "http://127.0.0.1:1/filter": {refused}'
 
-    run(story())
+    run(steps())
 
 
 # The server.
@@ -220,11 +223,12 @@ async def service(
 ) -> AsyncIterator[str]:
     deciders, _ = read_configuration_files()
     one = ExtenderService(deciders, address, connection, binds=binds)
-    await one.start()
-    try:
-        yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
-    finally:
-        await one.stop()
+    async with background_tasks() as tasks:
+        await one.start(tasks)
+        try:
+            yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
+        finally:
+            await one.stop()
 
 
 JSON = {"Content-Type": "application/json"}
@@ -247,7 +251,7 @@ def readable(body: Tree) -> Tree:
 
 
 def test_every_recorded_question_with_whole_nodes_gets_an_answer_that_the_caller_reads() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         n_asked = 0
         async with service() as url, aiohttp.ClientSession() as session:
             for _, recorded in questions():
@@ -258,14 +262,14 @@ def test_every_recorded_question_with_whole_nodes_gets_an_answer_that_the_caller
                 _, known = configured(url)
                 question = ExtenderRequest(known, ExtenderVerb.FILTER, ExtenderArgs(pod("x")))
                 code, answer = await post(session, f"{url}/filter", body)
-                said = read_filter_result(
+                result = read_filter_result(
                     question, ExtenderResponse(code, json.dumps(answer).encode())
                 )
-                assert not isinstance(said, GoDecodeError), said
-                kept = {node["metadata"]["name"] for node in said.nodes or ()}
-                assert kept | said.failed.keys() | said.unresolvable.keys() == names
+                assert not isinstance(result, GoDecodeError), result
+                kept = {node["metadata"]["name"] for node in result.nodes or ()}
+                assert kept | result.failed.keys() | result.unresolvable.keys() == names
                 items = {n["metadata"]["name"]: n for n in body["Nodes"]["items"]}
-                assert all(items[n["metadata"]["name"]] == n for n in said.nodes or ())
+                assert all(items[n["metadata"]["name"]] == n for n in result.nodes or ())
                 code, answer = await post(session, f"{url}/prioritize", body)
                 scores = read_priorities(
                     question, ExtenderResponse(code, json.dumps(answer).encode())
@@ -276,11 +280,11 @@ def test_every_recorded_question_with_whole_nodes_gets_an_answer_that_the_caller
                 n_asked += 1
         assert n_asked == 13
 
-    run(story())
+    run(steps())
 
 
 def test_every_recorded_question_about_names_gets_an_answer_that_the_caller_reads() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         counts = {"filter": 0, "preempt": 0}
         async with SmallApi() as api:
             for name in sorted({name for _, body in questions() for name in named(body)}):
@@ -302,13 +306,13 @@ def test_every_recorded_question_about_names_gets_an_answer_that_the_caller_read
                         assert not isinstance(found, GoDecodeError)
                         assert found.keys() <= names
                         continue
-                    said = read_filter_result(question, reply)
-                    assert not isinstance(said, GoDecodeError), said
-                    kept = set(said.node_names or ())
-                    assert kept | said.failed.keys() | said.unresolvable.keys() == names
+                    result = read_filter_result(question, reply)
+                    assert not isinstance(result, GoDecodeError), result
+                    kept = set(result.node_names or ())
+                    assert kept | result.failed.keys() | result.unresolvable.keys() == names
         assert counts == {"filter": 184, "preempt": 30}
 
-    run(story())
+    run(steps())
 
 
 def named(body: Tree) -> set[str]:
@@ -316,8 +320,8 @@ def named(body: Tree) -> set[str]:
     return set(body.get("NodeNames") or ()) | set(victims)
 
 
-def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
-    async def story() -> None:
+def test_names_are_compared_by_the_cluster_with_its_running_pods() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("empty", cpu="2")
             api.node("full", cpu="2")
@@ -346,11 +350,11 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
                 code, answer = await post(session, f"{url}/preempt", body)
                 _, known = configured(url)
                 question = ExtenderRequest(known, ExtenderVerb.PREEMPT, ExtenderArgs(pod("x")))
-                said = read_preemption_result(
+                result = read_preemption_result(
                     question, ExtenderResponse(code, json.dumps(answer).encode())
                 )
-                assert not isinstance(said, GoDecodeError)
-                assert {node: one.uids for node, one in said.items()} == {"full": (uid,)}
+                assert not isinstance(result, GoDecodeError)
+                assert {node: one.uids for node, one in result.items()} == {"full": (uid,)}
                 # It binds, and counts what it has bound.
                 target = {"PodName": "new", "PodNamespace": "default", "Node": "empty"}
                 uid = asked_pod["metadata"]["uid"]
@@ -365,7 +369,7 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
                 _, answer = await post(session, f"{url}/bind", target | {"PodUID": "other"})
                 assert "already assigned" in answer["Error"]
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
@@ -381,7 +385,7 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
     ],
 )
 def test_invalid_extender_args_are_reported(verb: str, body: Any, text: str) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with service() as url, aiohttp.ClientSession() as session:
             code, answer = await post(session, f"{url}/{verb}", body)
             assert code == 200
@@ -389,7 +393,7 @@ def test_invalid_extender_args_are_reported(verb: str, body: Any, text: str) -> 
             code, _ = await post(session, f"{url}/nonsense", body)
             assert code == 404
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
@@ -400,7 +404,7 @@ def test_invalid_quantities_are_the_callers_error(verb: str, amount: str) -> Non
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": amount, "pods": "9"}}}
     plain = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}
 
-    async def story() -> None:
+    async def steps() -> None:
         async with service() as url, aiohttp.ClientSession() as session:
             for pod, item in ((strange, plain), ({"metadata": {"name": "a"}}, node)):
                 body = {"Pod": pod, "Nodes": {"items": [item]}}
@@ -411,21 +415,21 @@ def test_invalid_quantities_are_the_callers_error(verb: str, amount: str) -> Non
                     assert answer.startswith(f"{verb}: cannot be evaluated: ".encode())
                     assert len(answer) < 500
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"Pod":' * 100_000 + b"1" + b"}" * 100_000]
 )
 def test_bodies_that_cannot_be_read(body: bytes) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with service() as url, aiohttp.ClientSession() as session:
             for verb in ("filter", "bind"):
                 async with session.post(f"{url}/{verb}", data=body, headers=JSON) as response:
                     assert response.status == 400
                     assert (await response.text()).startswith(f"{verb}: invalid JSON: ")
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
@@ -445,7 +449,7 @@ def test_bodies_that_cannot_be_read(body: bytes) -> None:
     ],
 )
 def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api, aiohttp.ClientSession() as session:
             api.node("n")
             api.pod("p")
@@ -457,11 +461,11 @@ def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int)
                     assert response.status == code
             assert bool(api.binds) == (code == 200)
 
-    run(story())
+    run(steps())
 
 
 def test_binding_is_refused_for_unauthenticated_callers() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api, aiohttp.ClientSession() as session:
             api.node("n")
             api.pod("p")
@@ -477,7 +481,7 @@ def test_binding_is_refused_for_unauthenticated_callers() -> None:
                 assert answer == {"Error": ""}
                 assert api.binds == [("p", "n")]
 
-    run(story())
+    run(steps())
 
 
 def test_elsewhere_than_on_loopback_callers_need_a_certificate(
@@ -486,11 +490,11 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     deciders, _ = read_configuration_files()
     with pytest.raises(AddressError, match="--client-ca-file is required"):
         ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
-    monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
+    monkeypatch.setattr(certificate, "_SERVER_ONLY", CLIENTS_ONLY)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
     monkeypatch.undo()
 
-    async def story() -> None:
+    async def steps() -> None:
         address = ListenAddress("0.0.0.0", 0, client_ca=str(tmp_path / "known"))
         async with SmallApi() as api:
             api.node("n")
@@ -506,7 +510,7 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
                 assert answer == {"Error": ""}
                 assert api.binds == [("p", "n")]
 
-    run(story())
+    run(steps())
 
 
 async def post_as(context: ssl.SSLContext, url: str, body: Any) -> tuple[int, Any]:
@@ -564,7 +568,7 @@ def test_a_scheduler_shows_its_extender_all_that_the_server_knows_of_nodes_and_p
         kept = [node for node in body["Nodes"]["items"] if node["metadata"]["name"] == "b"]
         return web.json_response({"Nodes": {"items": kept}, "FailedNodes": {"a": "no"}})
 
-    async def story() -> None:
+    async def steps() -> None:
         async with listening(handler) as url, SmallApi() as api:
             config = tmp_path / "c.json"
             head = {"apiVersion": "kubescheduler.config.k8s.io/v1"}
@@ -583,7 +587,7 @@ def test_a_scheduler_shows_its_extender_all_that_the_server_knows_of_nodes_and_p
             async with scheduler(api, decider=found):
                 await api.until(lambda: api.placed() == {"web": "b"})
 
-    run(story())
+    run(steps())
     (body,) = seen
     assert body["Pod"]["spec"]["terminationGracePeriodSeconds"] == 7
     ids = {node["status"]["nodeInfo"]["machineID"] for node in body["Nodes"]["items"]}

@@ -52,6 +52,9 @@ def test_a_plain_request_is_read() -> None:
         GOOD.replace(b"Host: x", b"Transfer-Encoding: chunked"),
         GOOD.replace(b"Host: x", b"Expect: 100-continue"),
         GOOD.replace(b"Host: x", b"Upgrade: websocket"),
+        GOOD.replace(b"Host: x", b"Connection: Upgrade\r\nUpgrade: websocket"),
+        b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\r\n" + GOOD,
         GOOD.replace(b"Host: x", b"Connection: close"),
         GOOD.replace(b"Host: x", b"Host: " + b"x" * 20_000),
         HEAD + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000,
@@ -150,8 +153,10 @@ async def _both(
                 client = await Client.to(port)
                 client.send(data)
                 await asyncio.wait_for(client.reader.read(20), 60)
-                told = [(r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests]
-                seen.append(told)
+                received = [
+                    (r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests
+                ]
+                seen.append(received)
         finally:
             fast_path.parse_simple_request = original
     return seen  # type: ignore[return-value]

@@ -15,8 +15,8 @@ from tests.driver.small_api import SmallApi, status
 from tests.driver.test_live import scheduler
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 class Trouble:
@@ -81,7 +81,7 @@ def test_a_binding_that_is_sent_again_without_a_look_is_caught() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             trouble = Trouble(api, 0.15, [kind])
             await placed_in_trouble(api, trouble, 60)
@@ -89,13 +89,13 @@ def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
             if kind != "429":
                 assert repeated_blindly(api.asked) == []
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in (2, 3))])
 def test_all_kinds_at_once_with_watches_that_break_and_versions_that_expire(seed: int) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             trouble = Trouble(api, 0.2, KINDS, seed)
             breaking = asyncio.create_task(breaks(api))
@@ -104,7 +104,7 @@ def test_all_kinds_at_once_with_watches_that_break_and_versions_that_expire(seed
             finally:
                 breaking.cancel()
 
-    run(story())
+    run(steps())
 
 
 async def breaks(api: SmallApi) -> None:
@@ -135,7 +135,7 @@ async def placed_in_trouble(api: SmallApi, trouble: Trouble, n_pods: int) -> Non
 
 
 def test_a_watch_cut_inside_an_object_continues() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1")
             async with scheduler(api) as live:
@@ -147,11 +147,11 @@ def test_a_watch_cut_inside_an_object_continues() -> None:
                 assert informers is not None
                 assert all(one.n_lists == 1 for one in informers.informers if one.is_served)
 
-    run(story())
+    run(steps())
 
 
 def test_deletions_during_an_expired_version_are_noticed() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
             api.pod("first", cpu="900m")
@@ -172,4 +172,4 @@ def test_deletions_during_an_expired_version_are_noticed() -> None:
                 api.fault = None
                 await api.until(lambda: api.placed() == {"second": "n1"})
 
-    run(story())
+    run(steps())

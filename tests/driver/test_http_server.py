@@ -477,15 +477,15 @@ def test_no_success_is_reported_after_a_disk_failure(tmp_path: Path) -> None:
         store._file.execute("PRAGMA query_only=1")
         cluster = StubCluster()
         cluster._answer = lambda request: written(cluster, 7, request.path)
-        said: list[str] = []
-        async with served(cluster, store=store, failed=said.append) as (_, port):
+        messages: list[str] = []
+        async with served(cluster, store=store, failed=messages.append) as (_, port):
             for _ in range(2):
                 client = await Client.to(port)
                 client.get("/a", method="POST", body=b"{}")
                 assert (await client.whole())[0] == 500
         assert cluster.durable == 0
-        assert len(said) == 1
-        assert "could not save" in said[0]
+        assert len(messages) == 1
+        assert "could not save" in messages[0]
         store._file.execute("PRAGMA query_only=0")
         store.close()
 

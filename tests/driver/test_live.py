@@ -32,8 +32,8 @@ from tests.driver.small_api import SmallApi
 QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def deciders() -> Deciders:
@@ -68,7 +68,7 @@ async def scheduler(
 
 
 def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             for i in range(5):
                 api.node(f"n{i}")
@@ -83,11 +83,11 @@ def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
             scheduled = [w for w in api.writes if w[1].endswith("/events")]
             assert len(scheduled) == 40
 
-    run(story())
+    run(steps())
 
 
 def test_an_unschedulable_pod_is_reported_and_retried_when_it_may_fit() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
             api.pod("huge", cpu="2")
@@ -101,11 +101,11 @@ def test_an_unschedulable_pod_is_reported_and_retried_when_it_may_fit() -> None:
                 api.node("n2", cpu="4")
                 await api.until(lambda: api.placed()["huge"] == "n2")
 
-    run(story())
+    run(steps())
 
 
 def test_a_pod_of_higher_priority_has_others_marked_then_deleted_and_takes_their_place() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
             for name in ("a", "b"):
@@ -123,11 +123,11 @@ def test_a_pod_of_higher_priority_has_others_marked_then_deleted_and_takes_their
             assert condition["reason"] == "PreemptionByScheduler"
             assert deletion["preconditions"] == {"uid": body["metadata"]["uid"]}
 
-    run(story())
+    run(steps())
 
 
 def test_a_dry_run_writes_nothing_and_logs_its_decisions() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")
             api.node("large", cpu="4")
@@ -141,7 +141,7 @@ def test_a_dry_run_writes_nothing_and_logs_its_decisions() -> None:
                 assert {one.key for one in comparer.ours_only()} == {"default/one", "default/two"}
             assert api.writes == []
 
-    run(story())
+    run(steps())
 
 
 GANGS = """\
@@ -154,7 +154,7 @@ tiers:
 
 @pytest.mark.slow
 def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
@@ -174,7 +174,7 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
                 await api.until(lambda: all(api.placed().values()))
                 assert sorted(pod for pod, _ in api.binds) == ["m0", "m1", "m2"]
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_finished_members_count_in_their_gang(
         tree = api.objects["pods", "default", name]
         api.put("pods", tree | {"status": {"phase": phase}})
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
@@ -202,8 +202,8 @@ def test_finished_members_count_in_their_gang(
                 gang_member(api, i)
             async with scheduler(api, decider=found):
                 await api.until(lambda: all(api.placed().values()))
-                for i, told in enumerate(["Succeeded", "Running", "Failed"]):
-                    phase(api, f"m{i}", told)
+                for i, group_phase in enumerate(["Succeeded", "Running", "Failed"]):
+                    phase(api, f"m{i}", group_phase)
                 gang_member(api, 3)
                 if not asks_for_ended:
                     await asyncio.sleep(3)
@@ -213,7 +213,7 @@ def test_finished_members_count_in_their_gang(
                 group = ("podgroups", "default", "g")
                 await api.until(lambda: api.objects[group]["status"].get("succeeded") == 1)
 
-    run(story())
+    run(steps())
 
 
 def group_of_three(api: SmallApi) -> None:
@@ -237,7 +237,7 @@ def gang_member(api: SmallApi, i: int) -> None:
 
 
 def test_the_state_is_dumped(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1", cpu="1")
             api.pod("fits")
@@ -252,7 +252,7 @@ def test_the_state_is_dumped(tmp_path: Path) -> None:
             assert tree["cache"] == {"n1": ["default/fits"]}
             assert tree["queue"][0]["refusedBy"] == ["NodeResourcesFit"]
 
-    run(story())
+    run(steps())
 
 
 def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,7 +262,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
         begun.set()
         over.wait(300)
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             live = SchedulerServer(
                 deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
@@ -275,7 +275,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
             assert await asyncio.wait_for(task, 120) == 0
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", slow)
-    run(story())
+    run(steps())
     over.set()
 
 
@@ -283,7 +283,7 @@ def test_a_compile_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ValueError("no kernels")
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             live = SchedulerServer(
                 deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
@@ -292,11 +292,11 @@ def test_a_compile_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
                 await asyncio.wait_for(live.run(), 120)
 
     monkeypatch.setattr(kernel_warming, "warm_kernels", broken)
-    run(story())
+    run(steps())
 
 
 def test_a_scheduler_runs_in_a_thread_of_another_program() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1")
             options = SchedulerServerOptions(ClientConfig(api.url, "test"), engine="walk")
@@ -308,4 +308,4 @@ def test_a_scheduler_runs_in_a_thread_of_another_program() -> None:
             assert not companion.is_running
             assert companion.fault is None
 
-    run(story())
+    run(steps())

@@ -106,7 +106,7 @@ def changed(**meta: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (b"{", "truncated"),
         (b"[]", "xpected `object`"),
@@ -132,7 +132,7 @@ def changed(**meta: Any) -> bytes:
     ],
 )
 def test_records_that_are_no_objects_are_set_aside(
-    tmp_path: Path, value: bytes, said: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, value: bytes, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = LocalClusterSettings(data=tmp_path)
     assert begun(settings, one_write) == ""
@@ -146,7 +146,7 @@ def test_records_that_are_no_objects_are_set_aside(
     assert begun(settings, scene) == ""
     (logged_fault,) = lines_of(caplog)
     assert logged_fault.startswith(f"Skipped invalid stored object key={KEY} err=")
-    assert said in logged_fault
+    assert message in logged_fault
     file = sqlite3.connect(tmp_path / FILE)
     assert file.execute("SELECT value FROM objects WHERE key = ?", (KEY,)).fetchone() == (stored,)
     file.close()
@@ -415,10 +415,10 @@ def test_a_fault_while_a_long_request_is_read_is_of_that_request(
 
 def ticked(cluster: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
     """Log messages of a server loop that runs for a while."""
-    said: list[str] = []
+    message: list[str] = []
 
     async def scene() -> None:
-        server_loop = ServerLoop(cluster, None, said.append)
+        server_loop = ServerLoop(cluster, None, message.append)
         server_loop.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -428,7 +428,7 @@ def ticked(cluster: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) 
 
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         asyncio.run(scene())
-    return said
+    return message
 
 
 def test_a_failed_tick_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
@@ -442,8 +442,8 @@ def test_a_failed_tick_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) 
 
 
 def test_repeated_tick_failures_end_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
-    (said,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
-    assert said.startswith("cluster stopped: KeyError('spec') in test_local_cluster.py:")
+    (message,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
+    assert message.startswith("cluster stopped: KeyError('spec') in test_local_cluster.py:")
     assert len(caplog.messages) == 1
 
 

@@ -44,13 +44,13 @@ def up(directory: Path, *arguments: str) -> Iterator[list[str]]:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=directory
     ) as process:
         assert process.stdout is not None
-        said = []
+        output = []
         for line in process.stdout:
-            said.append(line)
+            output.append(line)
             if line.startswith("kubectl "):
                 break
         try:
-            yield said
+            yield output
         finally:
             process.terminate()
             process.communicate(timeout=60)
@@ -88,8 +88,8 @@ def test_its_configuration_and_plugins_decide_and_its_status_is_found(tmp_path: 
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "two.py").write_text(PLUGIN)
     options = ("--config", "config.yaml", "--plugin", "two.py", "--node-count", "3")
-    with up(tmp_path, *options) as said:
-        assert any("pods without schedulerName stay pending" in line for line in said)
+    with up(tmp_path, *options) as output:
+        assert any("pods without schedulerName stay pending" in line for line in output)
         ran = asyncio.run(synced(tmp_path))
         assert ran.stdout.startswith("first, second at https://127.0.0.1:")
         # Elsewhere it is found by the kubeconfig.

@@ -27,8 +27,8 @@ LEASES = ("kube-scheduler", "stowplan")
 PODS = "/api/v1/namespaces/default/pods"
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 async def create(api: ApiClient, tree: Tree) -> None:
@@ -51,13 +51,13 @@ def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: P
         text=True,
     )
     assert process.stdout is not None
-    said = []
+    lines = []
     for line in process.stdout:
-        said.append(line)
+        lines.append(line)
         if line.startswith("kubectl "):
             break
 
-    async def story() -> None:
+    async def steps() -> None:
         async with ApiClient(load_client_config(str(tmp_path / "k"))) as api:
             plain = pod("plain")
             del plain["spec"]["schedulerName"]
@@ -70,7 +70,7 @@ def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: P
             assert nodes["foreign"] == ""
 
     try:
-        run(story())
+        run(steps())
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=120)
     finally:
@@ -78,12 +78,12 @@ def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: P
         process.wait()
         process.stdout.close()
     assert process.returncode == 0
-    assert "".join(said) + rest == "".join(said) + "Stopped.\n"
+    assert "".join(lines) + rest == "".join(lines) + "Stopped.\n"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         settings = LocalClusterSettings(kubeconfig=tmp_path / "k")
         async with running_local_cluster(settings) as cluster:
             file = str(cluster.kubeconfig)
@@ -98,7 +98,7 @@ def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> N
                 # Given back at the end.
                 assert [await holder(api, name) for name in LEASES] == ["", ""]
 
-    run(story())
+    run(steps())
 
 
 def test_a_lost_lease_is_reacquired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_lost_lease_is_reacquired(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         made(self, *arguments, **options)
         begun.append(self)
 
-    async def story() -> None:
+    async def steps() -> None:
         settings = LocalClusterSettings(nodes=1, kubeconfig=tmp_path / "k")
         async with (
             running_local_cluster(settings) as cluster,
@@ -135,7 +135,7 @@ def test_a_lost_lease_is_reacquired(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert not cluster.failed.done()
 
     monkeypatch.setattr(SchedulerServer, "__init__", noted)
-    run(story())
+    run(steps())
 
 
 async def holder(api: ApiClient, name: str) -> str:
@@ -151,7 +151,7 @@ def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
     async def broken(self: SchedulerServer) -> int:
         raise ValueError("no more")
 
-    async def story() -> None:
+    async def steps() -> None:
         settings = LocalClusterSettings(kubeconfig=tmp_path / "k")
         async with (
             running_local_cluster(settings) as cluster,
@@ -161,4 +161,4 @@ def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
             assert text == "the scheduler failed: ValueError('no more')"
 
     monkeypatch.setattr(SchedulerServer, "run", broken)
-    run(story())
+    run(steps())

@@ -33,8 +33,8 @@ HELD_S_MAX = 40.0
 """A call that nobody lets go is over after so long, and the test has failed."""
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 class Waiting(SchedulerServer):
@@ -69,12 +69,12 @@ class Patient:
     ) -> Callable[..., Any]:
         """What goes on until it is released when it is called first, and keeps the interpreter to
         itself as long as it lets one."""
-        told = False
+        reported = False
 
         def slow(*arguments: Any) -> Any:
-            nonlocal told
-            if not told:
-                told = self.is_held_up = True
+            nonlocal reported
+            if not reported:
+                reported = self.is_held_up = True
                 ends = time.monotonic() + HELD_S_MAX
                 while not self.released.is_set() and time.monotonic() < ends:
                     sum(range(2000))
@@ -121,7 +121,7 @@ async def looked_after(
 
 
 def test_health_and_lease_continue_during_a_long_handle_call() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1")
             async with patient(api, default_deciders("stowplan")) as one:
@@ -132,13 +132,13 @@ def test_health_and_lease_continue_during_a_long_handle_call() -> None:
                 assert one.live.leadership.leads
                 await api.until(lambda: all(api.placed().values()))
 
-    run(story())
+    run(steps())
 
 
 def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> None:
     """Its beginning would let the next one follow at once."""
 
-    async def story() -> None:
+    async def steps() -> None:
         config = tmp_path / "gangs.yaml"
         config.write_text(GANGS)
         found, _ = read_configuration_files([str(config)])
@@ -159,7 +159,7 @@ def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> Non
                 await api.until(lambda: bool(ended) and not one.is_held_up)
                 await api.until(lambda: sessions.due / 1e9 >= ended[0] + decider.period_s)
 
-    run(story())
+    run(steps())
 
 
 async def taken_in(tmp_path: Path, kind: type[SchedulerServer]) -> bool:
@@ -189,14 +189,14 @@ async def taken_in(tmp_path: Path, kind: type[SchedulerServer]) -> bool:
 
 
 def test_requests_and_watches_go_on_while_a_session_is_held(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         assert await taken_in(tmp_path, SchedulerServer)
 
-    run(story())
+    run(steps())
 
 
 def test_a_loop_that_waits_for_sessions_is_caught(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         assert not await taken_in(tmp_path, Waiting)
 
-    run(story())
+    run(steps())

@@ -24,8 +24,8 @@ from tests.driver.test_live import scheduler
 pytestmark = pytest.mark.slow
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 async def stowplan(*arguments: str) -> tuple[int, str, str]:
@@ -44,7 +44,7 @@ async def stowplan(*arguments: str) -> tuple[int, str, str]:
 
 
 def test_a_pod_of_a_live_cluster_is_explained_by_listing_only(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi({"services", "namespaces"}) as api:
             api.node("small", cpu="1")
             api.node("large", cpu="8")
@@ -53,19 +53,19 @@ def test_a_pod_of_a_live_cluster_is_explained_by_listing_only(tmp_path: Path) ->
             file = kubeconfig(tmp_path / "k", api.url)
             code, out, err = await stowplan("explain", "--kubeconfig", file, "web", "-o", "json")
             assert (code, err) == (0, "")
-            told = json.loads(out)
-            assert told["node"] == "large"
+            output = json.loads(out)
+            assert output["node"] == "large"
             code, out, _ = await stowplan("explain", "--kubeconfig", file, "huge")
             assert code == 1
             assert "Insufficient cpu" in out
             assert {method for method, _ in api.asked} == {"GET"}
             assert not [path for _, path in api.asked if "watch" in path]
 
-    run(story())
+    run(steps())
 
 
 def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi({"services", "namespaces"}) as api:
             api.node("small", cpu="1")
             api.node("large", cpu="8")
@@ -87,11 +87,11 @@ def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Pa
             assert code == 2
             assert "cannot be used with files" in err
 
-    run(story())
+    run(steps())
 
 
 def test_a_forbidden_list_names_the_resource(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
 
             async def forbids(request: web.Request) -> web.Response | None:
@@ -106,12 +106,12 @@ def test_a_forbidden_list_names_the_resource(tmp_path: Path) -> None:
             assert "unable to list pods" in err
             assert len(err.splitlines()) == 1
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(("n_busy", "code"), [(2, 0), (99, 2)])
 def test_a_throttled_list_is_retried_a_few_times(tmp_path: Path, n_busy: int, code: int) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         n_asked = 0
 
         async def busy(request: web.Request) -> web.Response | None:
@@ -135,11 +135,11 @@ def test_a_throttled_list_is_retried_a_few_times(tmp_path: Path, n_busy: int, co
             assert ("unable to list pods: later, please" in err) == bool(code)
             assert n_asked == (n_busy + 1 if not code else LIST_ATTEMPTS_MAX)
 
-    run(story())
+    run(steps())
 
 
 def test_status_of_a_running_scheduler() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("n1")
             api.pod("fits")
@@ -186,7 +186,7 @@ def test_status_of_a_running_scheduler() -> None:
             assert code == 2
             assert "is `stowplan run` running there?" in err
 
-    run(story())
+    run(steps())
 
 
 async def page(port: int, path: str) -> str:

@@ -26,8 +26,8 @@ from tests.driver.test_live import GANGS
 pytestmark = pytest.mark.slow
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 # Refusals.
@@ -41,7 +41,7 @@ def test_a_refusal_of_the_api_server_is_one_line(tmp_path: Path, code: int, hint
     async def refuses(request: web.Request) -> web.Response:
         return status(code, "No", "not you")
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.fault = refuses
             file = kubeconfig(tmp_path / "k", api.url)
@@ -51,11 +51,11 @@ def test_a_refusal_of_the_api_server_is_one_line(tmp_path: Path, code: int, hint
             text = f"refused with status {code} (not you); {hint}"
             assert line == f"error: {file}: {api.url}: {text}"
 
-    run(story())
+    run(steps())
 
 
 def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         port = free_port()
         file = kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}")
         async with replica("--kubeconfig", file, "--listen", "0") as one:
@@ -70,7 +70,7 @@ def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path)
         assert line["server"] == f"http://127.0.0.1:{port}"
         assert line["err"].startswith("Cannot connect")
 
-    run(story())
+    run(steps())
 
 
 def lease(holder: str, renewals: int) -> dict[str, Any]:
@@ -85,7 +85,7 @@ async def renewing(api: SmallApi, holder: str) -> None:
 
 
 def test_a_competing_scheduler_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             task = asyncio.create_task(renewing(api, "other"))
             file = kubeconfig(tmp_path / "k", api.url)
@@ -95,7 +95,7 @@ def test_a_competing_scheduler_is_refused(tmp_path: Path) -> None:
             assert "--take-over" in one.raw[-1]
             task.cancel()
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_which_holders_count_as_competing(
 ) -> None:
     monkeypatch.setattr(process, "LEASE_POLL_S", 0.1)
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.put("leases", lease(holder, 0))
             task = asyncio.create_task(renewing(api, holder)) if is_renewed else None
@@ -130,7 +130,7 @@ def test_which_holders_count_as_competing(
             if task is not None:
                 task.cancel()
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize("every", [2, 3])
@@ -150,7 +150,7 @@ def test_failing_reads_do_not_hide_the_renewing_holder(
             return status(500, "InternalError", "etcdserver: request timed out")
         return None
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.put("leases", lease("other", 0))
             api.fault = trouble
@@ -160,7 +160,7 @@ def test_failing_reads_do_not_hide_the_renewing_holder(
                 await process.check_startup(default_deciders("stowplan"), options, ProcessOptions())
             task.cancel()
 
-    run(story())
+    run(steps())
 
 
 # While it runs.
@@ -178,7 +178,7 @@ def test_state_dump_configz_and_shutdown_with_pending_bindings(
             held.set()
             await asyncio.sleep(1.5)
 
-    async def story() -> None:
+    async def steps() -> None:
         gangs.write_text(GANGS)
         profiles.write_text(json.dumps(CONFIG))
         port = free_port()
@@ -192,7 +192,7 @@ def test_state_dump_configz_and_shutdown_with_pending_bindings(
             async with replica("--kubeconfig", file, *configs, *levels, *listen) as one:
                 await api.until(lambda: any(w[0] == "PATCH" for w in api.writes))
                 one.signal(signal.SIGUSR2)
-                await api.until(lambda: one.said("Wrote state dump"))
+                await api.until(lambda: one.has_logged("Wrote state dump"))
                 (dumped,) = tmp_path.glob("stowplan-state-*.json")
                 assert json.loads(dumped.read_text())["queue"][0]["pod"] == "default/huge"
 
@@ -221,7 +221,7 @@ def test_state_dump_configz_and_shutdown_with_pending_bindings(
         assert {("leader", "info"), ("scheduler", "info")} <= parts
         assert not parts & {("informers", "info"), ("http", "info")}
 
-    run(story())
+    run(steps())
 
 
 async def page(port: int) -> dict[str, Any]:
@@ -234,18 +234,18 @@ async def page(port: int) -> dict[str, Any]:
 
 
 def test_a_dry_run_logs_differences_and_a_summary(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")
             api.node("large", cpu="4")
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--dry-run", "--listen", "0") as one:
-                await api.until(lambda: one.said("Informers synced"))
+                await api.until(lambda: one.has_logged("Informers synced"))
                 for name, node in (("right", "large"), ("wrong", "small")):
                     api.pod(name, cpu="600m", scheduler="default-scheduler")
                     tree = api.objects["pods", "default", name]
                     api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": node}})
-                await api.until(lambda: one.said("Decision differs"))
+                await api.until(lambda: one.has_logged("Decision differs"))
                 one.signal(signal.SIGTERM)
                 assert await one.ended() == 0
             (differs,) = (line for line in one.lines if line["msg"] == "Decision differs")
@@ -256,4 +256,4 @@ def test_a_dry_run_logs_differences_and_a_summary(tmp_path: Path) -> None:
             assert counts == [2, 1, 0, 1]
             assert api.writes == []
 
-    run(story())
+    run(steps())

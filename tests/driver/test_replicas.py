@@ -23,8 +23,8 @@ from tests.driver.test_live import GANGS
 pytestmark = pytest.mark.slow
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def arguments(tmp_path: Path, api: SmallApi) -> list[str]:
@@ -40,14 +40,14 @@ def filled(api: SmallApi, n_nodes: int = 10) -> None:
 
 
 def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("Successfully acquired lease"))
+                await api.until(lambda: first.has_logged("Successfully acquired lease"))
                 async with replica(*args) as second:
-                    await api.until(lambda: second.said("Informers synced"))
+                    await api.until(lambda: second.has_logged("Informers synced"))
                     for i in range(50):
                         api.pod(f"a{i}")
                     await api.until(lambda: len(api.binds) >= 20)
@@ -55,7 +55,7 @@ def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> Non
                     await first.ended()
                     for i in range(20):
                         api.pod(f"b{i}")
-                    await api.until(lambda: second.said("Successfully acquired lease"))
+                    await api.until(lambda: second.has_logged("Successfully acquired lease"))
                     await api.until(lambda: all(api.placed().values()))
                     pods = [pod for pod, _ in api.binds]
                     assert len(pods) == len(set(pods)) == 70
@@ -64,18 +64,18 @@ def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> Non
             lease = api.objects["leases", "kube-system", "stowplan"]
             assert lease["spec"]["holderIdentity"] == ""
 
-    run(story())
+    run(steps())
 
 
 def test_a_leader_that_stood_still_past_its_lease_writes_nothing_more(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("Successfully acquired lease"))
+                await api.until(lambda: first.has_logged("Successfully acquired lease"))
                 holder = api.objects["leases", "kube-system", "stowplan"]["spec"]["holderIdentity"]
-                await api.until(lambda: first.said("Informers synced"))
+                await api.until(lambda: first.has_logged("Informers synced"))
                 api.pod("before")
                 await api.until(lambda: all(api.placed().values()))
                 # The more is under way when it is stopped, the better.
@@ -93,9 +93,9 @@ def test_a_leader_that_stood_still_past_its_lease_writes_nothing_more(tmp_path: 
                 assert after == []
                 lease = api.objects["leases", "kube-system", "stowplan"]
                 assert lease["spec"]["holderIdentity"] == holder
-            assert first.said("Leader election lost")
+            assert first.has_logged("Leader election lost")
 
-    run(story())
+    run(steps())
 
 
 def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_process_leads(
@@ -108,13 +108,13 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
             await asyncio.sleep(0.1)
         return None
 
-    async def story() -> None:
+    async def steps() -> None:
         nonlocal late
         async with SmallApi() as api:
             filled(api)
             args = arguments(tmp_path, api)
             async with replica(*args) as first:
-                await api.until(lambda: first.said("Successfully acquired lease"))
+                await api.until(lambda: first.has_logged("Successfully acquired lease"))
                 api.fault = answer_late
                 assert await first.ended() == 1
             errors = [line for line in first.lines if line["level"] == "error"]
@@ -128,18 +128,18 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
             )
             late = False
             async with replica(*args) as second:
-                await api.until(lambda: second.said("Successfully acquired lease"))
+                await api.until(lambda: second.has_logged("Successfully acquired lease"))
                 api.pod("after")
                 await api.until(lambda: bool(api.placed()["after"]))
                 second.signal(signal.SIGTERM)
                 assert await second.ended() == 0
             assert "Released leader lease" in second.lines[-1]["msg"]
 
-    run(story())
+    run(steps())
 
 
 def test_a_scheduler_name_in_use_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             spec = {"holderIdentity": "host_1234", "leaseDurationSeconds": 15, "renewTime": "0"}
             meta = {"name": "kube-scheduler", "namespace": "kube-system"}
@@ -163,27 +163,27 @@ def test_a_scheduler_name_in_use_is_refused(tmp_path: Path) -> None:
             renewing.cancel()
             assert not [w for w in api.writes if w[0] != "GET"]
 
-    run(story())
+    run(steps())
 
 
 def test_sessions_are_read_again_when_their_file_changes_and_the_state_is_written_down(
     tmp_path: Path,
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             filled(api)
             gangs = tmp_path / "gangs.yaml"
             gangs.write_text(GANGS)
             args = [*arguments(tmp_path, api), "--config", str(gangs)]
             async with replica(*args) as one:
-                await api.until(lambda: one.said("Informers synced"))
+                await api.until(lambda: one.has_logged("Informers synced"))
                 gangs.write_text(GANGS.replace("allocate", "allcate"))
-                await api.until(lambda: one.said("configuration: "))
-                told = next(line for line in one.lines if "configuration: " in line["msg"])
-                assert told["level"] == "error"
-                assert "did you mean 'allocate'?" in told["msg"]
+                await api.until(lambda: one.has_logged("configuration: "))
+                logged = next(line for line in one.lines if "configuration: " in line["msg"])
+                assert logged["level"] == "error"
+                assert "did you mean 'allocate'?" in logged["msg"]
                 one.signal(signal.SIGUSR2)
-                await api.until(lambda: one.said("Wrote state dump"))
+                await api.until(lambda: one.has_logged("Wrote state dump"))
                 dumped = next(line for line in one.lines if line["msg"] == "Wrote state dump")
                 file = Path(dumped["file"])
                 assert json.loads(file.read_text())["nodes"] == 10
@@ -191,11 +191,11 @@ def test_sessions_are_read_again_when_their_file_changes_and_the_state_is_writte
                 one.signal(signal.SIGTERM)
                 assert await one.ended() == 0
 
-    run(story())
+    run(steps())
 
 
 def test_an_extender_answers_as_a_program(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         port = free_port()
         command = (sys.executable, "-m", "stowplan", "extender", "--alone", "--listen")
         process = await asyncio.create_subprocess_exec(*command, f"127.0.0.1:{port}")
@@ -215,4 +215,4 @@ def test_an_extender_answers_as_a_program(tmp_path: Path) -> None:
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 0
 
-    run(story())
+    run(steps())

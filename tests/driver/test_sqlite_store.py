@@ -194,26 +194,26 @@ def test_an_invalid_note_is_refused(tmp_path: Path, note: bytes) -> None:
     if len(note) == 12:
         assert f"the checksum of {COMMITTED} beside it is wrong" in text
     else:
-        shown = "more" if len(note) > 12 else len(note)
-        assert f"{COMMITTED} beside it has {shown} bytes: expected 12" in text
+        printed = "more" if len(note) > 12 else len(note)
+        assert f"{COMMITTED} beside it has {printed} bytes: expected 12" in text
     assert (tmp_path / COMMITTED).read_bytes() == note
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("UPDATE facts SET value = 41", "the checksum of its version is wrong"),
         ("UPDATE facts SET value = 'x'", "its version is invalid: 'x'"),
         ("DELETE FROM facts", "its version is missing"),
     ],
 )
-def test_a_changed_version_is_refused(tmp_path: Path, change: str, said: str) -> None:
+def test_a_changed_version_is_refused(tmp_path: Path, change: str, message: str) -> None:
     filled(tmp_path)
     file = sqlite3.connect(tmp_path / FILE)
     file.execute(change)
     file.commit()
     file.close()
-    assert said in refusal(tmp_path)
+    assert message in refusal(tmp_path)
 
 
 def test_files_removed_before_the_first_write(tmp_path: Path) -> None:

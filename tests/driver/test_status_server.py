@@ -35,8 +35,8 @@ from tests.driver.small_api import SmallApi
 from tests.driver.test_live import scheduler
 
 
-def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 300))
+def run(steps: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(steps, 300))
 
 
 def test_elsewhere_than_on_loopback_readers_must_be_known_and_allowed() -> None:
@@ -55,7 +55,7 @@ def test_elsewhere_than_on_loopback_readers_must_be_known_and_allowed() -> None:
 
     asked: list[Any] = []
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.fault = reviews
             ports: list[int] = []
@@ -84,13 +84,13 @@ def test_elsewhere_than_on_loopback_readers_must_be_known_and_allowed() -> None:
             with pytest.raises(aiohttp.ClientError):
                 await code(plain, "/healthz")
 
-    run(story())
+    run(steps())
     assert asked[0]["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
     assert asked[0]["groups"] == ["g"]
 
 
 def test_on_loopback_no_page_of_a_browser_reads_by_another_name() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api, aiohttp.ClientSession() as session:
             ports: list[int] = []
 
@@ -115,7 +115,7 @@ def test_on_loopback_no_page_of_a_browser_reads_by_another_name() -> None:
                     assert await asked(path, Origin="http://evil.example") == 403
                 assert await asked("/healthz", Host="evil.example") == 200
 
-    run(story())
+    run(steps())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_invalid_addresses(text: str) -> None:
 
 
 def test_an_address_in_use_is_reported() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             port = int(api.url.rpartition(":")[2])
 
@@ -187,7 +187,7 @@ def test_an_address_in_use_is_reported() -> None:
                 async with scheduler(api, service=service) as live:
                     await api.until(lambda: live.is_synced, 2)
 
-    run(story())
+    run(steps())
 
 
 def test_which_addresses_are_loopback() -> None:
@@ -246,7 +246,7 @@ def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> No
     plain = deciders_of([ConfigText(file.read_text(), str(file))])
     slow = deciders_of([ConfigText(file.read_text(), str(file))], [Slow])
 
-    async def story() -> dict[str, Metric]:
+    async def steps() -> dict[str, Metric]:
         async with SmallApi() as api:
             api.node("n1", cpu="4")
             api.pod("first", cpu="100m")
@@ -273,7 +273,7 @@ def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> No
                     if "permit_wait" in name
                 }
 
-    found = asyncio.run(asyncio.wait_for(story(), 300))
+    found = asyncio.run(asyncio.wait_for(steps(), 300))
     for name, labels in SHARED.items():
         metric = found[name.removesuffix("_total")]
         samples = [s for s in metric.samples if not s.name.endswith("_bucket")]
@@ -339,7 +339,7 @@ def test_log_levels_by_component() -> None:
 
 
 def test_requests_go_as_fast_as_they_may_and_no_faster() -> None:
-    async def story() -> None:
+    async def steps() -> None:
         limiter = RateLimiter(100, 10)
         begun = monotonic_ns()
         await asyncio.gather(*(limiter.turn() for _ in range(10)))
@@ -352,4 +352,4 @@ def test_requests_go_as_fast_as_they_may_and_no_faster() -> None:
             await free.turn()
         assert monotonic_ns() - begun < 200_000_000
 
-    run(story())
+    run(steps())

@@ -52,7 +52,7 @@ async def without_rights(request: web.Request) -> web.StreamResponse | None:
 def test_pods_are_bound_where_streaming_lists_are_refused(
     refuse: Fault, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.fault = refuse
             api.node("n1")
@@ -70,9 +70,9 @@ def test_pods_are_bound_where_streaming_lists_are_refused(
             assert streams["/api/v1/pods"] == streams["/api/v1/nodes"] == 1
 
     caplog.set_level(logging.INFO, "stowplan.informers")
-    run(story())
-    told = [record for record in caplog.records if record.getMessage() == FALLBACK_MESSAGE]
-    keys = [getattr(record, "keys", {}) for record in told]
+    run(steps())
+    fallbacks = [record for record in caplog.records if record.getMessage() == FALLBACK_MESSAGE]
+    keys = [getattr(record, "keys", {}) for record in fallbacks]
     assert keys.count({"resource": "pods", "err": words}) == 1
 
 
@@ -83,7 +83,7 @@ def test_a_forbidden_list_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     def reported() -> bool:
         return any(line_of(record) == line for record in caplog.records)
 
-    async def story() -> None:
+    async def steps() -> None:
         async with SmallApi() as api:
             api.fault = without_rights
             async with scheduler(api) as live:
@@ -92,5 +92,5 @@ def test_a_forbidden_list_is_logged(caplog: pytest.LogCaptureFixture) -> None:
                 assert any(err in text for text in live.informers.unsynced())
 
     caplog.set_level(logging.INFO, "stowplan.informers")
-    run(story())
+    run(steps())
     assert not any(record.getMessage() == FALLBACK_MESSAGE for record in caplog.records)

@@ -154,8 +154,8 @@ def test_the_exit_code_is_0_if_all_checks_passed(
     monkeypatch.setattr(demo_show, "run_demo", played)
     result = CliRunner().invoke(demo.command, ["--fast"])
     assert result.exit_code == code, result.output
-    told = "  expected: two on each\n  observed: three on n1\n  bad luck\n"
-    assert (told in result.output) == (not held)
+    report = "  expected: two on each\n  observed: three on n1\n  bad luck\n"
+    assert (report in result.output) == (not held)
 
 
 def placement(*pods: Pod, key: str, by: str = DEFAULT_SCHEDULER) -> AppPlacement:
@@ -166,19 +166,19 @@ def placement(*pods: Pod, key: str, by: str = DEFAULT_SCHEDULER) -> AppPlacement
 
 
 def test_the_explanation_is_that_of_the_snapshot() -> None:
-    said = explain_placement(placement(pod("web", cpu="1", on="n2"), key="default/web"))
-    assert said.startswith("3 of 3 nodes fit, n1 has ")
-    assert " points as 1 more, n3 " in said
-    assert "NodeResourcesFit +" in said
-    assert said.endswith("; written")
-    said = explain_placement(
+    explanation = explain_placement(placement(pod("web", cpu="1", on="n2"), key="default/web"))
+    assert explanation.startswith("3 of 3 nodes fit, n1 has ")
+    assert " points as 1 more, n3 " in explanation
+    assert "NodeResourcesFit +" in explanation
+    assert explanation.endswith("; written")
+    explanation = explain_placement(
         placement(pod("web", cpu="3", on="n2"), pod("big", cpu="4"), key="default/big")
     )
-    assert said == "1 of 3 nodes fit (2 Insufficient cpu); written"
-    said = explain_placement(
+    assert explanation == "1 of 3 nodes fit (2 Insufficient cpu); written"
+    explanation = explain_placement(
         placement(pod("web", cpu="1", scheduler=BATCH), key="default/web", by=BATCH)
     )
-    assert said.startswith("queue default: 0 of 1 have a node")
+    assert explanation.startswith("queue default: 0 of 1 have a node")
     assert explain_placement(placement(key="")) == "no pod is left"
 
 

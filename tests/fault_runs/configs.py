@@ -19,8 +19,6 @@ from typing import Any
 from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
-from stowplan.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
-from stowplan.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from stowplan.framework import OK, Handle, PermitWait, Registry, Status
 from stowplan.framework.clusterevents import STORAGE_CLASS, Action, ClusterEventWithHint, on
 from stowplan.messages import events as happened
@@ -30,13 +28,15 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import StorageClass
-from stowplan.queue import QueueEntry, QueueOptions
+from stowplan.queue import PodRecord, QueueOptions
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
+from tests.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
+from tests.fault_runs.fault_run import FaultRun, FaultRunConfig, run_with_faults, shrink_failure
 from tests.scenarios.label_plugins import LABEL_PLUGINS, ReserveByLabel
 
 PERMIT_GATE = "permit-gate"
@@ -92,7 +92,10 @@ PLUGINS = (
 
 
 ALONE = (GatePermit, ReserveByLabel)
-CREW = (GatePermit, *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"))
+TEST_PLUGINS = (
+    GatePermit,
+    *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"),
+)
 BINDERS = ("ContractBreaker", "BindIO", "DefaultBinder")
 
 
@@ -174,7 +177,7 @@ def configured(*plugins: type[Any], extenders: int | None = None) -> tuple[Confi
     names = [{"name": name} for name in (*PLUGINS, *(plugin.name for plugin in plugins))]
     off = [{"name": "*"}]
     points: dict[str, Any] = {"multiPoint": {"disabled": off, "enabled": names}}
-    if plugins == CREW:
+    if plugins == TEST_PLUGINS:
         points["bind"] = {"disabled": off, "enabled": [{"name": name} for name in BINDERS]}
     tree = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -192,7 +195,7 @@ def scheduler(seed: int, leads: bool, term: int) -> Scheduler:
 
 def with_test_plugins(seed: int, leads: bool, term: int) -> Scheduler:
     """With all test plugins; one run in four without QueueingHints."""
-    configuration, registry = configured(*CREW)
+    configuration, registry = configured(*TEST_PLUGINS)
     queue = QueueOptions(hints=seed % 4 > 0)
     options = SchedulerOptions(queue=queue, leads=leads, term=term)
     return scheduler_for(configuration, registry, options=options)
@@ -208,7 +211,7 @@ def with_extenders(seed: int, leads: bool, term: int) -> Scheduler:
 PAUSES = {PERMIT_GATE, "permit", "second-permit", "prebind-io", "second-prebind-io", "bind-io"}
 HOLDS = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
-CREW_LABELS = (
+TEST_PLUGIN_LABELS = (
     (PERMIT_GATE, "yes"),
     ("permit", "30"),
     ("permit", "no"),
@@ -281,7 +284,7 @@ TEST_PLUGINS_CONFIG = FaultRunConfig(
     may_wait=waits_for_gate,
     retries_forever=retries_forever,
     on_call=check_reservations,
-    labels=CREW_LABELS,
+    labels=TEST_PLUGIN_LABELS,
     extra_events=gate_events_and_permit_replies,
 )
 
@@ -313,7 +316,7 @@ EXTENDERS_CONFIG = FaultRunConfig(
 )
 
 
-def unordered_refused_by(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
+def unordered_refused_by(self: UnschedulablePods, plugins: Iterable[str]) -> list[PodRecord]:
     """Wrong variant of UnschedulablePods.refused_by: the order of a set."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]

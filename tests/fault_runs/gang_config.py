@@ -13,8 +13,6 @@ from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.batch.decider import BatchDecider
-from stowplan.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
-from stowplan.fault_runs.fault_run import FaultRunConfig, run_with_faults, shrink_failure
 from stowplan.framework.deciders.session_decider import NodeAssignment
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
@@ -26,9 +24,11 @@ from stowplan.objects.workload import PriorityClass
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.testing import pod
-from stowplan.testing.auditor import Auditor, SchedulerView, Violation
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from stowplan.testing.session_invariants import check_session
+from tests.fault_runs.auditor import Auditor, SchedulerView, Violation
+from tests.fault_runs.cluster_churn import ChurnEvent, ClusterChurn
+from tests.fault_runs.fault_run import FaultRunConfig, run_with_faults, shrink_failure
 
 BATCH = "kube-batch"
 GROUPS = tuple(f"g{number}" for number in range(9))

@@ -28,8 +28,6 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.columns import column_cache, journal, vocabulary
 from stowplan.columns.pods import podcounts, podterms
-from stowplan.fault_runs.delayed_watch import DelayedWatch
-from stowplan.fault_runs.fault_schedule import REQUESTS, WATCHES, PendingFaults, fault
 from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -46,10 +44,12 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.volume_controller import VolumeController
-from stowplan.simulation.cluster.watch_stream import WatchStream, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing.generators.choices import pick, random_int
 from tests.fault_runs.configs import PERMIT_GATE, GatePermit
+from tests.fault_runs.delayed_watch import DelayedWatch, is_not_pod, is_pod
+from tests.fault_runs.fault_schedule import REQUESTS, WATCHES, PendingFaults, fault
 from tests.fault_runs.informer_instance import InformerInstance
 from tests.fault_runs.node_rotation import NodeRotation
 from tests.fault_runs.object_sizes import ObjectSizes, of_modules, resident

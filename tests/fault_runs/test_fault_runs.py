@@ -14,22 +14,22 @@ from msgspec.structs import replace
 
 from stowplan.cache import Cache
 from stowplan.cycle.extender_consultation import ExtenderConsultation
-from stowplan.fault_runs.fault_run import (
+from stowplan.framework.status import error
+from stowplan.messages.events import PodRead
+from stowplan.objects.pod import Pod
+from stowplan.queue.in_flight_pods import InFlightPods
+from stowplan.queue.pod_record import PodRecord
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
+from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
+from tests.fault_runs.fault_run import (
     FaultRun,
     FaultRunConfig,
     FaultRunFailure,
     first_failure,
     run_with_faults,
 )
-from stowplan.fault_runs.fault_schedule import CALLS, ScheduledFault, shrink_schedule
-from stowplan.framework.status import error
-from stowplan.messages.events import PodRead
-from stowplan.objects.pod import Pod
-from stowplan.queue.in_flight_pods import InFlightPods
-from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
-from stowplan.scheduler.binding.binding_cycles import BindingCycles
-from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
-from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
+from tests.fault_runs.fault_schedule import CALLS, ScheduledFault, shrink_schedule
 from tests.soak import examples
 
 N_PARTS = 20
@@ -183,7 +183,7 @@ def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Unreserve is not called after a failure."""
 
     def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
-        monkeypatch.setattr(self, "_run_notification", lambda *told: None)
+        monkeypatch.setattr(self, "_run_notification", lambda *ignored: None)
         right(self, uid, binding_cycle)
         monkeypatch.undo()
         plant()
@@ -230,13 +230,11 @@ def test_an_assumption_that_ends_before_the_watch_confirms_is_found(
 def test_a_pod_that_is_forgotten_after_a_read_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a read that finds no binding ends the binding cycle without a retry."""
 
-    def pod_read(self: BindingCycles, event: PodRead) -> None:
-        binding_cycle = self._binding_cycles.get(event.uid)
-        if binding_cycle is not None and binding_cycle.stage is BindingStage.BIND_UNKNOWN:
-            self._undo(event.uid, binding_cycle)
+    def settle(self: BindingCycles, record: PodRecord, event: PodRead) -> None:
+        self._undo(record)
 
-    monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
-    assert "is in []; expected" in found().error or "does not know the pod" in found().error
+    monkeypatch.setattr(BindingCycles, "settle", settle)
+    assert "no node is chosen" in found().error or "does not know the pod" in found().error
 
 
 @pytest.mark.slow
@@ -258,7 +256,7 @@ def test_a_decision_on_an_old_snapshot_is_found(monkeypatch: pytest.MonkeyPatch)
 def test_an_ignored_extender_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: every node that was sent to the extender counts as passed."""
     monkeypatch.setattr(
-        ExtenderConsultation, "_kept", lambda self, by, said, offered: list(offered)
+        ExtenderConsultation, "_kept", lambda self, by, reply, offered: list(offered)
     )
     assert "where an extender bars it" in found(EXTENDERS_CONFIG).error
 
@@ -283,8 +281,8 @@ def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
 ) -> None:
     """Wrong: an extender that reports an error has not bound the pod."""
 
-    def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
-        self._fail(uid, binding_cycle, error(text))
+    def doubt(self: BindingCycles, binding_cycle: PodRecord, text: str) -> None:
+        self._fail(binding_cycle, error(text))
 
     monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert found(EXTENDERS_CONFIG) is not None

@@ -9,8 +9,8 @@ import pytest
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import JobInfo
 from stowplan.batch.state.nodes import NodeLedger
-from stowplan.fault_runs.fault_run import FaultRunFailure, first_failure
-from stowplan.scheduler.session_lane import SessionLane
+from stowplan.scheduler.lanes.session_lane import SessionLane
+from tests.fault_runs.fault_run import FaultRunFailure, first_failure
 from tests.fault_runs.gang_config import GANG_CONFIG
 from tests.soak import examples
 
@@ -84,10 +84,11 @@ def test_a_session_that_is_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         right(self, uid)
         self._has_changes = stirred
 
-    right = SessionLane.pod_deleted
-    monkeypatch.setattr(SessionLane, "pod_deleted", pod_deleted)
+    right = SessionLane._pod_deleted
+    monkeypatch.setattr(SessionLane, "_pod_deleted", pod_deleted)
     monkeypatch.setattr(
-        "stowplan.scheduler.session_lane._is_relevant_to_sessions", lambda before, after: False
+        "stowplan.scheduler.lanes.session_lane._is_relevant_to_sessions",
+        lambda before, after: False,
     )
     assert "a session was due" in found().error
 

@@ -9,11 +9,11 @@ import pytest
 from stowplan.columns import NodeTable
 from stowplan.columns.journal import Journal
 from stowplan.cycle import CycleDecider
-from stowplan.fault_runs.fault_schedule import WATCHES
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 from stowplan.queue.pre_enqueue import PreEnqueueGates
-from stowplan.scheduler.session_lane import SessionLane
+from stowplan.scheduler.lanes.session_lane import SessionLane
+from tests.fault_runs.fault_schedule import WATCHES
 from tests.fault_runs.long_run import CAPS, LongRun
 from tests.fault_runs.object_sizes import ObjectSizes, kept_calls, resident
 
@@ -102,14 +102,14 @@ def test_thirty_nights_are_alike() -> None:
 
 def arrivals_are_kept(patch: pytest.MonkeyPatch) -> None:
     """The arrival time of a deleted pod is kept."""
-    right = SessionLane.pod_deleted
+    right = SessionLane._pod_deleted
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
         came = self._arrived_at.get(uid, 0)
         right(self, uid)
         self._arrived_at[uid] = came
 
-    patch.setattr(SessionLane, "pod_deleted", pod_deleted)
+    patch.setattr(SessionLane, "_pod_deleted", pod_deleted)
 
 
 def specs_are_kept(patch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ LEAKS = {
     "scheduler.queue._gates._by_spec": specs_are_kept,
     "scheduler.cache.nodes.journal._rows": journals_are_kept,
     "scheduler.cache.nodes.labels._columns[].vocabulary": values_are_kept,
-    "scheduler._decider._engine._index": classes_are_kept,
+    "scheduler.pod_lane.decider._engine._index": classes_are_kept,
     "informers[]._decoder._templates._kept": templates_are_kept,
 }
 

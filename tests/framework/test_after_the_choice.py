@@ -190,12 +190,12 @@ def test_a_failure_to_bind_is_an_error(answer: Status) -> None:
     assert (run("run_bind")(framework), called) == (wanted, ["A"])
 
 
-def test_nobody_binds() -> None:
+def test_no_plugin_binds() -> None:
     assert run("run_bind")(cast("bind", SKIP, SKIP)[0]) == SKIP.by("B")
     assert run("run_bind")(framework_of()) == SKIP
 
 
-def test_everybody_is_told_that_the_pod_was_bound() -> None:
+def test_every_plugin_is_notified_that_the_pod_was_bound() -> None:
     framework, called = cast("post_bind", error("does not matter"), None)
     run("run_post_bind")(framework)
     assert called == ["A", "B"]

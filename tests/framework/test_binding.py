@@ -136,14 +136,14 @@ class Misspelt:
             type("A", (), {"name": "A", "filter": lambda self: OK, "Args": dict}),
             "Args: Invalid value: ",
         ),
-        (Sort, "a plugin named 'Sort' already exists"),
+        (Sort, "a plugin named 'Sort' already exists: plugin class "),
     ],
 )
 def test_a_class_that_cannot_be_a_plugin(wrong: type[Any], message: str) -> None:
     registry = Registry([Sort])
     with pytest.raises(ContractError) as caught:
         registry.register(wrong)
-    assert f"plugin class {wrong.__module__}.{wrong.__qualname__}: " in str(caught.value)
+    assert str(caught.value).startswith(f"plugin class {wrong.__module__}.{wrong.__qualname__}")
     assert message in str(caught.value)
     assert list(registry) == ["Sort"]
 
@@ -320,8 +320,8 @@ def test_an_exception_names_plugin_method_pod_and_node() -> None:
     ):
         with pytest.raises(ContractError) as caught:
             call()
-        told, _, place = str(caught.value).partition(" (test_binding.py:")
-        assert told == f"plugin 'Fails': {wanted}"
+        text, _, place = str(caught.value).partition(" (test_binding.py:")
+        assert text == f"plugin 'Fails': {wanted}"
         assert place.endswith(")")
         assert caught.value.__cause__ is not None
 
@@ -346,8 +346,8 @@ def test_an_answer_of_the_wrong_kind_is_named(method: str, wanted: str) -> None:
     with pytest.raises(ContractError) as caught:
         # Every method is offered a pod first.
         member.call(method, *[POD, NODE, CycleState(), None][: n_offered(method)])
-    told, _, place = str(caught.value).partition(" (stage.py:")
-    assert told.endswith(f"gave None; expected a {wanted}")
+    text, _, place = str(caught.value).partition(" (stage.py:")
+    assert text.endswith(f"gave None; expected a {wanted}")
     assert place.endswith(")")
 
 

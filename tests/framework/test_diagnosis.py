@@ -92,7 +92,7 @@ def test_counts_are_sorted_as_texts() -> None:
     assert diagnosis.text() == "0/12 nodes are available: 10 full, 2 tainted."
 
 
-def test_a_refusal_of_the_whole_pod_is_told_instead() -> None:
+def test_a_refusal_of_the_whole_pod_is_reported_instead() -> None:
     diagnosis = Diagnosis(3, unresolvable("gone"))
     diagnosis.pre_filter_message = "gone"
     assert diagnosis.text() == "0/3 nodes are available: gone."

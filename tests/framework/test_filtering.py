@@ -211,7 +211,7 @@ def test_columns_give_what_nodes_give(columns: bool) -> None:
     assert verdicts.passed().tolist() == [1]
 
 
-def test_filters_apart_says_what_each_says_alone() -> None:
+def test_filters_apart_equals_each_filter_alone() -> None:
     framework = framework_of(refusing("A", NO, "n1"), refusing("B", NEVER, "n1", "n2"))
     nodes = snapshot().nodes
     apart = framework.filters_separately(POD, nodes, nodes.all_rows, CycleState())
@@ -262,33 +262,33 @@ class OnePod:
         return OK if not node.pods else NO
 
 
-class NeedsCompany:
+class NeedsPeer:
     """The pod only runs beside another; it hears of pods by AddPod."""
 
-    name = "NeedsCompany"
+    name = "NeedsPeer"
 
     def pre_filter(self, state: CycleState) -> Status:
-        state.write(self.name, Company())
+        state.write(self.name, PeerState())
         return OK
 
     def add_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        state.read(self.name, Company).nodes.append(node.name)
+        state.read(self.name, PeerState).nodes.append(node.name)
         return OK
 
     def remove_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        state.read(self.name, Company).nodes.remove(node.name)
+        state.read(self.name, PeerState).nodes.remove(node.name)
         return OK
 
     def filter(self, node: NodeInfo, state: CycleState) -> Status:
-        return OK if node.name in state.read(self.name, Company).nodes else NEVER
+        return OK if node.name in state.read(self.name, PeerState).nodes else NEVER
 
 
-class Company:
+class PeerState:
     def __init__(self, nodes: tuple[str, ...] = ()) -> None:
         self.nodes = list(nodes)
 
-    def clone(self) -> "Company":
-        return Company(tuple(self.nodes))
+    def clone(self) -> "PeerState":
+        return PeerState(tuple(self.nodes))
 
 
 def verdict(nominated: Pod, *plugins: type[Any], asks: Pod = POD) -> list[Status]:
@@ -315,16 +315,16 @@ def test_a_pod_does_not_stand_in_its_own_way() -> None:
 
 def test_a_pod_must_not_depend_on_a_nominated_one() -> None:
     # With the nominated pod the node passes, without it it does not: both must pass.
-    answers = verdict(pod("big", priority=9, nominated="n2"), NeedsCompany)
-    assert answers == [NEVER.by("NeedsCompany")] * 3
+    answers = verdict(pod("big", priority=9, nominated="n2"), NeedsPeer)
+    assert answers == [NEVER.by("NeedsPeer")] * 3
 
 
 def test_counting_nominated_pods_leaves_no_trace() -> None:
-    framework, state = framework_of(NeedsCompany, OnePod), CycleState()
+    framework, state = framework_of(NeedsPeer, OnePod), CycleState()
     seen = snapshot(nominated=(pod("big", priority=9, nominated="n2"),))
     framework.run_pre_filter(POD, seen, state)
     framework.run_filters(POD, seen, state)
-    assert state.read("NeedsCompany", Company).nodes == []
+    assert state.read("NeedsPeer", PeerState).nodes == []
     assert seen.nodes.info(1).pods == []
 
 
@@ -407,7 +407,7 @@ def test_an_error_ends_the_round(answer: Status) -> None:
     assert (found, asked) == (PostFilterResult(error(*answer.reasons).by("A")), "A")
 
 
-def test_nobody_to_ask() -> None:
+def test_no_priorities() -> None:
     found, _ = post_filtered()
     assert found == PostFilterResult(Status(Code.UNSCHEDULABLE))
 

@@ -30,7 +30,7 @@ def always_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registered_plugin, "CACHED_NODES_MIN", 1)
 
 
-def test_kept_codes_tell_each_pod_its_own_reasons() -> None:
+def test_kept_codes_give_each_pod_its_own_reasons() -> None:
     kept = messages(columns=True)
     assert kept == messages(columns=False)
     assert ["Insufficient example.com/a" in text for text in kept] == [True, True, False]

@@ -91,28 +91,28 @@ class Follower:
         return True
 
 
-def crowds_are_counted(seed: int) -> None:
+def check_nominated_counts(seed: int) -> None:
     """Kept sums are those of the pods that count, on every row."""
-    story = Follower(seed)
-    while story.step():
-        if story.rng.integers(3) == 0:
+    walk = Follower(seed)
+    while walk.step():
+        if walk.rng.integers(3) == 0:
             continue
         asking = pod("asking", priority=5)
-        crowds = NominatedPodsByRow.of(story.snapshot, 5)
-        counted = [story.nominations.counted(name, asking) for name in story.table.names]
-        assert crowds.pod_count.tolist() == [len(infos) for infos in counted]
-        assert crowds.requested("cpu").tolist() == [
+        nominated_by_row = NominatedPodsByRow.of(walk.snapshot, 5)
+        counted = [walk.nominations.counted(name, asking) for name in walk.table.names]
+        assert nominated_by_row.pod_count.tolist() == [len(infos) for infos in counted]
+        assert nominated_by_row.requested("cpu").tolist() == [
             sum(info.footprint.requested.get("cpu", 0) for info in infos) for infos in counted
         ]
 
 
 @settings(max_examples=examples(60))
 @given(SEEDS)
-def test_crowds_are_those_that_count(seed: int) -> None:
-    crowds_are_counted(seed)
+def test_nominated_pods_by_row_are_those_that_count(seed: int) -> None:
+    check_nominated_counts(seed)
 
 
-def test_control_crowds_that_stay_where_rows_move(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_nominated_pods_that_stay_where_rows_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a row is taken to be of the same node for ever."""
     right = NominatedPodsByRow._follow
 
@@ -122,31 +122,31 @@ def test_control_crowds_that_stay_where_rows_move(monkeypatch: pytest.MonkeyPatc
         right(self, snapshot)
 
     monkeypatch.setattr(NominatedPodsByRow, "_follow", follow)
-    assert_caught(crowds_are_counted, SEEDS)
+    assert_caught(check_nominated_counts, SEEDS)
 
 
 def verdicts_are_those_of_now(seed: int) -> None:
     """The kept refusals are those of judging every row; a judge looks at pods and nominations."""
-    story, kept = Follower(seed), NominatedVerdicts()
+    walk, kept = Follower(seed), NominatedVerdicts()
 
-    def judge(rows: list[int]) -> dict[int, Status]:
+    def filter_rows(rows: list[int]) -> dict[int, Status]:
         found = {}
         for row in rows:
-            name = story.table.names[row]
-            crowd = [i for i in story.nominations.on(name) if i.uid != asking]
-            if crowd and (len(crowd) + len(story.table.pods[row])) % 3:
-                found[row] = unschedulable(f"{len(crowd)} on {name}")
+            name = walk.table.names[row]
+            nominated = [i for i in walk.nominations.on(name) if i.uid != asking]
+            if nominated and (len(nominated) + len(walk.table.pods[row])) % 3:
+                found[row] = unschedulable(f"{len(nominated)} on {name}")
         return found
 
-    while story.step():
-        if story.rng.integers(3) == 0:
+    while walk.step():
+        if walk.rng.integers(3) == 0:
             continue
-        asking = f"default/w{story.rng.integers(6)}"
-        own = story.table.row(story.nominations.node_of(asking))
-        rows, which = kept.follow(story.snapshot, judge, own)
+        asking = f"default/w{walk.rng.integers(6)}"
+        own = walk.table.row(walk.nominations.node_of(asking))
+        rows, which = kept.follow(walk.snapshot, filter_rows, own)
         statuses = list(kept.statuses)
         got = {row: statuses[i] for row, i in zip(rows.tolist(), which.tolist(), strict=True)}
-        assert got == judge(list(range(story.table.n_nodes)))
+        assert got == filter_rows(list(range(walk.table.n_nodes)))
 
 
 @settings(max_examples=examples(60))
@@ -159,8 +159,8 @@ def test_control_a_pod_that_speaks_for_its_class(monkeypatch: pytest.MonkeyPatch
     """Wrong: what a pod makes of its own node stands for the pods that do count it."""
     right = NominatedVerdicts.follow
 
-    def follow(self: NominatedVerdicts, snapshot: Any, judge: Any, own: int) -> Any:
-        answer = right(self, snapshot, judge, own)
+    def follow(self: NominatedVerdicts, snapshot: Any, filter_rows: Any, own: int) -> Any:
+        answer = right(self, snapshot, filter_rows, own)
         self._special = -1
         return answer
 

@@ -60,7 +60,7 @@ def test_only_the_rows_asked_for_count() -> None:
     assert found.node_names == ("n3", "n1")
 
 
-def test_with_nobody_to_ask_every_node_scores_one() -> None:
+def test_without_priorities_every_node_scores_one() -> None:
     assert scored().totals.tolist() == [1, 1, 1]
     assert scored().top == ("n1", "n2", "n3")
     assert scored(extenders=[Fixed({})]).totals.tolist() == [0, 0, 0]
@@ -131,7 +131,7 @@ def test_what_fails_is_named_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("priority", "said"),
+    ("priority", "message"),
     [
         (Priority("high", map=lambda p, n, m: 11), "on node 'n1' is 11; expected 0..10"),
         (
@@ -149,10 +149,10 @@ def test_what_fails_is_named_together() -> None:
         ),
     ],
 )
-def test_what_a_function_gives_is_checked(priority: Priority, said: str) -> None:
+def test_what_a_function_gives_is_checked(priority: Priority, message: str) -> None:
     with pytest.raises(PrioritiesFailed) as caught:
         scored(priority)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert f"priority '{priority.name}'" in str(caught.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -84,7 +85,7 @@ def scored(rule: Any, rows: Ints = ALL, *, columns: bool = True, weight: int = 1
     return framework.run_scores(WEB, seen.nodes, rows, state)
 
 
-def judged(rule: Any, *, columns: bool = True) -> list[Status]:
+def statuses(rule: Any, *, columns: bool = True) -> list[Status]:
     framework = framework_of(plugin_of(rule), columns=columns)
     verdicts = framework.run_filters(WEB, snapshot(CLUSTER), CycleState())
     return [verdicts.at(place) for place in range(3)]
@@ -116,9 +117,9 @@ def test_a_score_counts_with_its_weight(rule: Any, wanted: list[int], columns: b
 @pytest.mark.parametrize("columns", [True, False])
 def test_a_filter_refuses_with_its_reason(columns: bool) -> None:
     small = unschedulable("node(s) were too small").by("big")
-    assert judged(big, columns=columns) == [small, OK, OK]
+    assert statuses(big, columns=columns) == [small, OK, OK]
     short = unresolvable("node(s) were refused by roomy").by("roomy")
-    assert judged(roomy, columns=columns) == [short, OK, OK]
+    assert statuses(roomy, columns=columns) == [short, OK, OK]
 
 
 def test_a_filter_may_answer_with_a_status_of_its_own() -> None:
@@ -126,7 +127,7 @@ def test_a_filter_may_answer_with_a_status_of_its_own() -> None:
     def wordy(node: NodeInfo) -> Status:
         return OK if node.name != "n2" else unresolvable("node(s) were n2")
 
-    assert [status.message for status in judged(wordy)] == ["", "node(s) were n2", ""]
+    assert [status.message for status in statuses(wordy)] == ["", "node(s) were n2", ""]
 
 
 def test_a_filter_over_arrays_sees_what_eviction_would_leave() -> None:
@@ -170,18 +171,18 @@ def test_no_nodes_are_no_question() -> None:
 def test_a_map_is_reduced_and_counts_tenfold() -> None:
     reduce = normalize_reduce(10)
 
-    @priority("crowd", metadata=lambda pod: {"each": 3}, reduce=reduce)
-    def crowd(pod: Pod, node: NodeInfo, meta: dict[str, int]) -> int:
+    @priority("few_pods", metadata=lambda pod: {"each": 3}, reduce=reduce)
+    def few_pods(pod: Pod, node: NodeInfo, meta: dict[str, int]) -> int:
         return len(node.pods) * meta["each"]
 
-    plugin = plugin_of(crowd)
+    plugin = plugin_of(few_pods)
     seen = snapshot("node\nn1\nn2\nn3\n\npod on\na n1\nb n1\nc n1\nd n2")
     framework, state = framework_of(plugin), CycleState()
     assert framework.run_pre_score(WEB, seen, ALL, state) == OK
     found = framework.run_scores(WEB, seen.nodes, ALL, state)
-    assert found.raw["crowd"].tolist() == [9, 3, 0]
+    assert found.raw["few_pods"].tolist() == [9, 3, 0]
     # 10 of 10, 10 * 3 / 9 truncated, 0; then tenfold.
-    assert found.final["crowd"].tolist() == [100, 30, 0]
+    assert found.final["few_pods"].tolist() == [100, 30, 0]
 
 
 def test_metadata_is_computed_once_per_pod() -> None:
@@ -300,7 +301,7 @@ def fault(decorate: Any, function: Any) -> str:
     """What is said when the rule is asked. A function is made a rule once, so a copy of it is."""
     rule = decorate(type(function)(function.__code__, function.__globals__, function.__name__))
     is_filter = hasattr(plugin_of(rule), "filter")
-    return refused(lambda: judged(rule) if is_filter else scored(rule))
+    return refused(lambda: statuses(rule) if is_filter else scored(rule))
 
 
 def raises(node: NodeInfo) -> Any:
@@ -383,8 +384,8 @@ def test_a_fault_fails_the_attempt_and_the_scheduler_lives() -> None:
     )
     (patch,) = (effect for effect in effects if isinstance(effect, PatchStatus))
     assert (patch.name, patch.reason, patch.message) == ("bad", "SchedulerError", wanted)
-    (told,) = (e for e in effects if isinstance(e, RecordEvent) and e.type == "Warning")
-    assert (told.name, told.note) == ("bad", wanted)
+    (warning,) = (e for e in effects if isinstance(e, RecordEvent) and e.type == "Warning")
+    assert (warning.name, warning.note) == ("bad", wanted)
     assert bound(effects) == ["good"]
     scheduler.validate()
     # Still at fault after its backoff, then mended.
@@ -463,8 +464,12 @@ def test_a_name_that_is_taken() -> None:
     def mine(node: NodeInfo) -> int:
         return 1
 
-    assert "a plugin named 'ImageLocality' already exists" in refused(
-        lambda: configuration_of(None, "test", [mine])
+    text = refused(lambda: configuration_of(None, "test", [mine]))
+    assert re.fullmatch(
+        rf"plugin class {__name__}\.test_a_name_that_is_taken\.<locals>\.mine "
+        r"\(test_rules\.py:\d+\): a plugin named 'ImageLocality' already exists: plugin class "
+        r"stowplan\.plugins\.image_locality\.ImageLocality \(image_locality\.py:\d+\)",
+        text,
     )
 
 

@@ -68,7 +68,7 @@ def test_some_rows_are_scored_in_their_order() -> None:
     assert (found.rows.tolist(), found.total.tolist()) == ([0, 2], [10, 30])
 
 
-def test_nobody_scores() -> None:
+def test_no_plugin_scores() -> None:
     found = scored()
     assert (found.raw, found.total.tolist()) == ({}, [0, 0, 0])
 

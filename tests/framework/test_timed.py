@@ -86,7 +86,7 @@ def test_a_search_for_room_is_counted() -> None:
     assert counted(metrics, POINT_SECONDS, **refused) == 1
 
 
-def test_a_timed_machine_tells_what_it_has_taken_in() -> None:
+def test_a_timed_machine_reports_the_events_it_has_handled() -> None:
     metrics = Metrics(count().__next__)
     scheduler = build.scheduler_for(
         *configuration_of(None, "default"), engine="walk", metrics=metrics

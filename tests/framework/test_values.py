@@ -103,7 +103,7 @@ def test_a_clone_goes_its_own_way() -> None:
 # Problems.
 
 
-def test_every_problem_is_told_with_its_source() -> None:
+def test_every_problem_is_reported_with_its_source() -> None:
     problems = [
         Problem("profiles[0].name", "'x'", "a name", "did you mean 'y'?"),
         Problem("kind", "", "KubeSchedulerConfiguration"),
@@ -169,7 +169,7 @@ def test_nominations_are_kept_by_node() -> None:
     assert nominations.node_of("default/b") == ""
 
 
-def test_the_world_is_asked_by_kind_and_key() -> None:
+def test_the_object_store_is_read_by_kind_and_key() -> None:
     meta = ObjectMeta(name="x", namespace="prod")
     service, klass = Service(metadata=meta), StorageClass(metadata=ObjectMeta(name="x"))
     object_store = ObjectStore([service, klass])
@@ -181,7 +181,7 @@ def test_the_world_is_asked_by_kind_and_key() -> None:
     assert list(object_store.all(Service)) == [service]
 
 
-def test_every_change_of_the_world_is_a_new_version() -> None:
+def test_every_change_of_the_object_store_is_a_new_version() -> None:
     object_store = ObjectStore()
     versions = [object_store.version]
     for name in "abb":

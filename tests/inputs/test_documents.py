@@ -13,7 +13,7 @@ def trees(text: str, form: str = "") -> list[Any]:
     return [document.tree for document in documents(text.encode(), "f", form)]
 
 
-def complaint(text: str | bytes, form: str = "") -> str:
+def error_text(text: str | bytes, form: str = "") -> str:
     data = text.encode() if isinstance(text, str) else text
     with pytest.raises(InputError) as caught:
         list(documents(data, "f", form))
@@ -120,22 +120,22 @@ def test_documents_know_their_place() -> None:
         ('{"a": 1,}', "", "f: line 1, column "),
     ],
 )
-def test_complaints(text: str, form: str, wanted: str) -> None:
-    text = complaint(text, form)
+def test_errors(text: str, form: str, wanted: str) -> None:
+    text = error_text(text, form)
     assert text.startswith(wanted), text
     assert ": expected " in text
     assert "\n" not in text
 
 
 def test_what_is_not_utf_8() -> None:
-    assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: invalid byte 0xff: expected UTF-8 text"
+    assert error_text(b"a: 1\nb: \xff\n") == "f: line 2: invalid byte 0xff: expected UTF-8 text"
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**80])
 def test_numbers_beyond_64_bits(number: int) -> None:
     wanted = "a longer number: expected whole numbers within 64 bits"
-    assert complaint(f"a:\n  b: {number}\n", "yaml") == f"f: line 2, column 6: {wanted}"
-    assert complaint(f'{{"a": [{{"b": {number}}}]}}', "json") == f"f: document 1: {wanted}"
+    assert error_text(f"a:\n  b: {number}\n", "yaml") == f"f: line 2, column 6: {wanted}"
+    assert error_text(f'{{"a": [{{"b": {number}}}]}}', "json") == f"f: document 1: {wanted}"
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), "'9223372036854775808'"])
@@ -157,18 +157,18 @@ def test_numbers_of_64_bits(number: int | str) -> None:
 )
 def test_deep_nesting_in_yaml_ends_in_a_line(text: str) -> None:
     wanted = f"deeper nesting: expected at most {DEPTH_MAX} levels"
-    assert complaint(text, "yaml").endswith(wanted)
+    assert error_text(text, "yaml").endswith(wanted)
 
 
 @pytest.mark.parametrize("tail", ["", "]" * 100_000 + "}"])
 def test_deep_nesting_in_json_ends_in_a_line(tail: str) -> None:
     text = '{"a": ' + "[" * 100_000 + tail
-    assert "deeper nesting" in complaint(text, "json")
+    assert "deeper nesting" in error_text(text, "json")
 
 
 def test_aliases_within_aliases_end_in_a_line() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    text = complaint("\n".join(lines), "yaml")
+    text = error_text("\n".join(lines), "yaml")
     more = "a document that expands to more"
     assert text.endswith(f"{more}: expected at most {ALIASED_MAX} values by alias")

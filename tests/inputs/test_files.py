@@ -11,7 +11,7 @@ from stowplan.inputs.files import files_at, files_below, read_bytes, read_lines,
 from stowplan.inputs.input_error import InputError
 
 
-def complaint(path: str | Path) -> str:
+def error_text(path: str | Path) -> str:
     with pytest.raises(InputError) as caught:
         list(files_at([path]))
     assert "\n" not in str(caught.value)
@@ -62,12 +62,12 @@ def test_standard_input(pack: type[bytes], monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_missing_file(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.yaml"
     wanted = f"{path}: no such file or directory: expected a readable file"
-    assert complaint(path) == wanted
+    assert error_text(path) == wanted
 
 
 def test_a_directory_without_files(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("x")
-    assert complaint(tmp_path) == (
+    assert error_text(tmp_path) == (
         f"{tmp_path}: no input files in the directory: expected *.yaml, *.yml, *.json, *.csv or .gz"
     )
 
@@ -80,7 +80,7 @@ def test_a_file_that_must_not_be_read(tmp_path: Path, monkeypatch: pytest.Monkey
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert complaint(path) == f"{path}: permission denied: expected a readable file"
+    assert error_text(path) == f"{path}: permission denied: expected a readable file"
 
 
 def test_a_directory_that_must_not_be_searched(
@@ -90,14 +90,14 @@ def test_a_directory_that_must_not_be_searched(
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
     monkeypatch.setattr(Path, "iterdir", refuse)
-    assert complaint(tmp_path) == f"{tmp_path}: permission denied: expected a readable directory"
+    assert error_text(tmp_path) == f"{tmp_path}: permission denied: expected a readable directory"
 
 
 @pytest.mark.parametrize("damage", [slice(0, -12), slice(0, 14)])
 def test_a_damaged_compressed_file(tmp_path: Path, damage: slice) -> None:
     path = tmp_path / "x.yaml.gz"
     path.write_bytes(gzip.compress(b"some text that is long enough to be cut" * 20)[damage])
-    text = complaint(path)
+    text = error_text(path)
     assert text.startswith(f"{path}: damaged gzip file (")
     assert text.endswith("): expected a complete .gz file")
 
@@ -105,7 +105,7 @@ def test_a_damaged_compressed_file(tmp_path: Path, damage: slice) -> None:
 def test_a_compressed_file_with_other_content(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml.gz"
     path.write_bytes(b"\x1f\x8bnot really")
-    assert complaint(path).startswith(f"{path}: damaged gzip file (")
+    assert error_text(path).startswith(f"{path}: damaged gzip file (")
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_pytorch_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", [(TRAIN, RUNTIME), (RUNTIME, TRAIN)], ids=["before", "after"])
-def test_a_train_job_is_what_its_runtime_says(tmp_path: Path, order: tuple[str, str]) -> None:
+def test_a_train_job_is_expanded_by_its_runtime(tmp_path: Path, order: tuple[str, str]) -> None:
     cluster = read(tmp_path, *order)
     assert names(cluster) == ["tj-node-0-0-0", "tj-node-0-1-0", "tj-node-0-2-0"]
     for pod in cluster.pods:
@@ -221,7 +221,7 @@ def test_a_train_job_is_what_its_runtime_says(tmp_path: Path, order: tuple[str, 
     assert groups(cluster) == {"tj": (3, "")}
 
 
-def test_a_train_job_without_its_runtime_says_so(tmp_path: Path) -> None:
+def test_a_train_job_without_its_runtime_is_reported(tmp_path: Path) -> None:
     cluster = read(tmp_path, TRAIN)
     assert len(cluster.pods) == 3
     assert cluster.notes[-1].startswith("ClusterTrainingRuntime torch is not in the input:")

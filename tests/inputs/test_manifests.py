@@ -44,7 +44,7 @@ def only_pod(tree: Tree) -> Pod:
     return found
 
 
-def complaint(*trees: Any) -> str:
+def error_text(*trees: Any) -> str:
     with pytest.raises(DecodeError) as caught:
         inventory(*trees)
     return str(caught.value)
@@ -166,7 +166,7 @@ def test_ports_on_the_host_network_are_host_ports(on_host: bool, port: int) -> N
     assert [p.host_port for p in found.spec.containers[0].ports] == [port, 9]
 
 
-def test_a_node_offers_its_capacity_unless_it_says_otherwise() -> None:
+def test_allocatable_defaults_to_capacity() -> None:
     bare, full = inventory(
         node("a", capacity={"cpu": "4"}), node("b", capacity={"cpu": "4"}, allocatable={"cpu": "3"})
     ).all(Node)
@@ -210,7 +210,7 @@ BAD_QUANTITY = (
 )
 
 
-COMPLAINTS: list[tuple[Any, str]] = [
+ERRORS: list[tuple[Any, str]] = [
     (5, "Invalid value: 5: expected an object with apiVersion and kind"),
     ([pod()], "Invalid value: a list: expected an object with apiVersion and kind"),
     ({"apiVersion": "v1"}, "kind: Required value: expected a kind such as Pod"),
@@ -317,22 +317,22 @@ COMPLAINTS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("tree", "wanted"), COMPLAINTS)
-def test_complaints_name_the_object_the_path_and_both_values(tree: Any, wanted: str) -> None:
-    assert complaint(tree).removeprefix(": ") == wanted
+@pytest.mark.parametrize(("tree", "wanted"), ERRORS)
+def test_errors_name_the_object_the_path_and_both_values(tree: Any, wanted: str) -> None:
+    assert error_text(tree).removeprefix(": ") == wanted
 
 
 def test_quantities_in_a_status_are_checked_too() -> None:
     report = {"name": "main", "allocatedResources": {"cpu": "lots"}}
     tree = {**pod("p1"), "status": {"containerStatuses": [report]}}
     where = "Pod default/p1: status.containerStatuses[0].allocatedResources.cpu: "
-    assert complaint(tree).startswith(where)
+    assert error_text(tree).startswith(where)
 
 
 @pytest.mark.parametrize(("tree", "name"), [(node(), "Node n1"), (pod(), "Pod default/p1")])
 def test_an_object_that_comes_twice_is_refused_with_the_first_place(tree: Tree, name: str) -> None:
     wanted = f"{name}: Duplicate value: first defined in f.yaml: document 1"
-    assert complaint(tree, tree) == wanted
+    assert error_text(tree, tree) == wanted
 
 
 def test_the_same_name_in_another_namespace_or_kind_is_another_object() -> None:

@@ -30,7 +30,7 @@ def the_pod(line: str, header: str = trace.POD_HEADER) -> Pod:
     return found
 
 
-def complaint(text: str) -> str:
+def error_text(text: str) -> str:
     with pytest.raises(InputError) as caught:
         parsed(text)
     return str(caught.value)
@@ -148,7 +148,7 @@ WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib
     ],
 )
 def test_invalid_headers(text: str, wanted: str) -> None:
-    assert complaint(text) == wanted
+    assert error_text(text) == wanted
 
 
 WHOLE = "expected a whole number from 0 to 1000000000000"
@@ -179,7 +179,7 @@ WHOLE = "expected a whole number from 0 to 1000000000000"
     ],
 )
 def test_lines_of_nodes_that_are_wrong(line: str, wanted: str) -> None:
-    assert complaint(f"{trace.NODE_HEADER}\nn1,1,1,0,\n{line}\n") == f"f.csv: {wanted}"
+    assert error_text(f"{trace.NODE_HEADER}\nn1,1,1,0,\n{line}\n") == f"f.csv: {wanted}"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_lines_of_nodes_that_are_wrong(line: str, wanted: str) -> None:
     ],
 )
 def test_lines_of_pods_that_are_wrong(line: str, wanted: str) -> None:
-    assert complaint(f"{trace.POD_HEADER}\n{line}\n") == f"f.csv: {wanted}"
+    assert error_text(f"{trace.POD_HEADER}\n{line}\n") == f"f.csv: {wanted}"
 
 
 # Whole traces.

@@ -11,7 +11,7 @@ from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import Namespace
 from tests.inputs.test_workload_expansion import (
     Tree,
-    complaint,
+    error_text,
     population,
     thing,
     workload,
@@ -85,7 +85,7 @@ def test_the_pods_of_a_template_share_the_spec_with_the_priority() -> None:
     ],
 )
 def test_an_unknown_priority_class_is_refused(tree: Tree, where: str) -> None:
-    assert complaint(priority_class("hi", 7), tree) == (
+    assert error_text(priority_class("hi", 7), tree) == (
         f"f.yaml: document 2: {where}.priorityClassName: Invalid value: 'gold': "
         "expected a PriorityClass: system-cluster-critical, system-node-critical, hi"
     )

@@ -35,7 +35,7 @@ def read(folder: Path, text: str, validate: str = "auto") -> Cluster:
     return read_cluster(path, validate=validate)
 
 
-def complaints(folder: Path, text: str, validate: str = "auto") -> list[str]:
+def errors(folder: Path, text: str, validate: str = "auto") -> list[str]:
     with pytest.raises(InputError) as caught:
         read(folder, text, validate)
     head = f"{folder}/a.yaml: "
@@ -93,7 +93,7 @@ MISTAKES = {
 
 @pytest.mark.parametrize(("text", "wanted"), MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_in_a_pod(tmp_path: Path, text: str, wanted: str) -> None:
-    (line,) = complaints(tmp_path, text)
+    (line,) = errors(tmp_path, text)
     assert line.startswith(("Pod default/web: " + wanted, wanted)), line
 
 
@@ -106,7 +106,7 @@ spec:
   containers: [{name: main}]
   template: {spec: {dnsPolicy: None of these, containers: [{name: main}]}}
 """
-    misplaced, word = complaints(tmp_path, text)
+    misplaced, word = errors(tmp_path, text)
     assert misplaced.endswith(
         'unknown field "spec.containers" (did you mean "spec.template.spec.containers"?)'
     )
@@ -115,7 +115,7 @@ spec:
 
 def test_all_mistakes_of_all_objects_are_reported(tmp_path: Path) -> None:
     text = pod("zzz: 1, yyy: 2") + "---\n" + pod("xxx: 1").replace("web", "db")
-    assert [line.partition(": ")[2] for line in complaints(tmp_path, text)] == [
+    assert [line.partition(": ")[2] for line in errors(tmp_path, text)] == [
         'unknown field "spec.zzz"',
         'unknown field "spec.yyy"',
         'unknown field "spec.xxx"',
@@ -130,9 +130,9 @@ def test_mistakes_are_bounded(tmp_path: Path) -> None:
     assert (len(lines), lines[-1]) == (PROBLEMS_MAX + 1, "and 7 more errors")
 
 
-def test_pods_that_are_alike_but_for_their_names_are_all_judged(tmp_path: Path) -> None:
+def test_pods_that_are_alike_but_for_their_names_are_all_filtered(tmp_path: Path) -> None:
     text = pod() + "---\n" + pod().replace("name: web", "name: Not_A_Name")
-    (line,) = complaints(tmp_path, text)
+    (line,) = errors(tmp_path, text)
     assert 'metadata.name: Invalid value: "Not_A_Name"' in line
 
 
@@ -140,7 +140,7 @@ def test_pods_that_are_alike_but_for_their_names_are_all_judged(tmp_path: Path) 
 def test_what_an_api_server_stored_is_not_validated(tmp_path: Path, meta: str) -> None:
     text = pod("zzz: 1", meta=meta)
     assert len(read(tmp_path, text).pods) == 1
-    (line,) = complaints(tmp_path, text.replace("{name: main}", GOOD_IMAGE), "strict")
+    (line,) = errors(tmp_path, text.replace("{name: main}", GOOD_IMAGE), "strict")
     assert line.endswith('unknown field "spec.zzz"')
 
 
@@ -155,7 +155,7 @@ metadata: {resourceVersion: "7"}
 items:
 - {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {zzz: 1}}
 """
-    assert complaints(tmp_path, text) == ['Pod default/web: unknown field "spec.zzz"']
+    assert errors(tmp_path, text) == ['Pod default/web: unknown field "spec.zzz"']
 
 
 def test_what_is_left_out_and_never_read_is_a_mistake_only_where_asked(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ metadata: {name: j}
 spec: {template: {spec: {containers: [{name: main}]}}}
 """
     assert len(read(tmp_path, pod() + job).pods) == 2
-    lines = complaints(tmp_path, pod() + job, "strict")
+    lines = errors(tmp_path, pod() + job, "strict")
     assert lines[0] == "Pod default/web: spec.containers[0].image: Required value"
     assert any("restartPolicy" in line for line in lines)
 
@@ -203,7 +203,7 @@ def test_the_word_for_how_to_validate_is_checked(tmp_path: Path) -> None:
 def test_custom_kinds_that_are_read_are_validated_too(
     tmp_path: Path, text: str, wanted: str
 ) -> None:
-    assert complaints(tmp_path, text) == [wanted]
+    assert errors(tmp_path, text) == [wanted]
 
 
 def test_services_and_claims_need_no_server(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.inputs.workloads.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
+from stowplan.apis.apps.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
 from stowplan.inputs.workloads.workload_expansion import (
     HASH_LABEL,
     JOB_INDEX,
@@ -70,7 +70,7 @@ def names(*trees: Tree) -> list[str]:
     return [pod.name for pod in population(*trees).pods]
 
 
-def complaint(*trees: Tree) -> str:
+def error_text(*trees: Tree) -> str:
     with pytest.raises(DecodeError) as caught:
         population(*trees)
     return str(caught.value)
@@ -147,7 +147,7 @@ def test_an_indexed_job_goes_on_with_the_lowest_indexes() -> None:
 )
 def test_counts_have_bounds(tree: Tree, path: str, got: str) -> None:
     wanted = f"Invalid value: {got}: expected a whole number from 0 to 1000000"
-    assert complaint(tree) == f"f.yaml: document 1: {tree['kind']} default/d: {path}: {wanted}"
+    assert error_text(tree) == f"f.yaml: document 1: {tree['kind']} default/d: {path}: {wanted}"
 
 
 def test_invalid_completed_indexes() -> None:
@@ -155,7 +155,7 @@ def test_invalid_completed_indexes() -> None:
     job["status"] = {"completedIndexes": "1-x"}
     assert (
         "status.completedIndexes: Invalid value: '1-x': expected indexes such as 0,2-4"
-        in complaint(job)
+        in error_text(job)
     )
 
 
@@ -194,7 +194,7 @@ def test_a_deployments_pods_belong_to_a_replica_set_that_is_made() -> None:
         assert label_selector_matches(made.spec.selector, pod.labels)
 
 
-def test_the_hash_tells_templates_apart_and_nothing_else() -> None:
+def test_the_hash_distinguishes_templates_and_nothing_else() -> None:
     def digest(**fields: Any) -> str:
         return population(workload("Deployment", "web", **fields)).pods[0].labels[HASH_LABEL]
 
@@ -421,13 +421,13 @@ CONTROLLERS = st.lists(
     ),
     min_size=1,
     max_size=6,
-    unique_by=lambda drawn: drawn[:2],
+    unique_by=lambda generated: generated[:2],
 )
 
 
-def drawn_workloads(drawn: list[tuple[str, str, int]]) -> list[Tree]:
+def random_workloads(generated: list[tuple[str, str, int]]) -> list[Tree]:
     trees = []
-    for kind, name, count in drawn:
+    for kind, name, count in generated:
         spec = {"Job": {"parallelism": count}, "DaemonSet": {}}.get(kind, {"replicas": count})
         trees.append(workload(kind, name, **spec))
     return trees
@@ -436,11 +436,11 @@ def drawn_workloads(drawn: list[tuple[str, str, int]]) -> list[Tree]:
 NODES = (node("n1"), node("n2"))
 
 
-@given(drawn=CONTROLLERS)
+@given(generated=CONTROLLERS)
 def test_a_dump_of_what_controllers_made_makes_nothing_more(
-    drawn: list[tuple[str, str, int]],
+    generated: list[tuple[str, str, int]],
 ) -> None:
-    first = population(*drawn_workloads(drawn), *NODES)
+    first = population(*random_workloads(generated), *NODES)
     assert first.n_created == len({pod.key for pod in first.pods})
     second = population(*as_dump(first, *NODES))
     assert second.n_created == 0

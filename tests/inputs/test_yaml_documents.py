@@ -89,10 +89,10 @@ def test_anchors_end_with_their_document() -> None:
 
 
 def test_repeated_keys_are_reported_with_their_path() -> None:
-    told: list[DuplicateKey] = []
+    duplicates: list[DuplicateKey] = []
     text = "a: 1\nb:\n- x: [{}]\n- {c: 1, c: 2}\na:\n  d: 1\n  d: 2\n"
-    assert trees(text, repeated=told.append) == [{"a": 1, "b": [{"x": [{}]}, {"c": 1}]}]
-    assert told == [
+    assert trees(text, repeated=duplicates.append) == [{"a": 1, "b": [{"x": [{}]}, {"c": 1}]}]
+    assert duplicates == [
         DuplicateKey(("b", 1, "c"), 4, 10, 4),
         DuplicateKey(("a", "d"), 7, 3, 6),
         DuplicateKey(("a",), 5, 1, 1),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stowplan.batch import Compat
+from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.forecast.explain_job import JobExplanation, explain_job, explain_pod_group
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
@@ -38,11 +38,15 @@ def gang(name: str, size: int, cpu: str, queue: str = "default", node: str = "")
 
 def test_a_gang_that_needs_more_than_the_cluster_has(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 5, "2"))
-    told = explained(cluster, "g")
-    assert told.never == ("needs 10 cpu, the cluster has 8",)
-    assert (told.state, told.is_placed, told.evictions) == ("pending", False, ())
+    explanation = explained(cluster, "g")
+    assert explanation.never == ("needs 10 cpu, the cluster has 8",)
+    assert (explanation.state, explanation.is_placed, explanation.evictions) == (
+        "pending",
+        False,
+        (),
+    )
     # The same for a pod of the gang.
-    assert explain_job("default/g-0", cluster, config=deciders()).never == told.never
+    assert explain_job("default/g-0", cluster, config=deciders()).never == explanation.never
 
 
 def test_what_runs_of_it_counts_to_what_it_needs(tmp_path: Path) -> None:
@@ -85,8 +89,8 @@ def test_a_gang_that_waits_for_others_to_end_can_start(tmp_path: Path) -> None:
     cluster = make_cluster(
         tmp_path, node("n1"), node("n2"), queue("default"), *running, *gang("g", 4, "2")
     )
-    told = explained(cluster, "g")
-    assert (told.never, told.is_placed) == ((), False)
+    explanation = explained(cluster, "g")
+    assert (explanation.never, explanation.is_placed) == ((), False)
 
 
 def spared() -> Objects:
@@ -101,13 +105,13 @@ def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
     # A gang with minMember 2 keeps one pod more than one with minMember 1.
     kept = [one if one["kind"] != "PodGroup" else group("old", 2, "poor") for one in spared()]
     cluster = make_cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
-    told = explained(cluster, "g")
-    assert told.evicted == {}
-    frees = told.evictions[0]
+    explanation = explained(cluster, "g")
+    assert explanation.evicted == {}
+    frees = explanation.evictions[0]
     assert frees.startswith("reclaim does not help: it frees ")
     assert frees.endswith(" of 6 slots")
     assert 0 < int(frees.split()[6]) < 6
-    assert told.evictions[1] == (
+    assert explanation.evictions[1] == (
         "preempt does not help: no pod of lower priority in its queue may be evicted for it"
     )
 
@@ -115,8 +119,8 @@ def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
 def test_reclaim_that_is_not_configured_and_would_help(tmp_path: Path) -> None:
     text = ALL.replace("reclaim, ", "").replace(", preempt", "")
     cluster = make_cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
-    told = explained(cluster, "g", text)
-    assert told.evictions == (
+    explanation = explained(cluster, "g", text)
+    assert explanation.evictions == (
         "reclaim could free resources for it, but is not a configured action",
     )
     assert len(explained(cluster, "g").evicted) == 2
@@ -129,8 +133,11 @@ def test_a_queue_that_has_all_it_deserves_does_not_reclaim(tmp_path: Path) -> No
         *(*gang("mine", 2, "1", "a", node="n1"), *gang("theirs", 2, "1", "b", node="n1")),
         *(*gang("more", 2, "1", "a"), *gang("wanted", 2, "1", "b")),
     )
-    told = explained(cluster, "more")
-    assert told.evictions[0] == "reclaim does not help: queue 'a' already has its deserved share"
+    explanation = explained(cluster, "more")
+    assert (
+        explanation.evictions[0]
+        == "reclaim does not help: queue 'a' already has its deserved share"
+    )
 
 
 def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
@@ -145,9 +152,9 @@ def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
 
 def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 3))
-    told = explained(cluster, "g")
+    explanation = explained(cluster, "g")
     assert (
-        told.message
+        explanation.message
         == "no pod with schedulerName kube-batch or volcano belongs to it, minMember is 3"
     )
     with pytest.raises(InputError, match=r'podgroups "h" not found in namespace "default".*1 Pod'):
@@ -177,18 +184,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-WORLD = ("--cluster", "cluster.yaml")
+CLUSTER_ARGUMENTS = ("--cluster", "cluster.yaml")
 
 
 @pytest.mark.parametrize("name", ["podgroup/big", "pg/big", "big", "default/big"])
 def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
-    ran = run("explain", name, *WORLD, "--config", "batch.yaml")
+    ran = run("explain", name, *CLUSTER_ARGUMENTS, "--config", "batch.yaml")
     assert ran.code == 1
     assert ran.out.startswith(
         "podgroup default/big (kube-batch, by sessions): pending; "
         "it cannot run in this cluster: needs 6 cpu, the cluster has 4\n"
     )
-    answer = json.loads(run("explain", name, *WORLD, "--config", "batch.yaml", "-o", "json").out)
+    answer = json.loads(
+        run("explain", name, *CLUSTER_ARGUMENTS, "--config", "batch.yaml", "-o", "json").out
+    )
     assert (answer["podGroup"], answer["never"]) == (
         "default/big",
         ["needs 6 cpu, the cluster has 4"],
@@ -203,37 +212,38 @@ def test_the_scheduler_that_pods_of_a_gang_ask_for_is_named(tmp_path: Path) -> N
 
 
 def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
-    assert run("explain", "fits", *WORLD, "--config", "batch.yaml").out.startswith("default/fits (")
-    ran = run("explain", "pg/fits", *WORLD, "--config", "batch.yaml")
+    assert run("explain", "fits", *CLUSTER_ARGUMENTS, "--config", "batch.yaml").out.startswith(
+        "default/fits ("
+    )
+    ran = run("explain", "pg/fits", *CLUSTER_ARGUMENTS, "--config", "batch.yaml")
     assert ran.code == 0
     assert "(kube-batch, by sessions): ready; 2 pods have a node, minMember is 2\n" in ran.out
-    ran = run("explain", "pg/other", *WORLD, "--config", "batch.yaml", "-n", "x")
+    ran = run("explain", "pg/other", *CLUSTER_ARGUMENTS, "--config", "batch.yaml", "-n", "x")
     assert ran.code == 2
     assert 'podgroups "other" not found in namespace "x"' in ran.err
 
 
 def test_missing_sessions_are_noted(files: Path) -> None:
     hint = "no sessions are configured (add --config FILE with actions and tiers)"
-    ran = run("explain", "pg/big", *WORLD)
+    ran = run("explain", "pg/big", *CLUSTER_ARGUMENTS)
     assert "it cannot run in this cluster" in ran.out
     assert f"Note: {hint}" in ran.out
-    assert hint in run("explain", "big-0", *WORLD).err
+    assert hint in run("explain", "big-0", *CLUSTER_ARGUMENTS).err
     text = (files / "cluster.yaml").read_text().replace("kube-batch", "default-scheduler")
     (files / "cluster.yaml").write_text(text)
-    ran = run("explain", "big-0", *WORLD)
+    ran = run("explain", "big-0", *CLUSTER_ARGUMENTS)
     assert "1 of 1 nodes fit" in ran.out
     assert f"Note: the pod is in PodGroup default/big and was evaluated alone: {hint}" in ran.out
     assert (
-        f"Note: 5 pods are in PodGroups and were tried alone: {hint}" in run("simulate", *WORLD).out
+        f"Note: 5 pods are in PodGroups and were tried alone: {hint}"
+        in run("simulate", *CLUSTER_ARGUMENTS).out
     )
-    ran = run("explain", "fits", *WORLD)
+    ran = run("explain", "fits", *CLUSTER_ARGUMENTS)
     assert "Note" not in ran.out
 
 
 def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
-    told = explain_pod_group(
-        "default/one", cluster, config=deciders(compat=Compat(reclaims_at_once=True))
-    )
-    assert told.evicted
-    assert told.evicted_for_others == 0
+    explanation = explain_pod_group("default/one", cluster, config=deciders(compat=KUBE_BATCH_0_5))
+    assert explanation.evicted
+    assert explanation.evicted_for_others == 0

@@ -10,14 +10,14 @@ import pytest
 from stowplan.apis.machinery.http_messages import HttpResponse
 from stowplan.apiserver.http.pod_connect import POD_CONNECT_SUBRESOURCES
 from tests.apiserver.plain import asked
-from tests.apiserver.small_cluster import Tree, World, pod
+from tests.apiserver.small_cluster import SmallCluster, Tree, pod
 
 LINE = b"container c of a hollow node: it is simulated and writes no log\n"
 
 
-def ready() -> World:
+def ready() -> SmallCluster:
     """A pod that runs, one that waits for a node, one of two containers."""
-    world = World(1, schedules=False)
+    cluster = SmallCluster(1, schedules=False)
     for name in ("runs", "two", "waits"):
         made: Tree = pod(name)
         made["spec"]["containers"][0]["name"] = "c"
@@ -25,20 +25,20 @@ def ready() -> World:
             made["spec"]["containers"].append({"name": "d", "image": "i"})
         if name != "waits":
             made["spec"]["nodeName"] = "node-1"
-        world.create("pods", made)
-    return world
+        cluster.create("pods", made)
+    return cluster
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    world = ready()
-    world.run(30)
-    return world
+def cluster() -> SmallCluster:
+    cluster = ready()
+    cluster.run(30)
+    return cluster
 
 
-def ask(world: World, path: str, method: str = "GET", **query: str) -> HttpResponse:
+def ask(cluster: SmallCluster, path: str, method: str = "GET", **query: str) -> HttpResponse:
     target = f"/api/v1/namespaces/default/pods/{path}?{urlencode(query)}"
-    answer = asked(world.server, method, target, now=world.now)
+    answer = asked(cluster.server, method, target, now=cluster.now)
     assert isinstance(answer, HttpResponse)
     return answer
 
@@ -47,21 +47,21 @@ def refusal(answer: HttpResponse) -> tuple[int, str]:
     return answer.status, json.loads(answer.body)["message"]
 
 
-def test_a_log_is_a_line(world: World) -> None:
-    answer = ask(world, "runs/log")
+def test_a_log_is_a_line(cluster: SmallCluster) -> None:
+    answer = ask(cluster, "runs/log")
     assert (answer.status, answer.body) == (200, LINE)
     assert ("Content-Type", "text/plain") in answer.headers
-    assert ask(world, "two/log", container="c", follow="true").body == LINE
-    assert ask(world, "runs/log", tailLines="0").body == b""
-    assert ask(world, "runs/log", limitBytes="9").body == LINE[:9]
-    assert (ask(world, "waits/log").status, ask(world, "waits/log").body) == (204, b"")
+    assert ask(cluster, "two/log", container="c", follow="true").body == LINE
+    assert ask(cluster, "runs/log", tailLines="0").body == b""
+    assert ask(cluster, "runs/log", limitBytes="9").body == LINE[:9]
+    assert (ask(cluster, "waits/log").status, ask(cluster, "waits/log").body) == (204, b"")
 
 
 def test_a_container_that_has_not_started_has_no_log() -> None:
-    world = ready()
-    world.run(0)
+    cluster = ready()
+    cluster.run(0)
     text = 'container "c" in pod "runs" is waiting to start: ContainerCreating'
-    assert refusal(ask(world, "runs/log")) == (400, text)
+    assert refusal(ask(cluster, "runs/log")) == (400, text)
 
 
 @pytest.mark.parametrize(
@@ -90,20 +90,20 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
     ],
 )
 def test_a_refusal_is_one_line(
-    world: World, path: str, query: dict[str, str], code: int, text: str
+    cluster: SmallCluster, path: str, query: dict[str, str], code: int, text: str
 ) -> None:
     for method in ("GET", "POST"):
         if method == "POST" and path.endswith("/log"):
             continue
-        got, message = refusal(ask(world, path, method, **query))
+        got, message = refusal(ask(cluster, path, method, **query))
         assert got == code
         assert text in message
         assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", sorted(POD_CONNECT_SUBRESOURCES))
-def test_other_methods_and_kinds_are_refused(world: World, name: str) -> None:
-    assert ask(world, f"runs/{name}", "DELETE").status == 405
-    answer = asked(world.server, "GET", f"/api/v1/nodes/node-1/{name}", now=world.now)
+def test_other_methods_and_kinds_are_refused(cluster: SmallCluster, name: str) -> None:
+    assert ask(cluster, f"runs/{name}", "DELETE").status == 405
+    answer = asked(cluster.server, "GET", f"/api/v1/nodes/node-1/{name}", now=cluster.now)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 404

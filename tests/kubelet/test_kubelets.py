@@ -10,116 +10,120 @@ from stowplan.apis.core.pod_lifecycle import (
     node_annotation_problems,
     pod_lifecycle,
 )
-from tests.apiserver.small_cluster import START, Tree, World, container, pod
+from tests.apiserver.small_cluster import START, SmallCluster, Tree, container, pod
 
 
-def state(world: World, name: str) -> Tree:
+def state(cluster: SmallCluster, name: str) -> Tree:
     """The state of the pod's first container."""
-    found: Tree = world.the("pods", name)["status"]["containerStatuses"][0]
+    found: Tree = cluster.the("pods", name)["status"]["containerStatuses"][0]
     return found
 
 
-def phase(world: World, name: str) -> str:
-    return str(world.the("pods", name)["status"]["phase"])
+def phase(cluster: SmallCluster, name: str) -> str:
+    return str(cluster.the("pods", name)["status"]["phase"])
 
 
-def conditions(world: World, name: str) -> dict[str, str]:
-    return {c["type"]: c["status"] for c in world.the("pods", name)["status"]["conditions"]}
+def conditions(cluster: SmallCluster, name: str) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in cluster.the("pods", name)["status"]["conditions"]}
 
 
 def test_a_pod_is_created_runs_and_ends_by_the_clock() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     notes = {
         "stowplan.dev/start-seconds": "2",
         "stowplan.dev/run-seconds": "5",
         "stowplan.dev/exit-code": "3",
     }
-    world.create("pods", pod("a", notes=notes, restartPolicy="Never"))
-    world.settle()
-    assert phase(world, "a") == "Pending"
-    assert state(world, "a")["state"]["waiting"]["reason"] == "ContainerCreating"
-    assert conditions(world, "a")["Ready"] == "False"
-    world.run(2)
-    status = world.the("pods", "a")["status"]
+    cluster.create("pods", pod("a", notes=notes, restartPolicy="Never"))
+    cluster.settle()
+    assert phase(cluster, "a") == "Pending"
+    assert state(cluster, "a")["state"]["waiting"]["reason"] == "ContainerCreating"
+    assert conditions(cluster, "a")["Ready"] == "False"
+    cluster.run(2)
+    status = cluster.the("pods", "a")["status"]
     assert status["phase"] == "Running"
     assert (status["hostIP"], status["podIPs"]) == ("10.0.0.1", [{"ip": status["podIP"]}])
-    assert "running" in state(world, "a")["state"]
-    assert conditions(world, "a")["Ready"] == "True"
-    world.run(5)
-    assert phase(world, "a") == "Failed"
-    ended = state(world, "a")["state"]["terminated"]
+    assert "running" in state(cluster, "a")["state"]
+    assert conditions(cluster, "a")["Ready"] == "True"
+    cluster.run(5)
+    assert phase(cluster, "a") == "Failed"
+    ended = state(cluster, "a")["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")
-    assert conditions(world, "a")["Ready"] == "False"
+    assert conditions(cluster, "a")["Ready"] == "False"
 
 
 def test_readiness_may_come_later() -> None:
-    world = World(1)
-    world.create("pods", pod("a", notes={"stowplan.dev/ready-seconds": "10"}))
-    world.run(5)
-    assert (phase(world, "a"), conditions(world, "a")["Ready"]) == ("Running", "False")
-    world.run(7)
-    assert conditions(world, "a")["Ready"] == "True"
+    cluster = SmallCluster(1)
+    cluster.create("pods", pod("a", notes={"stowplan.dev/ready-seconds": "10"}))
+    cluster.run(5)
+    assert (phase(cluster, "a"), conditions(cluster, "a")["Ready"]) == ("Running", "False")
+    cluster.run(7)
+    assert conditions(cluster, "a")["Ready"] == "True"
 
 
 def test_a_readiness_gate_is_waited_for() -> None:
-    world = World(1)
-    world.create("pods", pod("a", readinessGates=[{"conditionType": "example.com/up"}]))
-    world.run(5)
-    assert conditions(world, "a")["ContainersReady"] == "True"
-    assert conditions(world, "a")["Ready"] == "False"
-    opened = world.the("pods", "a")
+    cluster = SmallCluster(1)
+    cluster.create("pods", pod("a", readinessGates=[{"conditionType": "example.com/up"}]))
+    cluster.run(5)
+    assert conditions(cluster, "a")["ContainersReady"] == "True"
+    assert conditions(cluster, "a")["Ready"] == "False"
+    opened = cluster.the("pods", "a")
     opened["status"]["conditions"].append({"type": "example.com/up", "status": "True"})
-    world.api.update_status("pods", opened)
-    world.settle()
-    assert conditions(world, "a")["Ready"] == "True"
+    cluster.api.update_status("pods", opened)
+    cluster.settle()
+    assert conditions(cluster, "a")["Ready"] == "True"
 
 
 def test_init_containers_run_in_order() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     inits = [
         container(name="i1"),
         container(name="i2"),
         container(name="s", restartPolicy="Always"),
     ]
     notes = {"stowplan.dev/init-seconds": "5"}
-    world.create("pods", pod("a", notes=notes, initContainers=inits))
-    world.run(10)
-    assert phase(world, "a") == "Pending"
-    assert conditions(world, "a")["Initialized"] == "False"
-    assert state(world, "a")["state"]["waiting"]["reason"] == "PodInitializing"
-    world.run(10)
-    assert phase(world, "a") == "Running"
-    shown = world.the("pods", "a")["status"]["initContainerStatuses"]
-    assert [next(iter(each["state"])) for each in shown] == ["terminated", "terminated", "running"]
+    cluster.create("pods", pod("a", notes=notes, initContainers=inits))
+    cluster.run(10)
+    assert phase(cluster, "a") == "Pending"
+    assert conditions(cluster, "a")["Initialized"] == "False"
+    assert state(cluster, "a")["state"]["waiting"]["reason"] == "PodInitializing"
+    cluster.run(10)
+    assert phase(cluster, "a") == "Running"
+    statuses = cluster.the("pods", "a")["status"]["initContainerStatuses"]
+    assert [next(iter(each["state"])) for each in statuses] == [
+        "terminated",
+        "terminated",
+        "running",
+    ]
 
 
 def test_what_is_always_restarted_backs_off() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     notes = {"stowplan.dev/run-seconds": "1", "stowplan.dev/exit-code": "1"}
-    world.create("pods", pod("a", notes=notes))
-    world.run(2.5)
-    assert (state(world, "a")["restartCount"], next(iter(state(world, "a")["state"]))) == (
+    cluster.create("pods", pod("a", notes=notes))
+    cluster.run(2.5)
+    assert (state(cluster, "a")["restartCount"], next(iter(state(cluster, "a")["state"]))) == (
         1,
         "running",
     )
-    world.run(1)
-    assert state(world, "a")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
-    assert state(world, "a")["lastState"]["terminated"]["exitCode"] == 1
-    world.run(10)
-    assert state(world, "a")["restartCount"] == 2
-    world.run(15)
-    assert state(world, "a")["restartCount"] == 2
-    world.run(10)
-    assert state(world, "a")["restartCount"] == 3
-    assert phase(world, "a") == "Running"
+    cluster.run(1)
+    assert state(cluster, "a")["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    assert state(cluster, "a")["lastState"]["terminated"]["exitCode"] == 1
+    cluster.run(10)
+    assert state(cluster, "a")["restartCount"] == 2
+    cluster.run(15)
+    assert state(cluster, "a")["restartCount"] == 2
+    cluster.run(10)
+    assert state(cluster, "a")["restartCount"] == 3
+    assert phase(cluster, "a") == "Running"
 
 
 def test_on_failure_ends_with_the_first_success() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     notes = {"stowplan.dev/run-seconds": "1", "stowplan.dev/exit-code": "1,0"}
-    world.create("pods", pod("a", notes=notes, restartPolicy="OnFailure"))
-    world.run(30)
-    assert (phase(world, "a"), state(world, "a")["restartCount"]) == ("Succeeded", 1)
+    cluster.create("pods", pod("a", notes=notes, restartPolicy="OnFailure"))
+    cluster.run(30)
+    assert (phase(cluster, "a"), state(cluster, "a")["restartCount"]) == ("Succeeded", 1)
 
 
 @pytest.mark.parametrize(
@@ -151,68 +155,68 @@ def test_on_failure_ends_with_the_first_success() -> None:
 def test_a_pod_beyond_capacity_is_refused(
     capacity: dict[str, str], asked: dict[str, str], reason: str, message: str
 ) -> None:
-    world = World(1, capacity=capacity)
+    cluster = SmallCluster(1, capacity=capacity)
     for name in ("a", "b"):
         spec = [container(resources={"requests": asked})]
         made = pod(name)
         made["spec"]["containers"] = spec
-        world.create("pods", made)
-    world.run(3)
-    assert phase(world, "a") == "Running"
-    refused = world.the("pods", "b")["status"]
+        cluster.create("pods", made)
+    cluster.run(3)
+    assert phase(cluster, "a") == "Running"
+    refused = cluster.the("pods", "b")["status"]
     assert (refused["phase"], refused["reason"], refused["message"]) == ("Failed", reason, message)
 
 
 def test_room_is_free_again_when_a_pod_ends() -> None:
-    world = World(1, capacity={"cpu": "150m"})
-    world.create("pods", pod("a", notes={"stowplan.dev/run-seconds": "5"}, restartPolicy="Never"))
-    world.run(10)
-    world.create("pods", pod("b"))
-    world.run(3)
-    assert (phase(world, "a"), phase(world, "b")) == ("Succeeded", "Running")
+    cluster = SmallCluster(1, capacity={"cpu": "150m"})
+    cluster.create("pods", pod("a", notes={"stowplan.dev/run-seconds": "5"}, restartPolicy="Never"))
+    cluster.run(10)
+    cluster.create("pods", pod("b"))
+    cluster.run(3)
+    assert (phase(cluster, "a"), phase(cluster, "b")) == ("Succeeded", "Running")
 
 
 def test_a_selector_that_the_node_does_not_match_is_refused() -> None:
-    world = World(1, schedules=False)
-    made = world.create("pods", pod("a", nodeSelector={"disk": "fast"}))
-    world.server.bind(made, "node-1", world.now)
-    world.run(3)
-    assert world.the("pods", "a")["status"]["reason"] == "NodeAffinity"
+    cluster = SmallCluster(1, schedules=False)
+    made = cluster.create("pods", pod("a", nodeSelector={"disk": "fast"}))
+    cluster.server.bind(made, "node-1", cluster.now)
+    cluster.run(3)
+    assert cluster.the("pods", "a")["status"]["reason"] == "NodeAffinity"
 
 
 def test_a_host_port_is_used_once() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     for name in ("a", "b"):
         made = pod(name)
         made["spec"]["containers"] = [container(ports=[{"containerPort": 80, "hostPort": 80}])]
-        world.create("pods", made)
-    world.run(3)
-    assert world.the("pods", "b")["status"]["reason"] == "NodePorts"
+        cluster.create("pods", made)
+    cluster.run(3)
+    assert cluster.the("pods", "b")["status"]["reason"] == "NodePorts"
 
 
 def test_a_deleted_pod_takes_its_time_but_not_more_than_its_grace() -> None:
-    world = World(1)
-    world.create("pods", pod("a", notes={"stowplan.dev/stop-seconds": "5"}))
+    cluster = SmallCluster(1)
+    cluster.create("pods", pod("a", notes={"stowplan.dev/stop-seconds": "5"}))
     stubborn = {"stowplan.dev/stop-seconds": "100"}
-    world.create("pods", pod("b", notes=stubborn, terminationGracePeriodSeconds=20))
-    world.run(5)
-    world.delete("pods", "a")
-    world.delete("pods", "b")
-    world.run(4.9)
-    assert [p["metadata"]["name"] for p in world.pods()] == ["a", "b"]
-    world.run(0.2)
-    assert [p["metadata"]["name"] for p in world.pods()] == ["b"]
-    world.run(15)
-    assert world.pods() == []
+    cluster.create("pods", pod("b", notes=stubborn, terminationGracePeriodSeconds=20))
+    cluster.run(5)
+    cluster.delete("pods", "a")
+    cluster.delete("pods", "b")
+    cluster.run(4.9)
+    assert [p["metadata"]["name"] for p in cluster.pods()] == ["a", "b"]
+    cluster.run(0.2)
+    assert [p["metadata"]["name"] for p in cluster.pods()] == ["b"]
+    cluster.run(15)
+    assert cluster.pods() == []
 
 
 def test_a_pod_has_a_deadline_of_its_own() -> None:
-    world = World(1)
-    world.create("pods", pod("a", activeDeadlineSeconds=10))
-    world.run(9)
-    assert phase(world, "a") == "Running"
-    world.run(2)
-    status = world.the("pods", "a")["status"]
+    cluster = SmallCluster(1)
+    cluster.create("pods", pod("a", activeDeadlineSeconds=10))
+    cluster.run(9)
+    assert phase(cluster, "a") == "Running"
+    cluster.run(2)
+    status = cluster.the("pods", "a")["status"]
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
@@ -238,13 +242,13 @@ def test_annotations_that_cannot_be_read_count_as_absent() -> None:
     assert pod_lifecycle(pod("a"), PodLifecycleDefaults()).run_s == FOREVER
 
 
-def events(world: World, reason: str) -> list[str]:
-    found = world.server.list(world.server.registry.by_path("events"))  # type: ignore[arg-type]
+def events(cluster: SmallCluster, reason: str) -> list[str]:
+    found = cluster.server.list(cluster.server.registry.by_path("events"))  # type: ignore[arg-type]
     return [event["message"] for event in found if event["reason"] == reason]
 
 
 def test_invalid_annotations_are_reported() -> None:
-    world = World(1)
+    cluster = SmallCluster(1)
     notes = {
         "stowplan.dev/run-seconds": "soon",
         "stowplan.dev/stop-seconds": "-1",
@@ -254,13 +258,13 @@ def test_invalid_annotations_are_reported() -> None:
         "stowplan.dev/init-seconds": "1",
         "stowplan.dev/queue": "of somebody else",
     }
-    world.create("pods", pod("a", notes=notes))
-    world.create("pods", pod("b", notes={"stowplan.dev/run-seconds": "forever"}))
-    world.run(5)
-    told = events(world, "UnreadAnnotation")
+    cluster.create("pods", pod("a", notes=notes))
+    cluster.create("pods", pod("b", notes={"stowplan.dev/run-seconds": "forever"}))
+    cluster.run(5)
+    recorded = events(cluster, "UnreadAnnotation")
     wanted = 'must be seconds >= 0, or "forever"'
     code = f'Invalid value: "1,x{"y" * 37}...": must be 0 to 255, as in "1,1,0"'
-    assert sorted(told) == [
+    assert sorted(recorded) == [
         f"stowplan.dev/exit-code: {code}",
         "stowplan.dev/run-second-seconds: unknown annotation: supported values: "
         "stowplan.dev/start-seconds, stowplan.dev/init-seconds, stowplan.dev/ready-seconds, "
@@ -272,26 +276,26 @@ def test_invalid_annotations_are_reported() -> None:
 
 
 def test_an_invalid_kubelet_annotation_is_reported() -> None:
-    said = {
+    expected = {
         value: list(node_annotation_problems({"stowplan.dev/kubelet": value}))
         for value in ("off", "on", "Off", "")
     }
-    assert [value for value, told in said.items() if told] == ["Off", ""]
+    assert [value for value, recorded in expected.items() if recorded] == ["Off", ""]
 
 
 def test_heartbeats_are_spread_over_time_and_few_at_once() -> None:
-    world = World(200, schedules=False)
-    world.run(20)
+    cluster = SmallCluster(200, schedules=False)
+    cluster.run(20)
     beats: dict[float, int] = {}
-    before = world.server.version
-    start = world.now
+    before = cluster.server.version
+    start = cluster.now
 
-    def watch(of: World) -> None:
+    def watch(of: SmallCluster) -> None:
         nonlocal before
         beats[of.now - start] = of.server.version - before
         before = of.server.version
 
-    world.run(10, watch)
+    cluster.run(10, watch)
     assert sum(beats.values()) == 200
     assert max(beats.values()) <= 200 * 0.25 / 10 + 3
     assert all((START + at) % 0.25 == 0 for at in beats if beats[at])

@@ -52,7 +52,7 @@ def test_where_a_call_goes(prefix: str, path: str, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "printed"),
     [
         ("http://fit/x", "http://fit/x"),
         ("https://me:secret@fit:80/x", "https://me:***@fit:80/x"),
@@ -60,8 +60,8 @@ def test_where_a_call_goes(prefix: str, path: str, url: str) -> None:
         ("http://fit/a:b@c", "http://fit/a:b@c"),
     ],
 )
-def test_passwords_are_told_to_nobody(url: str, told: str) -> None:
-    assert redact_password(url) == told
+def test_passwords_are_never_printed(url: str, printed: str) -> None:
+    assert redact_password(url) == printed
     question = asked(url=url)
     assert "secret" not in timeout_response(question).reason
     assert "secret" not in str(read_filter_result(question, ExtenderResponse(500)))
@@ -96,11 +96,11 @@ def test_a_body_has_one_of_the_two_lists() -> None:
 
 
 def test_objects_are_sent_as_the_api_server_spells_them() -> None:
-    def spelt(value: object) -> dict[str, object]:
+    def encoded(value: object) -> dict[str, object]:
         meta = {"name": "x", "managedFields": [1]}
         return {"kind": "K", "apiVersion": "v1", "metadata": meta, "extra": 1}
 
-    tree = body_tree(ExtenderArgs(WEB, (node("n1"), {"kind": "Node", "metadata": None})), spelt)
+    tree = body_tree(ExtenderArgs(WEB, (node("n1"), {"kind": "Node", "metadata": None})), encoded)
     assert tree["Pod"] == {"metadata": {"name": "x"}, "extra": 1}
     first, second = tree["Nodes"]["items"]
     assert first["metadata"]["managedFields"] == [1]
@@ -110,15 +110,15 @@ def test_objects_are_sent_as_the_api_server_spells_them() -> None:
 
 
 @pytest.mark.parametrize("is_meta", [False, True])
-def test_victims_are_told_whole_or_by_uid(is_meta: bool) -> None:
+def test_victims_are_sent_whole_or_by_uid(is_meta: bool) -> None:
     low: Pod = pod("low", uid="u1")
     body = ExtenderPreemptionArgs(WEB, {"n1": Victims((low,), 2)}, is_meta)
     tree = body_tree(body)
-    told, other = tree["NodeNameToMetaVictims"], tree["NodeNameToVictims"]
-    told, other = (told, other) if is_meta else (other, told)
+    printed, other = tree["NodeNameToMetaVictims"], tree["NodeNameToVictims"]
+    printed, other = (printed, other) if is_meta else (other, printed)
     assert other is None
-    assert told["n1"]["NumPDBViolations"] == 2
-    (victim,) = told["n1"]["Pods"]
+    assert printed["n1"]["NumPDBViolations"] == 2
+    (victim,) = printed["n1"]["Pods"]
     assert victim == {"UID": "u1"} if is_meta else victim["metadata"]["uid"] == "u1"
 
 

@@ -136,7 +136,7 @@ def faults_are_found_where_they_are(tree: Any, cut: int) -> None:
 
 
 @given(JSON, st.integers(0, 10_000))
-def test_whatever_ends_too_early_is_said_to(tree: Any, cut: int) -> None:
+def test_texts_that_end_too_early_are_reported(tree: Any, cut: int) -> None:
     faults_are_found_where_they_are(tree, cut)
 
 

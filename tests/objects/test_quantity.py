@@ -265,7 +265,7 @@ def test_exact_remembers_its_form() -> None:
     assert exact("1000000000000000000").is_decimal
 
 
-SHOWN = [
+FORMATTED = [
     ("cpu", 0, "0"),
     ("cpu", 2000, "2"),
     ("cpu", 1500, "1500m"),
@@ -284,6 +284,6 @@ SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("resource", "n", "text"), SHOWN)
+@pytest.mark.parametrize(("resource", "n", "text"), FORMATTED)
 def test_format_quantity(resource: str, n: int, text: str) -> None:
     assert format_quantity(resource, n) == text

@@ -137,7 +137,7 @@ def test_imports_in_an_empty_environment(empty_environment: Path, tmp_path: Path
     assert Path(place.strip()).is_relative_to(empty_environment.parent)
 
 
-def test_control_nothing_undeclared_is_lent(empty_environment: Path, tmp_path: Path) -> None:
+def test_control_nothing_undeclared_is_borrowed(empty_environment: Path, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="No module named 'hypothesis'"):
         run(empty_environment / "python", "-c", "import hypothesis", cwd=tmp_path)
 

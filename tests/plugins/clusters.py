@@ -276,8 +276,8 @@ class Drawing:
 
     def node(self, name: str) -> Node:
         sizes = st.integers(0, 2000).map(lambda n: n * MIB)
-        drawn_images = st.dictionaries(image_names, sizes, max_size=2)
-        images = self("images", drawn_images, {})
+        random_images = st.dictionaries(image_names, sizes, max_size=2)
+        images = self("images", random_images, {})
         tree = {
             "metadata": {"name": name, "labels": self("affinity", some_labels, {})},
             "spec": {

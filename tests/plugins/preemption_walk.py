@@ -121,7 +121,7 @@ def framework(*, columns: bool, args: Any = None, plugins: tuple[Any, ...] = ())
     return Framework(Profile("test", points, given), full, FeatureGates(), columns=columns)
 
 
-class Story:
+class PreemptionWalk:
     """A cluster and what happens to it, by the dice."""
 
     def __init__(self, rng: RandomSource) -> None:
@@ -222,7 +222,7 @@ class Story:
         self.nominations.drop(f"high-{random_int(self.rng, 0, 3)}")
 
 
-def told(framework: Framework, pod: Pod, snapshot: Snapshot) -> dict[str, Any]:
+def outcome_of(framework: Framework, pod: Pod, snapshot: Snapshot) -> dict[str, Any]:
     """All that an attempt says of filters and preemption, in plain values."""
     attempt = filter_pod(pod, snapshot, framework)
     assert attempt.verdicts is not None, attempt.errors

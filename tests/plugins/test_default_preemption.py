@@ -157,7 +157,7 @@ def test_the_least_important_go(way: str) -> None:
     assert preempts(way, nodes("a", "4"), pods).victims == ["young", "not yet"]
 
 
-def test_whoever_is_important_does_not_go(way: str) -> None:
+def test_pods_of_high_priority_are_not_evicted(way: str) -> None:
     pods = [low("equal", "a", priority=100), low("low", "a")]
     outcome = preempts(way, nodes("a"), pods)
     assert outcome.text == (f"preemption: 0/1 nodes are available: 1 {FIT}.")
@@ -375,9 +375,7 @@ def test_of_equals_the_one_that_changed_last_goes(way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["kept, few"], indirect=True)
-def test_control_new_versions_that_nobody_notices(
-    way: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_control_new_versions_without_notice(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dry_run_cache, "TouchedRows", lambda *, of_pods: TouchedRows())
     assert new_version(way) == [["a2"], ["a2"]]
 

@@ -37,19 +37,19 @@ from stowplan.objects.selectors import (
 )
 from stowplan.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from stowplan.objects.workload import Service
-from stowplan.plugins.node_hints import node_affinity_events, node_ports_events
-from stowplan.plugins.node_ports import host_ports_of
+from stowplan.plugins.node_affinity.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
+from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
-from stowplan.plugins.resources.hints import fit_events
+from stowplan.plugins.resources.fit import NodeResourcesFit, NodeResourcesFitArgs
 from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
 from stowplan.plugins.topology_spread.spread_constraint import PodTopologySpreadArgs
 from stowplan.plugins.volumes.hints import node_volume_limits_events, volume_binding_events
-from stowplan.testing.builders import node, pod
+from stowplan.testing.builders import affinity, node, pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 
 
-def said(
+def hint_answer(
     events: tuple[ClusterEventWithHint, ...],
     resource: str,
     action: Action,
@@ -92,13 +92,14 @@ GOLD, IRON = node("n", labels={"tier": "gold"}), node("n", labels={"tier": "iron
     ],
 )
 def test_node_affinity(of: Pod, old: Node | None, new: Node, wanted: QueueingHint) -> None:
-    events = node_affinity_events(lambda node: True)
-    assert said(events, NODE, Action.ADD, of, old, new) is wanted
+    events = NodeAffinityPlugin(NodeAffinityArgs()).events_to_register()
+    assert hint_answer(events, NODE, Action.ADD, of, old, new) is wanted
 
 
-def test_a_node_that_the_profile_excludes_helps_nobody() -> None:
-    events = node_affinity_events(lambda node: False)
-    assert said(events, NODE, Action.ADD, selecting(FAULTY), None, GOLD) is SKIP
+def test_a_node_that_the_profile_excludes_is_no_candidate() -> None:
+    nowhere = NodeAffinityArgs(affinity(nodes="tier=none").node_affinity)
+    events = NodeAffinityPlugin(nowhere).events_to_register()
+    assert hint_answer(events, NODE, Action.ADD, selecting(FAULTY), None, GOLD) is SKIP
 
 
 # NodePorts.
@@ -122,8 +123,8 @@ def test_node_ports(
     mine: list[int | str], theirs: list[int | str], on: str, wanted: QueueingHint
 ) -> None:
     gone = pod("gone", ports=theirs, on=on)
-    events = node_ports_events(host_ports_of)
-    assert said(events, POD, Action.DELETE, pod("a", ports=mine), gone, None) is wanted
+    events = NodePorts().events_to_register()
+    assert hint_answer(events, POD, Action.DELETE, pod("a", ports=mine), gone, None) is wanted
 
 
 # NodeResourcesFit.
@@ -136,17 +137,10 @@ def device_class(name: str, extended: str | None = None) -> DeviceClass:
     return convert(tree, DeviceClass)
 
 
-def asked_for(of: Pod) -> tuple[tuple[str, int], ...]:
-    return tuple(
-        (name, int(str(amount).rstrip("m")))
-        for container in of.spec.containers
-        for name, amount in container.resources.requests.items()
-    )
-
-
 def fit(*classes: DeviceClass, devices: bool = True) -> tuple[ClusterEventWithHint, ...]:
-    object_store = ObjectStore(classes)
-    return fit_events(asked_for, lambda: object_store, devices=devices)
+    handle = Handle(FeatureGates(dra_extended_resource=devices))
+    handle.shared.object_store = ObjectStore(classes)
+    return NodeResourcesFit(NodeResourcesFitArgs(), handle).events_to_register()
 
 
 GPU = pod("a", resources={"example.com/gpu": "2"})
@@ -192,7 +186,7 @@ GPU = pod("a", resources={"example.com/gpu": "2"})
 def test_fit_after_a_node(
     events: tuple[ClusterEventWithHint, ...], old: Node | None, new: Node, wanted: QueueingHint
 ) -> None:
-    assert said(events, NODE, Action.ADD, GPU, old, new) is wanted
+    assert hint_answer(events, NODE, Action.ADD, GPU, old, new) is wanted
 
 
 @pytest.mark.parametrize(
@@ -209,14 +203,14 @@ def test_fit_after_a_node(
 def test_fit_after_a_device_class(
     old: DeviceClass | None, new: DeviceClass, wanted: QueueingHint
 ) -> None:
-    assert said(fit(), DEVICE_CLASS, Action.ADD, GPU, old, new) is wanted
+    assert hint_answer(fit(), DEVICE_CLASS, Action.ADD, GPU, old, new) is wanted
 
 
 def test_a_class_may_be_asked_for_by_its_own_name() -> None:
     of = pod("a", resources={"deviceclass.resource.kubernetes.io/x": "1"})
-    assert said(fit(), DEVICE_CLASS, Action.ADD, of, None, device_class("x")) is QUEUE
-    assert said(fit(device_class("x")), NODE, Action.ADD, of, None, node("n")) is QUEUE
-    assert said(fit(device_class("y")), NODE, Action.ADD, of, None, node("n")) is SKIP
+    assert hint_answer(fit(), DEVICE_CLASS, Action.ADD, of, None, device_class("x")) is QUEUE
+    assert hint_answer(fit(device_class("x")), NODE, Action.ADD, of, None, node("n")) is QUEUE
+    assert hint_answer(fit(device_class("y")), NODE, Action.ADD, of, None, node("n")) is SKIP
 
 
 @pytest.mark.parametrize(
@@ -233,7 +227,7 @@ def test_a_class_may_be_asked_for_by_its_own_name() -> None:
 )
 def test_fit_after_a_pod(of: Pod, old: Pod, new: Pod | None, wanted: QueueingHint) -> None:
     action = Action.DELETE if new is None else Action.UPDATE_POD_SCALE_DOWN
-    assert said(fit(), POD, action, of, old, new) is wanted
+    assert hint_answer(fit(), POD, action, of, old, new) is wanted
 
 
 # InterPodAffinity.
@@ -285,14 +279,14 @@ def test_pod_affinity_after_a_pod(
     action = (
         Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE_POD_LABEL
     )
-    assert said(inter_pod_affinity_events(), POD, action, of, old, new) is wanted
+    assert hint_answer(inter_pod_affinity_events(), POD, action, of, old, new) is wanted
 
 
 def test_a_pod_that_wanted_to_be_alone_leaves() -> None:
     lonely = replace(away(term()), metadata=DB.metadata)
     lonely = replace(lonely, spec=replace(lonely.spec, node_name="n"))
     of = pod("a", labels={"app": "db"})
-    assert said(inter_pod_affinity_events(), POD, Action.DELETE, of, lonely, None) is QUEUE
+    assert hint_answer(inter_pod_affinity_events(), POD, Action.DELETE, of, lonely, None) is QUEUE
 
 
 @pytest.mark.parametrize(
@@ -319,7 +313,7 @@ def test_pod_affinity_after_a_node(
         return None if name is None else node("n", labels={"zone": name} if name else {})
 
     events = inter_pod_affinity_events()
-    assert said(events, NODE, Action.ADD, of, zoned(old), zoned(new)) is wanted
+    assert hint_answer(events, NODE, Action.ADD, of, zoned(old), zoned(new)) is wanted
 
 
 # PodTopologySpread: the profile's own constraints, for which other objects are read.
@@ -336,10 +330,10 @@ def test_default_constraints_are_those_of_the_pods_services() -> None:
     plugin = PodTopologySpread(convert(tree, PodTopologySpreadArgs), Handle(FeatureGates(), shared))
     events = plugin.events_to_register()
     of, bound = pod("a", labels={"app": "db"}), pod("b", on="n", labels={"app": "db"})
-    assert said(events, POD, Action.ADD, of, None, bound) is SKIP
+    assert hint_answer(events, POD, Action.ADD, of, None, bound) is SKIP
     service = {"metadata": {"name": "s"}, "spec": {"selector": {"app": "db"}}}
     shared.object_store.put(convert(service, Service))
-    assert said(events, POD, Action.ADD, of, None, bound) is QUEUE
+    assert hint_answer(events, POD, Action.ADD, of, None, bound) is QUEUE
 
 
 # Volumes.
@@ -369,7 +363,7 @@ INLINE = with_volume(awsElasticBlockStore={"volumeID": "vol-1"})
 def test_limits_after_a_detachment(of: Pod, attacher: str, wanted: QueueingHint) -> None:
     gone = convert({"metadata": {"name": "x"}, "spec": {"attacher": attacher}}, VolumeAttachment)
     events = node_volume_limits_events()
-    assert said(events, VOLUME_ATTACHMENT, Action.DELETE, of, gone, None) is wanted
+    assert hint_answer(events, VOLUME_ATTACHMENT, Action.DELETE, of, gone, None) is wanted
 
 
 @pytest.mark.parametrize(
@@ -384,7 +378,7 @@ def test_limits_after_a_detachment(of: Pod, attacher: str, wanted: QueueingHint)
 )
 def test_limits_after_a_pod(gone: Pod, wanted: QueueingHint) -> None:
     events = node_volume_limits_events()
-    assert said(events, POD, Action.DELETE, pod("a"), gone, None) is wanted
+    assert hint_answer(events, POD, Action.DELETE, pod("a"), gone, None) is wanted
 
 
 def csi_node(annotations: dict[str, str] | None = None, **limits: int | None) -> CSINode:
@@ -410,14 +404,17 @@ def csi_node(annotations: dict[str, str] | None = None, **limits: int | None) ->
     ],
 )
 def test_limits_after_a_csi_node(old: CSINode, new: CSINode, wanted: QueueingHint) -> None:
-    assert said(node_volume_limits_events(), CSI_NODE, Action.UPDATE, pod("a"), old, new) is wanted
+    assert (
+        hint_answer(node_volume_limits_events(), CSI_NODE, Action.UPDATE, pod("a"), old, new)
+        is wanted
+    )
 
 
 def test_binding_after_a_migration() -> None:
     migrated = csi_node({"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/aws-ebs"})
     events = volume_binding_events()
-    assert said(events, CSI_NODE, Action.UPDATE, pod("a"), csi_node(), migrated) is QUEUE
-    assert said(events, CSI_NODE, Action.UPDATE, pod("a"), migrated, migrated) is SKIP
+    assert hint_answer(events, CSI_NODE, Action.UPDATE, pod("a"), csi_node(), migrated) is QUEUE
+    assert hint_answer(events, CSI_NODE, Action.UPDATE, pod("a"), migrated, migrated) is SKIP
 
 
 def capacity(size: str | None, largest: str | None = None) -> CSIStorageCapacity:
@@ -443,7 +440,7 @@ def test_binding_after_capacity(
     old: CSIStorageCapacity | None, new: CSIStorageCapacity, wanted: QueueingHint
 ) -> None:
     events = volume_binding_events()
-    assert said(events, CSI_STORAGE_CAPACITY, Action.ADD, pod("a"), old, new) is wanted
+    assert hint_answer(events, CSI_STORAGE_CAPACITY, Action.ADD, pod("a"), old, new) is wanted
 
 
 @pytest.mark.parametrize(
@@ -458,5 +455,10 @@ def test_binding_after_a_driver(
         return convert({"metadata": {"name": "d"}, "spec": spec}, CSIDriver)
 
     events, of = volume_binding_events(), with_volume(csi={"driver": "d"})
-    assert said(events, CSI_DRIVER, Action.UPDATE, of, driver(before), driver(after)) is wanted
-    assert said(events, CSI_DRIVER, Action.UPDATE, pod("b"), driver(True), driver(False)) is SKIP
+    assert (
+        hint_answer(events, CSI_DRIVER, Action.UPDATE, of, driver(before), driver(after)) is wanted
+    )
+    assert (
+        hint_answer(events, CSI_DRIVER, Action.UPDATE, pod("b"), driver(True), driver(False))
+        is SKIP
+    )

@@ -31,14 +31,14 @@ NODES = """
     far   -
 """
 
-WORLD = (
+CLUSTER_TEXT = (
     Namespace(metadata=ObjectMeta(name="default", labels={"team": "x"})),
     Namespace(metadata=ObjectMeta(name="prod", labels={"team": "y"})),
     Namespace(metadata=ObjectMeta(name="bare")),
 )
 
 
-def snapshot_of(text: str, *more: Pod, object_store: tuple[Any, ...] = WORLD) -> Snapshot:
+def snapshot_of(text: str, *more: Pod, object_store: tuple[Any, ...] = CLUSTER_TEXT) -> Snapshot:
     """The nodes above, the pods of `text` and further ones with a node."""
     table = draw(NODES + text).table
     for one in more:
@@ -130,11 +130,11 @@ def test_placed_pods_keep_others_away() -> None:
 
 
 def test_the_first_of_its_kind_may_go_anywhere_with_the_label() -> None:
-    wish = affinity(near=[term("app=web", ZONE)])
-    first = pod("new", labels={"app": "web"}, affinity=wish)
+    required = affinity(near=[term("app=web", ZONE)])
+    first = pod("new", labels={"app": "web"}, affinity=required)
     assert refusals(first, snapshot_of("")) == {"far": FAR}
     # One that does not want itself waits for others.
-    assert len(refusals(pod("new", affinity=wish), snapshot_of(""))) == 4
+    assert len(refusals(pod("new", affinity=required), snapshot_of(""))) == 4
     # A pod that matches, but where no label makes it count, leaves the way open.
     elsewhere = pod("web", on="far", labels={"app": "web"})
     assert refusals(first, snapshot_of("", elsewhere)) == {"far": FAR}
@@ -220,8 +220,10 @@ def test_a_malformed_selector_refuses_the_pod() -> None:
 
 
 def test_a_malformed_group_of_a_placed_pod_counts_as_absent() -> None:
-    wish = affinity(near=[MALFORMED], prefer_near=[(3, MALFORMED)], apart=[term("app=web", HOST)])
-    snapshot = snapshot_of("", pod("odd", on="b1", affinity=wish))
+    required = affinity(
+        near=[MALFORMED], prefer_near=[(3, MALFORMED)], apart=[term("app=web", HOST)]
+    )
+    snapshot = snapshot_of("", pod("odd", on="b1", affinity=required))
     assert refusals(pod("new", labels={"app": "web"}), snapshot) == {"b1": HATING}
     assert scores(pod("new", labels={"app": "web"}), snapshot) is None
 
@@ -278,13 +280,13 @@ def test_when_scoring_is_skipped() -> None:
     assert scores(other, snapshot, ignoring) == scores(new, snapshot)
     # A preference of weight 0 that is met, and two that cancel out, are not skipped.
     for near, apart in ((0, 0), (4, 4)):
-        wish = affinity(
+        required = affinity(
             prefer_near=[(near, term("app=web", HOST))],
             prefer_apart=[(apart, term("app=web", HOST))],
         )
-        assert scores(pod("new", affinity=wish), snapshot_of(ONE_WEB)) is not None
-    wish = affinity(prefer_near=[(1, term("app=web", "no-such-label"))])
-    assert scores(pod("new", affinity=wish), snapshot_of(ONE_WEB)) is None
+        assert scores(pod("new", affinity=required), snapshot_of(ONE_WEB)) is not None
+    required = affinity(prefer_near=[(1, term("app=web", "no-such-label"))])
+    assert scores(pod("new", affinity=required), snapshot_of(ONE_WEB)) is None
 
 
 def hater_on(node: str) -> Pod:
@@ -292,7 +294,7 @@ def hater_on(node: str) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("wish", "there", "skips"),
+    ("required", "there", "skips"),
     [
         (None, [], True),
         (affinity(prefer_near=[(1, term("", ZONE))]), [], True),
@@ -303,10 +305,10 @@ def hater_on(node: str) -> Pod:
     ],
 )
 def test_filter_is_skipped_where_nothing_is_required(
-    wish: Affinity | None, there: list[Pod], skips: bool
+    required: Affinity | None, there: list[Pod], skips: bool
 ) -> None:
     state = CycleState()
-    new, snapshot = pod("new", affinity=wish), snapshot_of(ONE_WEB, *there)
+    new, snapshot = pod("new", affinity=required), snapshot_of(ONE_WEB, *there)
     assert BOTH.rows.run_pre_filter(new, snapshot, state).status.is_success
     assert (InterPodAffinity.name in state.skip_filter) is skips
 

@@ -57,8 +57,11 @@ def looked_up(wanted: PodAffinityTerm, object_store: ObjectStore) -> set[str]:
 
 
 def groups(one: Pod) -> tuple[PodAffinity, PodAffinity]:
-    wish = one.spec.affinity or Affinity()
-    return wish.pod_affinity or PodAffinity(), wish.pod_anti_affinity or PodAffinity()
+    pod_affinity = one.spec.affinity or Affinity()
+    return (
+        pod_affinity.pod_affinity or PodAffinity(),
+        pod_affinity.pod_anti_affinity or PodAffinity(),
+    )
 
 
 def namespace_labels(one: Pod, object_store: ObjectStore) -> Mapping[str, str]:
@@ -302,6 +305,14 @@ class ForgetsAffinityOfAdded(InterPodAffinity):
         for key, selection in kept.required.anti:
             if selection.takes(info.pod):
                 kept.anti.change(key, node.labels, by)
+
+    def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        self._change(pod, info, node, state, 1)
+        return OK
+
+    def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        self._change(pod, info, node, state, -1)
+        return OK
 
 
 class FirstRefusesFirst(InterPodAffinity):

@@ -71,7 +71,7 @@ def needs_the_key(
 def test_needing_the_key_is_caught() -> None:
     assert is_found(
         st.tuples(on_labels, tables),
-        lambda drawn: not agrees(needs_the_key, *drawn),
+        lambda case: not agrees(needs_the_key, *case),
     )
 
 
@@ -91,6 +91,6 @@ def takes_the_last_row(
 
 def test_taking_the_last_row_is_caught() -> None:
     assert is_found(
-        st.tuples(on_fields, tables).filter(lambda drawn: drawn[0].key == "metadata.name"),
-        lambda drawn: not agrees(takes_the_last_row, *drawn, fields=True),
+        st.tuples(on_fields, tables).filter(lambda case: case[0].key == "metadata.name"),
+        lambda case: not agrees(takes_the_last_row, *case, fields=True),
     )

@@ -209,9 +209,9 @@ def test_explanation_has_need_and_have() -> None:
 
 
 @pytest.mark.parametrize("gated", [False, True])
-@given(drawn=cases())
-def test_walks_agree(gated: bool, drawn: Case) -> None:
-    assert agree(NodeVolumeLimits, drawn, volume_limit_scaling=gated)
+@given(volume_case=cases())
+def test_walks_agree(gated: bool, volume_case: Case) -> None:
+    assert agree(NodeVolumeLimits, volume_case, volume_limit_scaling=gated)
 
 
 class TrustsClaims(AttachmentColumns):

@@ -103,7 +103,7 @@ def scanned(one: Pod, snapshot: Snapshot, action: str) -> list[dict[str, int]]:
     return [dict(domains) for domains in found]
 
 
-def judged(one: Pod, node: NodeInfo, domains: list[dict[str, int]]) -> Status:
+def filter_status(one: Pod, node: NodeInfo, domains: list[dict[str, int]]) -> Status:
     for constraint, found in zip(own(one, "DoNotSchedule"), domains, strict=True):
         if constraint.topology_key not in node.labels:
             return PodTopologySpread.NO_LABEL
@@ -199,7 +199,7 @@ def answers_differ(case: tuple[Pod, Snapshot]) -> bool:
         codes = rule.filter_column(one, rows, state).tolist()
         column = [rule.filter_status(code) if code else OK for code in codes]
         each = [rule.filter(one, node, state) for node in infos]
-        if column != each or each != [judged(one, node, domains) for node in infos]:
+        if column != each or each != [filter_status(one, node, domains) for node in infos]:
             return True
     if not own(one, "ScheduleAnyway"):
         return False
@@ -227,7 +227,7 @@ def what_if_differs(case: tuple[Pod, Snapshot]) -> bool:
     left = table_of(nodes.nodes, [i.pod for i in everybody if i not in nodes.pods[0]])
     if counts(trial) != scanned(one, Snapshot(left), "DoNotSchedule"):
         return True
-    emptied = [judged(one, node, counts(trial)) for node in left.infos()]
+    emptied = [filter_status(one, node, counts(trial)) for node in left.infos()]
     if [rule.filter(one, node, trial) for node in left.infos()] != emptied:
         return True
     for info in nodes.pods[0]:

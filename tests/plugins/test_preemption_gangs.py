@@ -85,7 +85,7 @@ def test_a_gang_with_a_pod_of_higher_priority_stays() -> None:
     assert "needed by their gangs" in refused.message
 
 
-worlds = st.lists(
+clusters = st.lists(
     st.tuples(
         st.sampled_from(("n1", "n2", "n3")),
         st.sampled_from(("", "g", "g", "h")),
@@ -95,10 +95,10 @@ worlds = st.lists(
 )
 
 
-def check(drawn: list[tuple[str, str, int]], least: int) -> None:
+def check(generated: list[tuple[str, str, int]], least: int) -> None:
     room = {"n1": 2, "n2": 2, "n3": 2}
     pods = []
-    for number, (on, name, priority) in enumerate(drawn):
+    for number, (on, name, priority) in enumerate(generated):
         room[on] -= 1
         if room[on] >= 0:
             pods.append(member(f"p{number}", on, name, priority=priority))
@@ -112,12 +112,12 @@ def check(drawn: list[tuple[str, str, int]], least: int) -> None:
         assert whole or left >= need or left == 0, f"{key}: {left} left of {len(members)}"
 
 
-@given(worlds, st.integers(1, 4))
+@given(clusters, st.integers(1, 4))
 @settings(max_examples=examples(60), deadline=None)
 def test_a_gang_is_left_whole_enough_or_goes_whole(
-    drawn: list[tuple[str, str, int]], least: int
+    generated: list[tuple[str, str, int]], least: int
 ) -> None:
-    check(drawn, least)
+    check(generated, least)
 
 
 def test_wrong_any_pod_of_lower_priority_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,8 @@ from stowplan.plugins.preemption import default_preemption, dry_run_cache, vecto
 from stowplan.plugins.preemption.default_preemption import DefaultPreemptionArgs
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
-from stowplan.plugins.preemption.remaining_resources import RemainingResources
-from tests.plugins.preemption_walk import Story, framework, told
+from stowplan.plugins.preemption.victim_selector import RemainingResources
+from tests.plugins.preemption_walk import PreemptionWalk, framework, outcome_of
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -35,16 +35,16 @@ def kept_is_anew(
 ) -> None:
     """After every step the framework that keeps says what the one does that keeps nothing."""
     rng = np.random.default_rng(seed)
-    story = Story(rng)
+    walk = PreemptionWalk(rng)
     keeping, anew = (framework(columns=columns, args=args) for columns in (True, False))
     for _ in range(n_steps):
-        story.step()
+        walk.step()
         for _ in range(2):
-            pod = story.preemptor()
-            got, wanted = (told(each, pod, story.snapshot) for each in (keeping, anew))
+            pod = walk.preemptor()
+            got, wanted = (outcome_of(each, pod, walk.snapshot) for each in (keeping, anew))
             assert got == wanted, f"seed {seed}, pod {pod.name}"
             if wanted["victims"] and rng.integers(3) == 0:
-                story.preempt(pod, wanted["nominated"], wanted["victims"])
+                walk.preempt(pod, wanted["nominated"], wanted["victims"])
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from stowplan.plugins.preemption.ranked_pods import (
     pod_importance,
     pod_start_time,
 )
-from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
+from stowplan.plugins.preemption.victim_selector import RemainingResources, sums_fit_int64
 from stowplan.testing import node
 from stowplan.testing.generators.table_changes import random_steps
 from tests.plugins.preemption_walk import made_budget, made_pod

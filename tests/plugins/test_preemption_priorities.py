@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
-from stowplan.plugins.preemption.pod_priorities import NO_PODS, AssignedPodPriorities
+from stowplan.plugins.preemption.default_preemption import NO_PODS, AssignedPodPriorities
 from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.soak import examples

@@ -50,8 +50,8 @@ def test_a_node_that_has_room_needs_no_victim(way: str) -> None:
     """That is an error of every dry run; all are told, and nothing that others have said."""
     result = refuse_all(attempt_of(way, "4"))
     assert result.status.code is Code.ERROR
-    told = ", ".join(f'expected at least one victim pod on node "{name}"' for name in NAMES)
-    assert result.status.message == f"preemption: [{told}]"
+    message = ", ".join(f'expected at least one victim pod on node "{name}"' for name in NAMES)
+    assert result.status.message == f"preemption: [{message}]"
 
 
 def reviewed(way: str, review: ExtenderReview) -> PostFilterResult:
@@ -82,7 +82,7 @@ def test_the_best_of_what_is_left_is_chosen(way: str) -> None:
     assert result.victims == by_name["n4"].victims
 
 
-def test_nothing_left_and_failures_are_told(way: str) -> None:
+def test_an_empty_result_and_failures_are_reported(way: str) -> None:
     nothing, failed = ExtenderReview(), ExtenderReview()
     nothing.answer, failed.answer = (), error("out of order")
     text = "preemption: no candidate node for preemption"

@@ -302,8 +302,8 @@ def test_explanations_name_claim_and_volume() -> None:
 
 
 @given(cases())
-def test_walks_agree(drawn: Case) -> None:
-    assert agree(VolumeBinding, drawn)
+def test_walks_agree(volume_case: Case) -> None:
+    assert agree(VolumeBinding, volume_case)
 
 
 class TakesAVolumeTwice(VolumeSearch):
@@ -468,7 +468,7 @@ def scores(asked_for: Case, shape: str = "") -> list[int] | None:
     return found.raw["VolumeBinding"].tolist() if "VolumeBinding" in found.raw else None
 
 
-def test_the_fuller_the_volume_the_lower_the_score_unless_the_shape_says_otherwise() -> None:
+def test_the_fuller_the_volume_the_lower_the_score_by_the_default_shape() -> None:
     objects = [
         LOCAL,
         WAIT,

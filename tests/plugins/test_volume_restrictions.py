@@ -136,8 +136,8 @@ def test_without_pre_filter_only_disks_are_known() -> None:
 
 
 @given(cases("disks"))
-def test_walks_agree(drawn: Case) -> None:
-    assert agree(VolumeRestrictions, drawn)
+def test_walks_agree(volume_case: Case) -> None:
+    assert agree(VolumeRestrictions, volume_case)
 
 
 class NamesTheClaimFirst(VolumeRestrictions):

@@ -27,7 +27,7 @@ def contents(use: VolumeUsage, n_nodes: int) -> dict[str, Any]:
 
 
 def rebuilt(nodes: NodeTable) -> dict[str, Any]:
-    use = VolumeUsage()
+    use = VolumeUsage(NodeTable())
     for row in range(nodes.n_nodes):
         use.row_added(row)
         for info in nodes.pods[row]:
@@ -84,7 +84,7 @@ def follow(data: st.DataObject, use: VolumeUsage) -> None:
 
 @given(st.data())
 def test_kept_is_rebuilt(data: st.DataObject) -> None:
-    follow(data, VolumeUsage())
+    follow(data, VolumeUsage(NodeTable()))
 
 
 class StaysBehind(VolumeUsage):
@@ -107,7 +107,7 @@ class CountsDisksOnce(VolumeUsage):
 
 @pytest.mark.parametrize("wrong", [StaysBehind, CountsDisksOnce])
 def test_wrong_keeping_is_caught(wrong: type[VolumeUsage]) -> None:
-    assert fails(lambda data: follow(data, wrong()))
+    assert fails(lambda data: follow(data, wrong(NodeTable())))
 
 
 def test_it_is_kept_once_per_table() -> None:

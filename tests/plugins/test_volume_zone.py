@@ -109,8 +109,8 @@ def test_explanation() -> None:
 
 
 @given(cases())
-def test_walks_agree(drawn: Case) -> None:
-    assert agree(VolumeZone, drawn)
+def test_walks_agree(volume_case: Case) -> None:
+    assert agree(VolumeZone, volume_case)
 
 
 class ForgetsTheNewLabel(VolumeZone):

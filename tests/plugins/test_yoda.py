@@ -170,7 +170,7 @@ def test_a_verdict(
             assert status == REFUSALS[wanted].by("yoda")
 
 
-def test_a_profile_without_pre_filter_is_told() -> None:
+def test_a_profile_without_pre_filter_is_reported() -> None:
     made, seen = framework(), cluster("node\nn1", scv("n1", "0=9/9"))
     asked = pod("web", labels={"scv/number": "1"})
     member = made.members["yoda"]
@@ -422,7 +422,7 @@ def test_a_report_is_read_from_a_manifest() -> None:
     assert not inventory.ignored
 
 
-def test_an_explanation_says_need_and_have() -> None:
+def test_an_explanation_names_need_and_have() -> None:
     seen = cluster("node\nn1", scv("n1", "0=3000/9000:clock=5", "1=4000/9000:unhealthy"))
     made, state = framework(), CycleState()
     asked = pod("web", labels={"scv/memory": "4000", "scv/clock": "5", "scv/number": "2"})

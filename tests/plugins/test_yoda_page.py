@@ -43,26 +43,26 @@ def placements(*options: str) -> dict[str, Any]:
     )
     assert ran.code == 0, ran.err
     lines = Path("out/placements.jsonl").read_text().splitlines()
-    return {told["pod"].partition("/")[2]: told for told in map(json.loads, lines)}
+    return {placed["pod"].partition("/")[2]: placed for placed in map(json.loads, lines)}
 
 
 def test_simulate_holds_what_it_placed(here: Path) -> None:
-    told = placements()
-    assert told["a"]["node"] == "n1"
-    assert told["b"]["node"] == ""
-    assert "too few GPUs with room for the pod" in told["b"]["reason"]
-    assert told["c"]["node"] in ("n0", "n1")
+    placed = placements()
+    assert placed["a"]["node"] == "n1"
+    assert placed["b"]["node"] == ""
+    assert "too few GPUs with room for the pod" in placed["b"]["reason"]
+    assert placed["c"]["node"] in ("n0", "n1")
     summary = json.loads(Path("out/summary.json").read_text())
     assert summary["ignored"] == {}
 
 
 def test_compat_gives_the_memory_twice(here: Path) -> None:
     (here / "yoda.yaml").write_text(CONFIG.replace("compat: false", "compat: true"))
-    told = placements()
-    assert [told[name]["node"] for name in ("a", "b")] == ["n1", "n1"]
+    placed = placements()
+    assert [placed[name]["node"] for name in ("a", "b")] == ["n1", "n1"]
 
 
-def test_explain_says_what_is_left_of_each_card(here: Path) -> None:
+def test_explain_names_what_is_left_of_each_card(here: Path) -> None:
     text = (here / "cluster.yaml").read_text()
     (here / "cluster.yaml").write_text(text + asking("d", "scv/number: '2', scv/memory: '100'"))
     ran = run(*("explain", "d", "--cluster", "cluster.yaml", "--config", "yoda.yaml", "-o", "json"))
@@ -99,9 +99,9 @@ def test_evaluate_takes_reports(here: Path) -> None:
     (here / "cases.jsonl").write_text(json.dumps(case) + "\n")
     ran = run("evaluate", "cases.jsonl")
     assert ran.code == 0, ran.err
-    told = json.loads(ran.out)["result"]
-    assert told["feasible"] == ["n1"]
-    assert told["filter"]["n0"]["plugin"] == "yoda"
+    placed = json.loads(ran.out)["result"]
+    assert placed["feasible"] == ["n1"]
+    assert placed["filter"]["n0"]["plugin"] == "yoda"
 
 
 def test_arguments_that_are_wrong(here: Path) -> None:

@@ -246,7 +246,7 @@ BRIEF = settings(max_examples=examples(2000), phases=[Phase.generate])
 def is_caught(wrong: type[Any], kinds: str = "claims", **gates: bool) -> bool:
     """True when a drawn cluster shows that the walks of a plugin disagree."""
     try:
-        find(cases(kinds), lambda drawn: not agree(wrong, drawn, **gates), settings=BRIEF)
+        find(cases(kinds), lambda generated: not agree(wrong, generated, **gates), settings=BRIEF)
     except NoSuchExample:
         return False
     return True
@@ -422,7 +422,7 @@ def volumes(draw: st.DrawFn, name: str) -> PersistentVolume:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, ephemeral: Iterable[tuple[str, str]] = ()) -> list[Object]:
+def random_objects(draw: st.DrawFn, ephemeral: Iterable[tuple[str, str]] = ()) -> list[Object]:
     """ephemeral: (claim, uid of its pod) of claims made with pods."""
     topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
     found: list[Object] = [
@@ -472,5 +472,5 @@ def cases(draw: st.DrawFn, kinds: str = "claims") -> Case:
         for v in one.spec.volumes
         if v.ephemeral is not None
     ]
-    drawn = [draw(nodes(name)) for name in names]
-    return case(pending, drawn, draw(worlds(ephemeral)), there)
+    generated = [draw(nodes(name)) for name in names]
+    return case(pending, generated, draw(random_objects(ephemeral)), there)

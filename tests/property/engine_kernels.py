@@ -3,6 +3,7 @@ wrong on purpose."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -11,6 +12,7 @@ import numpy as np
 import stowplan.columns.engine
 
 SOURCE = Path(stowplan.columns.engine.__file__).with_name("kernels.py")
+NUMPY_SOURCE = SOURCE.with_name("numpy_kernels.py")
 _COMPILER = "import numba\n"
 _NO_COMPILER = """
 class numba:
@@ -21,12 +23,22 @@ class numba:
 
 def plain(*changes: tuple[str, str]) -> ModuleType:
     """The kernels without their compiler. changes: what stands there once, and what instead."""
-    text = SOURCE.read_text(encoding="utf-8")
-    for old, new in ((_COMPILER, _NO_COMPILER), *changes):
-        assert text.count(old) == 1, f"kernels.py has {text.count(old)} of {old!r}, wanted one"
-        text = text.replace(old, new)
-    module = ModuleType("plain_kernels")
-    exec(compile(text, str(SOURCE), "exec"), module.__dict__)
+    module = _changed(SOURCE, ((_COMPILER, _NO_COMPILER), *changes))
     # Lots are products that run over, which NumPy says of single numbers.
     module.run = np.errstate(over="ignore")(module.run)  # type: ignore[attr-defined]
+    return module
+
+
+def changed_numpy_kernels(*changes: tuple[str, str]) -> ModuleType:
+    """The NumPy kernels with changes, as for `plain`."""
+    return _changed(NUMPY_SOURCE, changes)
+
+
+def _changed(source: Path, changes: Sequence[tuple[str, str]]) -> ModuleType:
+    text = source.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, f"{source.name} has {text.count(old)} of {old!r}, wanted one"
+        text = text.replace(old, new)
+    module = ModuleType(f"changed_{source.stem}")
+    exec(compile(text, str(source), "exec"), module.__dict__)
     return module

@@ -265,12 +265,12 @@ def prefers_apart(rng: RandomSource, wishes: Wishes) -> None:
 
 WHOLE_MAX = 3
 
-Wish = Callable[[RandomSource, Wishes], None]
+SpecChange = Callable[[RandomSource, Wishes], None]
 
-SLOW: tuple[Wish, ...] = (takes_port, mounts, owns_a_claim)
+SLOW: tuple[SpecChange, ...] = (takes_port, mounts, owns_a_claim)
 """What no plan is made for."""
 
-WISHES: tuple[Wish, ...] = (
+WISHES: tuple[SpecChange, ...] = (
     selects_nodes,
     prefers_nodes,
     tolerates,
@@ -285,7 +285,7 @@ WISHES: tuple[Wish, ...] = (
 )
 
 
-def template(rng: RandomSource, wanted: Sequence[Wish] = WISHES) -> Pod:
+def template(rng: RandomSource, wanted: Sequence[SpecChange] = WISHES) -> Pod:
     """A pod without a name that has some of these wishes, or all where they are few; once in a
     while one of any kind."""
     if chance(rng, 20):
@@ -293,8 +293,8 @@ def template(rng: RandomSource, wanted: Sequence[Wish] = WISHES) -> Pod:
     wishes = Wishes(rng)
     asks(rng, wishes)
     is_whole = len(wanted) <= WHOLE_MAX and chance(rng, 2)
-    for wish in wanted if is_whole else sample(rng, wanted, pick(rng, (0, 1, 1, 2, 3))):
-        wish(rng, wishes)
+    for change in wanted if is_whole else sample(rng, wanted, pick(rng, (0, 1, 1, 2, 3))):
+        change(rng, wishes)
     if chance(rng, 20):
         pick(rng, SLOW)(rng, wishes)
     return wishes.pod(rng)

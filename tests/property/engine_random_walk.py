@@ -71,7 +71,7 @@ class Pair:
         decider = self.compiled._decider = CycleDecider(EngineMode.COMPILED)
         self.engine = decider._engine = Counting(kernels)
         self.walked._decider = CycleDecider(EngineMode.WALK)
-        self.told = 0
+        self.n_handled = 0
 
     @property
     def n_fast(self) -> int:
@@ -84,7 +84,7 @@ class Pair:
         got = self.compiled.handle(events, now, heads_max)
         wanted = self.walked.handle(events, now, heads_max)
         assert list(map(repr, got)) == list(map(repr, wanted)), first_difference(got, wanted)
-        self.told += len(got)
+        self.n_handled += len(got)
         return wanted
 
     def validate(self) -> None:
@@ -112,11 +112,11 @@ class RandomWalk:
     def __init__(self, seed: int, kernels: ModuleType) -> None:
         self.rng: RandomSource = np.random.default_rng(seed)
         self.cluster = FakeCluster(self.rng, pick(self.rng, (Faults(), ROUGH)))
-        drawn = seed if chance(self.rng, 2) else None
+        seed_of_ties = seed if chance(self.rng, 2) else None
         hints = not chance(self.rng, 4)
         queue = QueueOptions(hints=hints, pop_from_backoff=pick(self.rng, (None, True, False)))
         options = SchedulerOptions(queue=queue)
-        self.pair = Pair(kernels, lambda: scheduler(drawn, options))
+        self.pair = Pair(kernels, lambda: scheduler(seed_of_ties, options))
         self.now = 0
         self.templates: list[Pod] = []
         self._born = 0
@@ -289,10 +289,12 @@ def walk_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
     return walk.pair
 
 
-def play_together(workload: BenchmarkWorkload, drawn: int | None, kernels: ModuleType) -> Pair:
+def play_together(
+    workload: BenchmarkWorkload, seed_of_ties: int | None, kernels: ModuleType
+) -> Pair:
     """Run a workload, with bindings confirmed and evictions performed; both must return the same
     effects."""
-    pair = Pair(kernels, lambda: scheduler(drawn, SchedulerOptions()))
+    pair = Pair(kernels, lambda: scheduler(seed_of_ties, SchedulerOptions()))
     pods = {event.pod.uid: event.pod for event in _added(workload)}
     now, due = 0, [*((0, workload.before),), *((call.at, call.events) for call in workload.calls)]
     for at, events in due:

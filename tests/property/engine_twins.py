@@ -33,7 +33,7 @@ from stowplan.objects.pod import Pod
 from stowplan.testing.generators.api_objects import generate_objects
 from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property import engine_objects as objects
-from tests.property.engine_objects import Wish
+from tests.property.engine_objects import SpecChange
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TEMPLATES_MAX = 12
@@ -53,12 +53,12 @@ class Course(msgspec.Struct, frozen=True):
     """
 
     profile: Profile = None
-    wishes: tuple[Wish, ...] = objects.WISHES
+    wishes: tuple[SpecChange, ...] = objects.WISHES
     sizes: tuple[int, ...] = (0, 1, 2, 5, 8, 12, 12, 30, 30)
     foreign: int = 6
     happenings: tuple[Callable[[Any], None], ...] = ()
     fresh: bool = False
-    drawn: bool = False
+    random_ties: bool = False
 
 
 @cache
@@ -142,11 +142,13 @@ class Twins:
 
     def run(self, pods: Sequence[Pod]) -> None:
         """Place pods on either twin and compare."""
-        lots = draw_tie_breaks(self.rng, len(pods)) if self.course.drawn else NO_TIE_BREAKS
-        found = self._place_fast(pods, lots)
+        tie_breaks = (
+            draw_tie_breaks(self.rng, len(pods)) if self.course.random_ties else NO_TIE_BREAKS
+        )
+        found = self._place_fast(pods, tie_breaks)
         rows_left = SCALAR_ROWS
         for i, pod in enumerate(pods):
-            draw = int(lots[i]) if self.course.drawn else None
+            draw = int(tie_breaks[i]) if self.course.random_ties else None
             decision = self._walk(pod, draw, self.columns)
             if rows_left > 0:
                 rows_left -= self.slow.nodes.n_nodes + 1
@@ -170,15 +172,15 @@ class Twins:
         return decide(pod, self.slow, framework, draw)
 
     def _compare(self, pod: Pod, got: Decision, wanted: Decision) -> None:
-        said = f"{pod.name} of {dict(self.counted)}: {got} is not {wanted}"
-        assert got.node_name == wanted.node_name, said
+        difference = f"{pod.name} of {dict(self.counted)}: {got} is not {wanted}"
+        assert got.node_name == wanted.node_name, difference
         # The walk scores nothing where one node is left.
-        assert wanted.score in (None, got.score), said
-        assert got.message == wanted.message, said
-        assert got.nominated_node == wanted.nominated_node, said
-        assert [v.uid for v in got.victims] == [v.uid for v in wanted.victims], said
+        assert wanted.score in (None, got.score), difference
+        assert got.message == wanted.message, difference
+        assert got.nominated_node == wanted.nominated_node, difference
+        assert [v.uid for v in got.victims] == [v.uid for v in wanted.victims], difference
 
-    def _place_fast(self, pods: Sequence[Pod], lots: NDArray[np.uint64]) -> list[Decision]:
+    def _place_fast(self, pods: Sequence[Pod], tie_breaks: NDArray[np.uint64]) -> list[Decision]:
         """What becomes of each pod where the engine places what it can."""
         classes = [self.engine.class_of(pod, self.columns) for pod in pods]
         found: list[Decision] = []
@@ -186,19 +188,19 @@ class Twins:
             start = len(found)
             if classes[start] is None:
                 self.counted["without a class"] += 1
-                found.append(self._attempt(pods[start], lots[start : start + 1]))
+                found.append(self._attempt(pods[start], tie_breaks[start : start + 1]))
                 continue
             end = start
             while end < len(pods) and classes[end] is not None:
                 end += 1
-            found += self._run_fast(pods[start:end], classes[start:end], lots[start:end])
+            found += self._run_fast(pods[start:end], classes[start:end], tie_breaks[start:end])
         return found
 
     def _run_fast(
-        self, pods: Sequence[Pod], classes: Sequence[Any], lots: NDArray[np.uint64]
+        self, pods: Sequence[Pod], classes: Sequence[Any], tie_breaks: NDArray[np.uint64]
     ) -> list[Decision]:
         """As `scheduler.runs` does it."""
-        run = self.engine.run(pods, classes, lots)
+        run = self.engine.run(pods, classes, tie_breaks)
         found: list[Decision] = []
         while len(found) < len(pods):
             start = len(found)
@@ -220,16 +222,16 @@ class Twins:
                     break
                 is_fast = run.heads[start] >= 0
                 self.counted["refused" if is_fast else "without a plan"] += 1
-                found.append(self._attempt(pods[start], lots[start : start + 1]))
+                found.append(self._attempt(pods[start], tie_breaks[start : start + 1]))
                 assert not (is_fast and found[-1].node_name), f"{pods[start].name} fits"
                 continue
-            found.append(self._attempt(pods[start], lots[start : start + 1]))
+            found.append(self._attempt(pods[start], tie_breaks[start : start + 1]))
         return found
 
-    def _attempt(self, pod: Pod, lots: NDArray[np.uint64]) -> Decision:
+    def _attempt(self, pod: Pod, tie_breaks: NDArray[np.uint64]) -> Decision:
         """The walk's decision."""
         self.fast.nodes.refresh()
-        draw = int(lots[0]) if self.course.drawn else None
+        draw = int(tie_breaks[0]) if self.course.random_ties else None
         decision = self.decider.decide(pod, self.fast, self.columns, draw)
         if decision.node_name:
             self.fast.nodes.add_pod(pod, decision.node_name)
@@ -279,7 +281,7 @@ class Twins:
             self.fast.nominations.drop(uid)
             self.slow.nominations.drop(uid)
 
-    def journey(self, n_steps: int) -> None:
+    def walk(self, n_steps: int) -> None:
         """So many steps, and a look at everything that is kept by delta."""
         for _ in range(n_steps):
             self.step()

@@ -48,13 +48,13 @@ LONG = 2000 if factor() > 1 else 60
 """Steps of the journeys that are long."""
 
 COURSES: dict[str, Course] = {
-    "ties are drawn": Course(drawn=True),
-    "every pod is different": Course(fresh=True, drawn=True),
+    "ties are drawn": Course(random_ties=True),
+    "every pod is different": Course(fresh=True, random_ties=True),
     "nothing happens but to pods": Course(happenings=TO_PODS, foreign=4),
     "hardly anything is a run": Course(foreign=9),
-    "hardly anything else happens": Course(foreign=1, drawn=True),
-    "no node, or one or two": Course(sizes=(0, 1, 2), drawn=True),
-    "many nodes": Course(sizes=(60, 120), drawn=True),
+    "hardly anything else happens": Course(foreign=1, random_ties=True),
+    "no node, or one or two": Course(sizes=(0, 1, 2), random_ties=True),
+    "many nodes": Course(sizes=(60, 120), random_ties=True),
     "basic": Course(wishes=()),
     "nodes": Course(wishes=(objects.prefers_nodes, objects.tolerates, objects.selects_nodes)),
     "images": Course(wishes=(objects.has_image, objects.prefers_nodes)),
@@ -71,7 +71,7 @@ COURSES: dict[str, Course] = {
 def same_nodes(course: Course, kernels: Any, seed: int, n_steps: int) -> Counter[str]:
     """Each pod goes where the walks would have it, or nowhere in the same words."""
     twins = Twins(seed, course, kernels)
-    twins.journey(n_steps)
+    twins.walk(n_steps)
     return twins.counted
 
 
@@ -79,8 +79,8 @@ def same_nodes(course: Course, kernels: Any, seed: int, n_steps: int) -> Counter
 def test_every_profile_chooses_the_same_nodes(name: str) -> None:
     @settings(max_examples=examples(8))
     @given(SEEDS, STEPS, st.booleans())
-    def look(seed: int, n_steps: int, drawn: bool) -> None:
-        same_nodes(Course(profile=PROFILES[name], drawn=drawn), compiled, seed, n_steps)
+    def look(seed: int, n_steps: int, random_ties: bool) -> None:
+        same_nodes(Course(profile=PROFILES[name], random_ties=random_ties), compiled, seed, n_steps)
 
     look()
 
@@ -99,13 +99,13 @@ def test_every_course_chooses_the_same_nodes(name: str) -> None:
 @given(SEEDS, STEPS)
 def test_kernels_stay_within_their_arrays(seed: int, n_steps: int) -> None:
     """Compiled they are not checked; what is out of bounds shows when they are plain."""
-    same_nodes(Course(drawn=seed % 2 == 0), plain(), seed, n_steps)
+    same_nodes(Course(random_ties=seed % 2 == 0), plain(), seed, n_steps)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_long_journeys_choose_the_same_nodes(seed: int) -> None:
     """And many pods are placed by the engine, so that it is the engine that is looked at."""
-    course = Course(drawn=seed % 2 == 1, sizes=(12, 30), foreign=4)
+    course = Course(random_ties=seed % 2 == 1, sizes=(12, 30), foreign=4)
     counted = same_nodes(course, compiled, seed, LONG)
     assert counted["placed"] > 2 * LONG
 
@@ -183,15 +183,17 @@ SIZES = {
 
 
 @pytest.mark.parametrize("shape", STOWPLAN_CASES, ids=lambda shape: shape.name)
-@pytest.mark.parametrize("drawn", [False, True], ids=["first", "drawn"])
-def test_every_shape_of_the_bench_is_answered_the_same(shape: BenchmarkCase, drawn: bool) -> None:
+@pytest.mark.parametrize("random_ties", [False, True], ids=["first", "drawn"])
+def test_every_shape_of_the_bench_is_answered_the_same(
+    shape: BenchmarkCase, random_ties: bool
+) -> None:
     sizes = SIZES.get(shape.name, WorkloadSizes(nodes=40, pods=200, existing=20))
     workload = shape.make(BenchmarkClient(), sizes)
-    pair = play_together(workload, 7 if drawn else None, compiled)
+    pair = play_together(workload, 7 if random_ties else None, compiled)
     if shape.name not in ("unfit", *SIZES):
         assert pair.n_fast == 200
     if shape.name in ("unfit", "preemption"):
-        assert pair.told >= sizes.pods
+        assert pair.n_handled >= sizes.pods
 
 
 # Wrong variants of the kernels.
@@ -247,7 +249,7 @@ WRONG_KERNELS: dict[str, Wrong] = {
         ("weights[t - first] = logs[n_distinct]", "weights[t - first] = logs[n_distinct - 1]"),
     ),
     "lots of the second best count": (
-        replace(NARROW, wishes=(), drawn=True),
+        replace(NARROW, wishes=(), random_ties=True),
         ("if chosen < 0 or its < smallest:\n            chosen, smallest = first + i, its",
          "if True:\n            chosen, smallest = first + i, its"),
     ),
@@ -339,11 +341,11 @@ def a_namespace_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> Course:
     """What stands beside nodes and pods is read once and for all."""
     state = Engine._state
 
-    def first_world(self: Engine, snapshot: Any) -> Any:
+    def first_object_store(self: Engine, snapshot: Any) -> Any:
         shape, _, table = state(self, snapshot)
         return shape, 0, table
 
-    monkeypatch.setattr(Engine, "_state", first_world)
+    monkeypatch.setattr(Engine, "_state", first_object_store)
     changes = (a_namespace_changes, a_controller_changes)
     return Course(happenings=changes, wishes=(objects.is_owned, objects.is_apart))
 

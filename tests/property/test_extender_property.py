@@ -20,7 +20,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.plugins.preemption.default_preemption import DefaultPreemption
-from stowplan.scheduler.binding.binding_cycle import BindingCycle
+from stowplan.queue.pod_record import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
@@ -102,7 +102,7 @@ def test_an_attempt_that_is_dropped_when_its_time_is_over_is_missed(
 
 def test_an_answer_for_a_pod_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a pod that goes is not taken from among those that wait."""
-    monkeypatch.setattr(ExtenderAttempts, "stop", lambda self, uid: False)
+    monkeypatch.setattr(ExtenderAttempts, "_stop", lambda self, record: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -140,8 +140,8 @@ def test_no_node_is_over_committed_by_who_binds(seed: int, n_steps: int) -> None
 def test_room_that_is_given_away_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: when an extender fails to bind the pod counts as not bound."""
 
-    def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
-        self._fail(uid, binding_cycle, error(text))
+    def doubt(self: BindingCycles, record: PodRecord, text: str) -> None:
+        self._fail(record, error(text))
 
     monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert_caught(no_node_is_crowded, SEEDS, LONG)
@@ -160,11 +160,11 @@ def decisions(seed: int, extenders: str) -> list[str]:
     lines: list[str] = []
     for i in range(12):
         cpu, rank = str(random_int(rng, 0, 3)), pick(rng, (0, 1, 9))
-        told: list[Event] = [happened.PodAdded(pod(f"p{i}", cpu=cpu, priority=rank))]
-        while told:
-            effects = scheduler.handle(told, 0)
+        events: list[Event] = [happened.PodAdded(pod(f"p{i}", cpu=cpu, priority=rank))]
+        while events:
+            effects = scheduler.handle(events, 0)
             calls = [one for one in effects if isinstance(one, to_do.CallExtender)]
-            told = [extender_replies.reply(ANSWERS, one, calm=True) for one in calls]
+            events = [extender_replies.reply(ANSWERS, one, calm=True) for one in calls]
             lines += [
                 rendered(one)
                 for one in effects

@@ -44,11 +44,11 @@ def _forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "place", place)
 
 
-def journey(course: Course, seed: int, n_steps: int, kernels: Any = compiled) -> None:
+def walk_of(course: Course, seed: int, n_steps: int, kernels: Any = compiled) -> None:
     """Each pod goes where the walk would have it go that forgets nothing of pods."""
     twins = Twins(seed, course, kernels)
     for _ in range(n_steps):
-        twins.journey(1)
+        twins.walk(1)
         for one in (twins.fast, twins.slow):
             validate(one.nodes)
 
@@ -59,7 +59,7 @@ def test_what_is_forgotten_is_not_missed(course: Course) -> None:
     @settings(max_examples=examples(6))
     @given(SEEDS, STEPS)
     def look(seed: int, n_steps: int) -> None:
-        journey(course, seed, n_steps)
+        walk_of(course, seed, n_steps)
 
     look()
 
@@ -99,7 +99,7 @@ def test_wrong_variants_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -
     for seed in range(8):
         try:
             # Plain kernels: compiled ones do not see that they leave their arrays.
-            journey(course, seed, 40, plain())
+            walk_of(course, seed, 40, plain())
         except (AssertionError, LookupError):
             return
     pytest.fail("no journey showed the mistake")

@@ -27,7 +27,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 from stowplan.plugins.volumes.volume_reservation import AssumedPodVolumes
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.testing import node, pod
 from tests.property.wrong import assert_caught
@@ -67,19 +67,14 @@ def test_no_pod_is_lost(seed: int, n_steps: int) -> None:
 def test_a_pod_that_is_forgotten_after_a_read_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a read that finds no pod ends the journey; the watch, it is hoped, knows why."""
 
-    def pod_read(self: BindingCycles, event: PodRead) -> None:
-        binding_cycle = self._binding_cycles.get(event.uid)
-        if (
-            binding_cycle is not None
-            and binding_cycle.stage is BindingStage.BIND_UNKNOWN
-            and event.pod is None
-        ):
-            self._undo(event.uid, binding_cycle)
-            return
-        right(self, event)
+    def settle(self: BindingCycles, record: PodRecord, event: PodRead) -> None:
+        if event.pod is None:
+            self._undo(record)
+        else:
+            right(self, record, event)
 
-    right = BindingCycles.pod_read
-    monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
+    right = BindingCycles.settle
+    monkeypatch.setattr(BindingCycles, "settle", settle)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -89,7 +84,9 @@ def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.Mo
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
-def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_volume_that_stays_assumed_without_a_pod_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Wrong: a reservation is forgotten and not taken back."""
     monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, store: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)

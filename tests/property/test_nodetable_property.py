@@ -10,13 +10,7 @@ from stowplan.columns import NodeTable
 from stowplan.columns.invariants import validate
 from stowplan.objects.node import Node, zone_key
 from stowplan.testing import node
-from stowplan.testing.generators.table_changes import (
-    AddNode,
-    RefreshTable,
-    RemoveNode,
-    Step,
-    UpdateNode,
-)
+from stowplan.testing.generators.table_changes import Step
 from stowplan.testing.strategies import histories
 from tests.property.wrong import assert_caught
 
@@ -120,13 +114,13 @@ def follow_order(steps: list[Step], model: OrderModel) -> None:
     for step in steps:
         step.apply(table)
         match step:
-            case AddNode(node=new):
+            case Step("add_node", Node() as new):
                 model.add(new)
-            case UpdateNode(node=changed):
+            case Step("update_node", Node() as changed):
                 model.update(changed)
-            case RemoveNode(name=name):
+            case Step("remove_node", str() as name):
                 model.remove(name)
-            case RefreshTable():
+            case Step("refresh"):
                 model.refresh()
                 assert [table.names[row] for row in table.order] == model.snapshot
 
@@ -139,16 +133,16 @@ def comings_and_goings(draw: st.DrawFn) -> list[Step]:
     for _ in range(draw(st.integers(3, 20))):
         name, zone = draw(st.sampled_from("abcde")), draw(st.sampled_from("xyz"))
         if draw(st.integers(0, 3)) == 3:
-            steps.append(RefreshTable())
+            steps.append(Step("refresh"))
         elif name not in present:
-            steps.append(AddNode(node(name, zone=zone)))
+            steps.append(Step("add_node", node(name, zone=zone)))
             present.add(name)
         elif draw(st.booleans()):
-            steps.append(UpdateNode(node(name, zone=zone)))
+            steps.append(Step("update_node", node(name, zone=zone)))
         else:
-            steps.append(RemoveNode(name))
+            steps.append(Step("remove_node", name))
             present.remove(name)
-    return [*steps, RefreshTable()]
+    return [*steps, Step("refresh")]
 
 
 @given(comings_and_goings())

@@ -33,53 +33,56 @@ class Model:
     """shown: as the cluster shows them. believed: of those, what is assumed and still holds."""
 
     def __init__(self) -> None:
-        self.shown: dict[str, Namespace] = {}
+        self.latest: dict[str, Namespace] = {}
         self.believed: dict[str, Namespace] = {}
 
     def put(self, value: Namespace) -> None:
-        self.shown[value.name] = value
+        self.latest[value.name] = value
         self.believed.pop(value.name, None)
 
     def drop(self, name: str) -> None:
-        del self.shown[name]
+        del self.latest[name]
         self.believed.pop(name, None)
 
     def assume(self, value: Namespace) -> None:
-        if value.name in self.shown:
+        if value.name in self.latest:
             self.believed[value.name] = value
 
     def restore(self, value: Namespace) -> None:
-        shown = self.shown.get(value.name)
-        if shown is not None and shown.metadata.resource_version == value.metadata.resource_version:
+        latest = self.latest.get(value.name)
+        if (
+            latest is not None
+            and latest.metadata.resource_version == value.metadata.resource_version
+        ):
             self.believed.pop(value.name, None)
 
     def seen(self, name: str) -> Namespace | None:
-        return self.believed.get(name, self.shown.get(name))
+        return self.believed.get(name, self.latest.get(name))
 
 
-def the_world_is_two_dicts(steps: list[Step]) -> None:
-    world, model = ObjectStore(), Model()
+def check_two_dicts(steps: list[Step]) -> None:
+    store, model = ObjectStore(), Model()
     for mark, (what, name, version) in enumerate(steps):
         value = made(name, version, mark)
         before = {each: model.seen(each) for each in NAMES}
-        at = world.version
+        at = store.version
         if what != "drop":
-            getattr(world, what)(value)
+            getattr(store, what)(value)
             getattr(model, what)(value)
-        elif name in model.shown:
-            world.drop(Namespace, name)
+        elif name in model.latest:
+            store.drop(Namespace, name)
             model.drop(name)
         for each in NAMES:
-            assert world.find(Namespace, each) is model.seen(each)
-            assert world.observed(Namespace, each) is model.shown.get(each)
-        assert list(world.all(Namespace)) == [model.seen(each) for each in model.shown]
+            assert store.find(Namespace, each) is model.seen(each)
+            assert store.observed(Namespace, each) is model.latest.get(each)
+        assert list(store.all(Namespace)) == [model.seen(each) for each in model.latest]
         changed = before != {each: model.seen(each) for each in NAMES}
-        assert (world.version > at) or not changed, "who follows by version misses this"
+        assert (store.version > at) or not changed, "who follows by version misses this"
 
 
 @given(STEPS)
-def test_the_world_is_two_dicts(steps: list[Step]) -> None:
-    the_world_is_two_dicts(steps)
+def test_the_object_store_is_two_dicts(steps: list[Step]) -> None:
+    check_two_dicts(steps)
 
 
 def test_a_late_end_of_an_old_assumption_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +94,10 @@ def test_a_late_end_of_an_old_assumption_is_noticed(monkeypatch: pytest.MonkeyPa
             self.put(observed)
 
     monkeypatch.setattr(ObjectStore, "restore", restore)
-    assert_caught(the_world_is_two_dicts, STEPS)
+    assert_caught(check_two_dicts, STEPS)
 
 
-def test_what_the_cluster_shows_and_nobody_sees_is_noticed(
+def test_an_observed_object_that_is_not_seen_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: an assumption holds until whoever made it gives it up."""
@@ -109,4 +112,4 @@ def test_what_the_cluster_shows_and_nobody_sees_is_noticed(
             self.assume(assumed)
 
     monkeypatch.setattr(ObjectStore, "put", put)
-    assert_caught(the_world_is_two_dicts, STEPS)
+    assert_caught(check_two_dicts, STEPS)

@@ -15,7 +15,7 @@ from stowplan.testing.strategies import clusters, pods
 from tests.property.wrong import assert_caught
 
 
-class Told:
+class AnnouncedPods:
     """What a watcher must believe: the pods of each row, by announcements alone."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ def plans(draw: st.DrawFn) -> list[Try]:
 def tried(make: Callable[[NodeTable], Overlay], scene: GeneratedCluster, plan: list[Try]) -> None:
     """Try what is planned; nothing of it may remain, nor after each rollback."""
     table = scene.table()
-    told = Told()
-    table.watch(told)
-    before, believed = contents(table), told.believed()
+    announced = AnnouncedPods()
+    table.watch(announced)
+    before, believed = contents(table), announced.believed()
     with make(table) as overlay:
         marks = [(overlay.mark(), before, believed)]
         for attempt in plan if table.n_nodes else ():
@@ -80,15 +80,15 @@ def tried(make: Callable[[NodeTable], Overlay], scene: GeneratedCluster, plan: l
             elif attempt.verb == "take" and here:
                 overlay.take(here[attempt.choice % len(here)].uid, row)
             elif attempt.verb == "mark":
-                marks.append((overlay.mark(), contents(table), told.believed()))
+                marks.append((overlay.mark(), contents(table), announced.believed()))
             elif attempt.verb == "rollback":
                 mark, at_mark, believed_then = marks[attempt.choice % len(marks)]
                 marks = [known for known in marks if known[0] <= mark]
                 overlay.rollback(mark)
                 assert contents(table) == at_mark
-                assert told.believed() == believed_then
+                assert announced.believed() == believed_then
     assert contents(table) == before
-    assert told.believed() == believed
+    assert announced.believed() == believed
 
 
 CROWDED = clusters(n_nodes_max=2, n_pods_max=6, n_pending_max=1)

@@ -52,7 +52,7 @@ WISHES: tuple[Affinity | None, ...] = (
     affinity(prefer_near=[(2, term("app=b", ZONE, namespace_selector="team=x"))]),
     affinity(prefer_apart=[(3, term("", HOST, namespace_selector="!team"))]),
 )
-SPECS = tuple(PodSpec(affinity=wish) for wish in WISHES)
+SPECS = tuple(PodSpec(affinity=each) for each in WISHES)
 
 
 def wants(key: str, operator: str, *values: str) -> LabelSelectorRequirement:
@@ -93,7 +93,7 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.table = NodeTable()
-        self.world = ObjectStore()
+        self.object_store = ObjectStore()
         self.replica = Replica(self.table)
         self.pods: dict[str, Pod] = {}
         self.n_created = 0
@@ -169,12 +169,12 @@ class Life:
     def relabel_namespace(self) -> None:
         labels = self.pick([{}, {"team": "x"}, {"team": "y"}])
         meta = ObjectMeta(name=self.pick(NAMESPACES), labels=labels)
-        self.world.put(Namespace(metadata=meta))
+        self.object_store.put(Namespace(metadata=meta))
 
     def change_service(self) -> None:
         meta = ObjectMeta(name="s", namespace="prod")
         selector = self.pick([None, {"app": "a"}, {"app": "b"}, {"tier": "t"}])
-        self.world.put(Service(metadata=meta, spec=ServiceSpec(selector=selector)))
+        self.object_store.put(Service(metadata=meta, spec=ServiceSpec(selector=selector)))
 
     def suppose(self) -> None:
         """Pods put and taken away for a while, with questions in between."""
@@ -266,10 +266,12 @@ def differences(life: Life) -> Iterator[str]:
                 yield f"{which}, {selection}: kept {kept}, rebuilt {anew}"
         if terms_held(nodes) != terms_held(fresh):
             yield f"{which}: terms kept {terms_held(nodes)}, rebuilt {terms_held(fresh)}"
-        world = ObjectStore([*life.world.all(Namespace), *life.world.all(Service)])
+        object_store = ObjectStore(
+            [*life.object_store.all(Namespace), *life.object_store.all(Service)]
+        )
         for one in ASKING:
-            kept_read = read(one, Snapshot(nodes, life.world))
-            anew_read = read(one, Snapshot(fresh, world))
+            kept_read = read(one, Snapshot(nodes, life.object_store))
+            anew_read = read(one, Snapshot(fresh, object_store))
             if kept_read != anew_read:
                 yield f"{which}, {one.name}: kept {kept_read}, rebuilt {anew_read}"
 
@@ -336,10 +338,10 @@ def kind_without_its_end(one: Pod) -> Any:
     return one.namespace, tuple(one.labels.items()), False
 
 
-def first_labels_for_ever(world: ObjectStore) -> Any:
+def first_labels_for_ever(object_store: ObjectStore) -> Any:
     """Wrong: the index of namespaces is made once per world."""
     return inter_pod_affinity._NAMESPACES.setdefault(
-        world, inter_pod_affinity.NamespaceIndex(world)
+        object_store, inter_pod_affinity.NamespaceIndex(object_store)
     )
 
 

@@ -142,15 +142,15 @@ amounts = (
 )
 
 
-def check_showing(shown: Callable[[str, int], str]) -> None:
+def check_showing(format_amount: Callable[[str, int], str]) -> None:
     @given(resources, amounts)
     def reads_back(resource: str, n: int) -> None:
-        assert amount(resource, shown(resource, n)) == n
+        assert amount(resource, format_amount(resource, n)) == n
 
     reads_back()
 
 
-def test_a_shown_amount_reads_back() -> None:
+def test_a_formatted_amount_reads_back() -> None:
     check_showing(format_quantity)
 
 

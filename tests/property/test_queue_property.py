@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry, QueueingStrategy, SchedulingQueue
+from stowplan.queue import PodRecord, QueueingStrategy, SchedulingQueue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
@@ -99,32 +99,32 @@ class Model:
             self.enter(record, may_wait=True)
             return
         record.refusals, record.errors = record.refusals + 1, 0
-        worths = [self.worth(record, *seen) for seen in record.seen]
+        worths = [self.strategy(record, *seen) for seen in record.seen]
         record.place = "unschedulable"
         if "now" in worths or "later" in worths:
             self.enter(record, may_wait="now" not in worths)
 
-    def worth(self, record: Record, event: str, helped: str) -> str:
+    def strategy(self, record: Record, event: str, helped: str) -> str:
         """What an event means: "now", "later" or "nothing"."""
         if event == "wildcard":
             return "later" if helped in ("", record.name) else "nothing"
-        says = {
+        hint_codes = {
             "Picky": event == "add" and record.name in helped,
             "Easy": event == "add",
             "Gate": event == "label",
         }
-        if any(says[plugin] for plugin in record.pending):
+        if any(hint_codes[plugin] for plugin in record.pending):
             return "now"
-        return "later" if any(says[plugin] for plugin in record.refused) else "nothing"
+        return "later" if any(hint_codes[plugin] for plugin in record.refused) else "nothing"
 
     def happen(self, event: str, helped: str, which: list[Record]) -> None:
         """An event that may help some of the unschedulable and gated pods."""
         for record in which:
             if record.place == "gated" and event != "label":
                 continue
-            worth = self.worth(record, event, helped)
-            if worth != "nothing":
-                self.enter(record, may_wait=worth == "later")
+            strategy = self.strategy(record, event, helped)
+            if strategy != "nothing":
+                self.enter(record, may_wait=strategy == "later")
         for record in self.at("flight"):
             record.seen.append((event, helped))
 
@@ -151,7 +151,7 @@ class Pair:
 
     def __init__(self, harness: Harness) -> None:
         self.harness, self.queue, self.model = harness, harness.queue, Model()
-        self.flying: list[tuple[QueueEntry, Record]] = []
+        self.flying: list[tuple[PodRecord, Record]] = []
         self.n_added = 0
 
     def add(self, name: str, priority: int) -> None:
@@ -227,8 +227,8 @@ class Pair:
         elif record.place != "active":
             self.model.enter(record, ask=record.place in ("unschedulable", "gated"))
 
-    def flush(self, leftover: bool) -> None:
-        if leftover:
+    def flush(self, is_unschedulable_flush: bool) -> None:
+        if is_unschedulable_flush:
             self.queue.flush_unschedulable(self.model.now)
             self.model.flush_unschedulable()
         else:
@@ -240,11 +240,11 @@ class Pair:
 
     def compare(self) -> None:
         """The same pods in the same places and orders, and each pod in exactly one place."""
-        shown, model = self.harness.shown(), self.model
+        queued, model = self.harness.pods_by_queue(), self.model
         for place in ("active", "backoff", "failed"):
-            assert shown.get(place, []) == [r.name for r in model.at(place)], place
+            assert queued.get(place, []) == [r.name for r in model.at(place)], place
         for place in ("unschedulable", "gated"):
-            assert sorted(shown.get(place, [])) == sorted(r.name for r in model.at(place)), place
+            assert sorted(queued.get(place, [])) == sorted(r.name for r in model.at(place)), place
         flying = Counter(self.queue.in_flight.pods())
         assert flying == Counter(r.uid for r in model.at("flight"))
         everywhere = Counter(entry.uid for entry in self.queue) + flying
@@ -266,13 +266,13 @@ priorities = st.integers(0, 2)
 indexes = st.integers(0, 4)
 plugins = st.sets(st.sampled_from(["Picky", "Easy"]), max_size=2)
 
-nobody: st.SearchStrategy[set[str]] = st.just(set())
+no_pods: st.SearchStrategy[set[str]] = st.just(set())
 helped = st.just("abcde") | st.text("abcde", max_size=3)
 
 rounds = st.one_of(
     st.tuples(st.just("add"), names, priorities),
     st.tuples(st.just("pop")),
-    st.tuples(st.just("fail"), indexes, plugins, nobody),
+    st.tuples(st.just("fail"), indexes, plugins, no_pods),
     st.tuples(st.just("happen"), st.just("add"), helped),
     st.sampled_from([("wait", 1), ("flush", False)]),
 )
@@ -308,13 +308,13 @@ def check_queue(make: type[SchedulingQueue], *phases: Phase) -> None:
     agrees()
 
 
-def test_the_queue_is_the_list_and_loses_nobody() -> None:
+def test_the_queue_is_the_list_and_loses_no_pod() -> None:
     check_queue(SchedulingQueue)
 
 
 def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
     class Forgetful(SchedulingQueue):
-        def _strategy_after_flight(self, entry: QueueEntry, uid: str) -> QueueingStrategy:
+        def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
             return QueueingStrategy.SKIP if entry.refusers else QueueingStrategy.AFTER_BACKOFF
 
     with pytest.raises(AssertionError):
@@ -323,10 +323,10 @@ def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
 
 def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None:
     class Losing(SchedulingQueue):
-        def _requeue(self, entry: QueueEntry, worth: QueueingStrategy, now: int) -> object:  # type: ignore[override]
-            if worth is not QueueingStrategy.SKIP and not self._gates.admits(entry):
+        def _requeue(self, entry: PodRecord, strategy: QueueingStrategy, now: int) -> object:  # type: ignore[override]
+            if strategy is not QueueingStrategy.SKIP and not self._gates.admits(entry):
                 return None
-            return super()._requeue(entry, worth, now)
+            return super()._requeue(entry, strategy, now)
 
     with pytest.raises(AssertionError):
         check_queue(Losing, Phase.generate)

@@ -27,14 +27,14 @@ ADMIN = User("admin", groups=("system:masters",))
 Tree = dict[str, Any]
 
 
-def world() -> EmbeddedCluster:
-    guard = TokenRbacAccess(StaticTokens([("admin", ADMIN), ("plain", User("plain"))]))
+def embedded() -> EmbeddedCluster:
+    access = TokenRbacAccess(StaticTokens([("admin", ADMIN), ("plain", User("plain"))]))
     options = ApiServerOptions(
         registry=built_in_registry(),
-        access=guard,
+        access=access,
         admission=default_admission(),
         pages=default_pages("127.0.0.1:6443"),
-        observers=(guard,),
+        observers=(access,),
     )
     cluster = EmbeddedCluster(options, np.random.default_rng(1))
     create_bootstrap_objects(cluster.server, NOW)
@@ -271,15 +271,15 @@ def _check(answer: HttpResponse) -> None:
             assert body["kind"] == "Status"
             assert body["code"] == answer.status
     if answer.status >= 500 and answer.status != 504:
-        told = answer.body.decode("utf-8", "replace")
-        assert any(text in told for text in RECORDED_500), told
+        body_text = answer.body.decode("utf-8", "replace")
+        assert any(text in body_text for text in RECORDED_500), body_text
     for name, value in answer.headers:
         assert "\n" not in name + value
         assert "\r" not in name + value
 
 
 def test_every_request_is_answered() -> None:
-    living = world()
+    living = embedded()
     count = 0
 
     @settings(max_examples=examples(1000))
@@ -288,7 +288,7 @@ def test_every_request_is_answered() -> None:
         nonlocal living, count
         count += 1
         if count % 200 == 0:
-            living = world()
+            living = embedded()
         answered(living, request)
 
     look()
@@ -299,7 +299,7 @@ def test_a_server_that_trusts_its_clients_is_caught() -> None:
         """Takes it for granted that a body that is sent is JSON."""
 
         def __init__(self) -> None:
-            self.inner = world()
+            self.inner = embedded()
 
         def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
             if request.method == "POST":

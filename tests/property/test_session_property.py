@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.session_state import ClusterInfo
+from stowplan.framework.deciders.tasks import TaskStatus
 from tests.batch.batch_cluster import BatchCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -110,11 +113,23 @@ def test_choices_that_go_stale_are_caught() -> None:
 
 
 class _Copying(Inventory):
-    """Lets sessions work on a copy, as the switches do."""
+    """Lets sessions work on a copy, and applies their decisions to itself."""
 
-    def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)  # type: ignore[arg-type]
-        self.copies = True
+    def open(self) -> ClusterInfo:
+        return deepcopy(super().open())
+
+    def bind(self, task: TaskInfo) -> None:
+        own = self.jobs[task.job].tasks[task.uid]
+        self.jobs[task.job].turn(own, TaskStatus.BINDING)
+        own.node = task.node
+        assert not self.nodes.add(self.nodes.row(own.node), own)
+        super().bind(own)
+
+    def evict(self, task: TaskInfo, reason: str) -> None:
+        own = self.jobs[task.job].tasks[task.uid]
+        self.jobs[task.job].turn(own, TaskStatus.RELEASING)
+        assert not self.nodes.update(self.nodes.row(own.node), own)
+        super().evict(own, reason)
 
 
 def check_copied(shape: Shape, make: Callable[..., Inventory]) -> None:
@@ -133,9 +148,9 @@ def test_a_session_on_the_inventory_itself_decides_as_on_a_copy(shape: Shape) ->
 class _Shallow(_Copying):
     """Copies the nodes without the pods on them."""
 
-    def open(self) -> object:  # type: ignore[override]
+    def open(self) -> ClusterInfo:
         opened = super().open()
-        bare = NodeLedger(self.compat, self.arithmetic)
+        bare = NodeLedger()
         for node in opened.nodes.nodes:
             if node is not None:
                 bare.set_node(node)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from stowplan.batch import Session
 from stowplan.batch.session_plugins.drf import DrfPlugin
 from stowplan.batch.session_plugins.proportion import ProportionPlugin
-from stowplan.batch.state.jobs import TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.statement import Statement
+from stowplan.framework.deciders.tasks import TaskStatus
 from tests.batch.batch_cluster import BatchCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples

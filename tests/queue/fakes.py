@@ -18,7 +18,7 @@ from stowplan.framework.clusterevents import (
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import QueueEntry, QueueOptions, SchedulingQueue
+from stowplan.queue import PodRecord, QueueOptions, SchedulingQueue
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queueing_hints import QueueingHintMap
 from stowplan.testing.builders import pod
@@ -67,27 +67,27 @@ class Harness:
         self.queue.add(made, ns(at_s))
         return made
 
-    def pop(self) -> QueueEntry:
+    def pop(self) -> PodRecord:
         """The entry that is popped; there must be one."""
         entry = self.queue.pop()
         assert entry is not None
         return entry
 
-    def fail(self, entry: QueueEntry, at_s: float, *plugins: str, pending: str = "") -> str:
+    def fail(self, entry: PodRecord, at_s: float, *plugins: str, pending: str = "") -> str:
         """Put an entry back, refused by these plugins, or by an error where there are none."""
         waits = {pending} if pending else ()
         return self.queue.add_unschedulable_if_not_present(
             entry, ns(at_s), refused_by=plugins, pending_on=waits
         )
 
-    def park(self, name: str, at_s: float, *plugins: str, priority: int = 0) -> QueueEntry:
+    def park(self, name: str, at_s: float, *plugins: str, priority: int = 0) -> PodRecord:
         """Add, pop and refuse a pod at once."""
         self.add(name, at_s, priority)
         entry = self.pop()
         self.fail(entry, at_s, *plugins)
         return entry
 
-    def shown(self) -> dict[str, list[str]]:
+    def pods_by_queue(self) -> dict[str, list[str]]:
         """Names by place, empty places left out."""
         queue = self.queue
         places = {

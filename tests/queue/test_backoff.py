@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import QueueEntry, QueueOptions
+from stowplan.queue import PodRecord, QueueOptions
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import ns
@@ -20,14 +20,14 @@ def backoff(options: QueueOptions | None = None) -> BackoffQueue:
 
 def entry(
     name: str = "a", at_s: float = 0, *, refusals: int = 0, errors: int = 0, priority: int = 0
-) -> QueueEntry:
-    made = QueueEntry.of(pod(name, priority=priority), ns(at_s))
+) -> PodRecord:
+    made = PodRecord.of(pod(name, priority=priority), ns(at_s))
     made.refusals, made.errors = refusals, errors
     made.refused_by = frozenset({"Fit"}) if refusals and not errors else frozenset()
     return made
 
 
-def expiry_s(of: BackoffQueue, one: QueueEntry) -> float | None:
+def expiry_s(of: BackoffQueue, one: PodRecord) -> float | None:
     expiry = of.expiry(one)
     return None if expiry is None else expiry / SECOND
 

@@ -6,23 +6,23 @@ import gc
 
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.testing import pod
 
 
-def entry(one: Pod) -> QueueEntry:
-    return QueueEntry(one, 0, one.key)
+def entry(one: Pod) -> PodRecord:
+    return PodRecord(one, 0, one.key)
 
 
 def gates(asked: list[str], name: str = "Lock") -> PreEnqueueGates:
     """One gate that is open, and concerns pods that are labelled with its name."""
 
-    def concerns(one: Pod) -> bool:
+    def applies_to(one: Pod) -> bool:
         asked.append(one.name)
         return name in one.labels
 
-    return PreEnqueueGates({"default-scheduler": [(name, lambda one: OK)]}, {name: concerns})
+    return PreEnqueueGates({"default-scheduler": [(name, lambda one: OK)]}, {name: applies_to})
 
 
 def test_whether_a_gate_concerns_a_template_is_asked_once() -> None:

@@ -7,17 +7,17 @@ import random
 import pytest
 
 from stowplan.framework.plugin import QueuedPod
-from stowplan.queue.entry import QueueEntry
 from stowplan.queue.heap import KeyedHeap, SortKey
+from stowplan.queue.pod_record import PodRecord
 from stowplan.queue.queue_sort import sort_key_by_less
 from stowplan.testing.builders import pod
 
 
-def entry(name: str, priority: int = 0, at: int = 0) -> QueueEntry:
-    return QueueEntry.of(pod(name, priority=priority), at)
+def entry(name: str, priority: int = 0, at: int = 0) -> PodRecord:
+    return PodRecord.of(pod(name, priority=priority), at)
 
 
-def by_key(of: QueueEntry) -> tuple[int, float]:
+def by_key(of: PodRecord) -> tuple[int, float]:
     return -of.pod.priority, of.added_at
 
 
@@ -99,7 +99,7 @@ def test_removed_entries_do_not_pile_up() -> None:
 
 def test_a_long_life_against_sorting() -> None:
     rng = random.Random(7)
-    heap, live = KeyedHeap(by_key), dict[str, QueueEntry]()
+    heap, live = KeyedHeap(by_key), dict[str, PodRecord]()
     for number in range(3000):
         one = entry(f"p{rng.randrange(200)}", rng.randrange(5), number)
         if rng.random() < 0.6:

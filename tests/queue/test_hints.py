@@ -20,7 +20,7 @@ from stowplan.framework.clusterevents import (
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import QueueEntry, QueueingStrategy
+from stowplan.queue import PodRecord, QueueingStrategy
 from stowplan.queue.queueing_hints import QueueingHintMap
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_DELETE, NODE_LABEL, REGISTERED
@@ -29,8 +29,8 @@ HINTS = QueueingHintMap({DEFAULT_SCHEDULER: REGISTERED})
 TAINT = ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)
 
 
-def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULER) -> QueueEntry:
-    made = QueueEntry.of(pod("a", uid="a-uid", scheduler=scheduler), 0)
+def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULER) -> PodRecord:
+    made = PodRecord.of(pod("a", uid="a-uid", scheduler=scheduler), 0)
     made.refused_by = frozenset(refused_by)
     made.pending_on = frozenset({pending} - {""})
     return made
@@ -58,8 +58,8 @@ def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULE
         (entry("Picky", scheduler="unknown"), NODE_DELETE, (), QueueingStrategy.AFTER_BACKOFF),
     ],
 )
-def test_worth(
-    refused: QueueEntry, event: ClusterEvent, helped: object, queueing_strategy: QueueingStrategy
+def test_queueing_strategy(
+    refused: PodRecord, event: ClusterEvent, helped: object, queueing_strategy: QueueingStrategy
 ) -> None:
     assert HINTS.queueing_strategy(refused, event, None, helped) is queueing_strategy
 
@@ -85,8 +85,8 @@ def test_who_listens() -> None:
 
 def test_answers_name_every_plugin_that_has_a_say() -> None:
     refused = entry("Picky", "Easy", "Gate")
-    said = HINTS.answers(refused, NODE_ADD, None, ())
-    assert said == {"Picky": QueueingHint.SKIP, "Easy": QueueingHint.QUEUE}
+    answers = HINTS.answers(refused, NODE_ADD, None, ())
+    assert answers == {"Picky": QueueingHint.SKIP, "Easy": QueueingHint.QUEUE}
     assert HINTS.answers(refused, ANYTHING, None, ()) == {}
 
 

@@ -6,7 +6,7 @@ from stowplan.queue.in_flight_pods import InFlightEvent, InFlightPods
 from tests.queue.fakes import NODE_ADD
 
 
-def shown(of: InFlightPods) -> list[str]:
+def texts(of: InFlightPods) -> list[str]:
     return [str(one.new) if isinstance(one, InFlightEvent) else one for one in of.log()]
 
 
@@ -23,21 +23,21 @@ def test_each_pod_sees_what_came_after_it() -> None:
     flight.note(NODE_ADD, None, 2)
     assert news(flight, "a") == [1, 2]
     assert news(flight, "b") == [2]
-    assert shown(flight) == ["a", "1", "b", "2"]
+    assert texts(flight) == ["a", "1", "b", "2"]
     assert len(flight) == 2
 
 
-def test_events_that_nobody_needs_are_forgotten() -> None:
+def test_unneeded_events_are_forgotten() -> None:
     flight = InFlightPods()
     for uid in "abc":
         flight.start(uid)
         flight.note(NODE_ADD, None, uid.upper())
     assert flight.done("b")
-    assert shown(flight) == ["a", "A", "B", "c", "C"]
+    assert texts(flight) == ["a", "A", "B", "c", "C"]
     assert flight.done("a")
-    assert shown(flight) == ["c", "C"]
+    assert texts(flight) == ["c", "C"]
     assert flight.done("c")
-    assert shown(flight) == []
+    assert texts(flight) == []
     assert not flight.done("c")
 
 
@@ -57,7 +57,7 @@ def test_a_pod_may_come_back_while_others_are_in_flight() -> None:
         assert news(flight, "a") == [number]
         flight.done("a")
     assert news(flight, "long") == [0, 1, 2]
-    assert shown(flight) == ["long", "0", "1", "2"]
+    assert texts(flight) == ["long", "0", "1", "2"]
 
 
 def test_memory_follows_what_is_needed() -> None:
@@ -69,4 +69,4 @@ def test_memory_follows_what_is_needed() -> None:
         flight.done(f"p{number}")
     assert len(flight._events) < 1000
     assert len(flight._order) < 1000
-    assert shown(flight) == ["p20000"]
+    assert texts(flight) == ["p20000"]

@@ -16,7 +16,7 @@ def names(of: Nominator, node: str) -> list[str]:
     return [info.pod.name for info in of.on(node)]
 
 
-def test_told_a_node() -> None:
+def test_nominated_a_node() -> None:
     nominations = nominator("a", "b")
     nominations.nominate(pod("a", nominated="n9"), "n1")
     nominations.nominate(pod("b"), "n1")
@@ -25,7 +25,7 @@ def test_told_a_node() -> None:
     assert len(nominations) == 2
 
 
-def test_told_nothing_the_status_decides() -> None:
+def test_without_nominating_info_the_status_decides() -> None:
     nominations = nominator("a", "b")
     nominations.nominate(pod("a", nominated="n1"))
     nominations.nominate(pod("b"))
@@ -33,7 +33,7 @@ def test_told_nothing_the_status_decides() -> None:
     assert nominations.nodes() == ("n1",)
 
 
-def test_told_that_there_is_no_node() -> None:
+def test_nominated_no_node() -> None:
     nominations = nominator("a")
     nominations.nominate(pod("a", nominated="n1"), "")
     assert names(nominations, "n1") == []
@@ -56,7 +56,7 @@ def test_pods_that_are_gone_or_bound_are_not_nominated() -> None:
     assert nominations.nodes() == ()
 
 
-def test_an_update_that_never_named_a_node_keeps_what_was_told() -> None:
+def test_an_update_that_never_named_a_node_keeps_the_nomination() -> None:
     nominations = nominator("a", "b")
     nominations.nominate(pod("a"), "n1")
     nominations.nominate(pod("b"), "n1")

@@ -25,30 +25,30 @@ def test_pods_come_by_priority_then_by_age() -> None:
         h.add(name, at_s, priority)
     assert [h.pop().pod.name for _ in range(3)] == ["high", "old", "young"]
     assert h.queue.pop() is None
-    assert h.shown() == {"flight": ["high-uid", "old-uid", "young-uid"]}
+    assert h.pods_by_queue() == {"flight": ["high-uid", "old-uid", "young-uid"]}
     assert h.queue.cycle == 3
 
 
 def test_a_rejected_pod_is_unschedulable_until_an_event_helps_it() -> None:
     h = Harness()
     h.park("a", 0, "Picky")
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
     h.queue.move(NODE_DELETE, None, ("a",), ns(1))
     h.queue.move(NODE_ADD, None, ("b",), ns(1))
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
     h.queue.move(NODE_ADD, None, ("a",), ns(1))
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
     h.queue.flush_backoff(ns(1.9))
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
     h.queue.flush_backoff(ns(2))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_after_enough_time_an_event_makes_it_active_at_once() -> None:
     h = Harness()
     h.park("a", 0, "Picky")
     h.queue.move(NODE_ADD, None, ("a",), ns(2))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_what_a_pending_plugin_waits_for_needs_no_backoff() -> None:
@@ -56,7 +56,7 @@ def test_what_a_pending_plugin_waits_for_needs_no_backoff() -> None:
     h.add("a")
     h.fail(h.pop(), 0, pending="Picky")
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_an_error_backs_off_and_is_never_tried_early() -> None:
@@ -64,7 +64,7 @@ def test_an_error_backs_off_and_is_never_tried_early() -> None:
     h.add("a")
     entry = h.pop()
     h.fail(entry, 0)
-    assert h.shown() == {"failed": ["a"]}
+    assert h.pods_by_queue() == {"failed": ["a"]}
     assert (entry.errors, entry.refusals) == (1, 0)
     assert h.queue.pop() is None
     h.queue.flush_backoff(ns(2))
@@ -83,7 +83,7 @@ def test_with_nothing_else_to_do_a_refused_pod_is_tried_early() -> None:
     assert entry.attempts == 2
 
 
-def test_an_event_in_flight_is_judged_when_the_pod_comes_back() -> None:
+def test_an_event_in_flight_is_checked_when_the_pod_is_requeued() -> None:
     h = Harness()
     for name in "ab":
         h.add(name)
@@ -91,7 +91,7 @@ def test_an_event_in_flight_is_judged_when_the_pod_comes_back() -> None:
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
     for entry in entries:
         h.fail(entry, 0.2, "Picky")
-    assert h.shown() == {"backoff": ["a"], "unschedulable": ["b"]}
+    assert h.pods_by_queue() == {"backoff": ["a"], "unschedulable": ["b"]}
 
 
 def test_an_event_before_the_attempt_does_not_count() -> None:
@@ -99,7 +99,7 @@ def test_an_event_before_the_attempt_does_not_count() -> None:
     h.add("a")
     h.queue.move(NODE_ADD, None, ("a",), ns(0))
     h.fail(h.pop(), 0.1, "Picky")
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
 
 
 def test_of_several_events_in_flight_the_strongest_counts() -> None:
@@ -109,7 +109,7 @@ def test_of_several_events_in_flight_the_strongest_counts() -> None:
     h.queue.move(ANYTHING, None, None, ns(0.1))
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
     h.fail(entry, 0.2, "Easy", pending="Picky")
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_a_pod_that_is_done_may_still_fail_and_then_backs_off() -> None:
@@ -118,7 +118,7 @@ def test_a_pod_that_is_done_may_still_fail_and_then_backs_off() -> None:
     entry = h.pop()
     h.queue.done(entry.uid)
     h.fail(entry, 0, "Picky")
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_only_some_pods_may_be_looked_at() -> None:
     for name, priority in (("a", 1), ("b", 2)):
         h.park(name, 0, "Easy", priority=priority)
     h.queue.move(NODE_ADD, None, None, ns(5), lambda of: of.priority <= 1)
-    assert h.shown() == {"active": ["a"], "unschedulable": ["b"]}
+    assert h.pods_by_queue() == {"active": ["a"], "unschedulable": ["b"]}
 
 
 # Gates.
@@ -160,18 +160,18 @@ def test_a_gated_pod_waits_for_an_event_that_its_gate_listens_to() -> None:
     h = Harness()
     h.closed.add("a")
     h.add("a")
-    assert h.shown() == {"gated": ["a"]}
+    assert h.pods_by_queue() == {"gated": ["a"]}
     entry = h.queue.get("default/a")
     assert entry is not None
     assert (entry.gated_by, entry.refused_by, entry.initial_attempt) == ("Gate", {"Gate"}, None)
     h.queue.move(NODE_LABEL, None, None, ns(1))
-    assert h.shown() == {"gated": ["a"]}
+    assert h.pods_by_queue() == {"gated": ["a"]}
     h.closed.clear()
     h.queue.move(NODE_ADD, None, None, ns(2))
     h.queue.move(ANYTHING, None, None, ns(2))
-    assert h.shown() == {"gated": ["a"]}
+    assert h.pods_by_queue() == {"gated": ["a"]}
     h.queue.move(NODE_LABEL, None, None, ns(3))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
     assert entry.added_at == 0, "its place in the queue is that of its arrival"
     assert entry.initial_attempt == ns(3), "the wait at the gate does not count"
 
@@ -181,7 +181,7 @@ def test_a_gate_that_closes_while_the_pod_waits_keeps_it_out_of_backoff_too() ->
     h.park("a", 0, "Picky")
     h.closed.add("a")
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
-    assert h.shown() == {"gated": ["a"]}
+    assert h.pods_by_queue() == {"gated": ["a"]}
     assert h.queue.place_of("default/a") is SubQueue.GATED
 
 
@@ -190,10 +190,10 @@ def test_without_early_pops_the_gate_is_asked_when_backoff_ends() -> None:
     h.park("a", 0, "Picky")
     h.closed.add("a")
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
     assert h.queue.pop() is None
     h.queue.flush_backoff(ns(2))
-    assert h.shown() == {"gated": ["a"]}
+    assert h.pods_by_queue() == {"gated": ["a"]}
 
 
 def test_a_gated_newcomer_does_not_push_out_an_older_one() -> None:
@@ -201,7 +201,7 @@ def test_a_gated_newcomer_does_not_push_out_an_older_one() -> None:
     h.add("a")
     h.closed.add("a")
     h.queue.add(pod("a", uid="another"), ns(1))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
     assert h.pop().uid == "a-uid"
 
 
@@ -213,7 +213,7 @@ def test_an_update_in_flight_is_only_noted() -> None:
     old = h.add("a")
     h.pop()
     h.queue.update(old, pod("a", uid="a-uid", labels={"x": "y"}), ns(1))
-    assert h.shown() == {"flight": ["a-uid"]}
+    assert h.pods_by_queue() == {"flight": ["a-uid"]}
     assert [one.event.label for one in h.queue.in_flight.since("a-uid")] == [
         "UnschedulablePodUpdatePodLabel"
     ]
@@ -224,20 +224,20 @@ def test_an_update_of_an_active_pod_sorts_it_again() -> None:
     old = h.add("a", priority=1)
     h.add("b", priority=2)
     h.queue.update(old, pod("a", uid="a-uid", priority=3), ns(1))
-    assert h.shown() == {"active": ["a", "b"]}
+    assert h.pods_by_queue() == {"active": ["a", "b"]}
 
 
-def test_an_update_of_a_pod_that_nobody_knows_adds_it() -> None:
+def test_an_update_of_an_unknown_pod_adds_it() -> None:
     h = Harness()
     h.queue.update(pod("a"), pod("a", priority=3), ns(1))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_an_update_that_helps_no_pod_leaves_an_unschedulable_pod_with_its_new_version() -> None:
     h = Harness()
     entry = h.park("a", 0, "Picky")
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}), ns(1))
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
     assert entry.pod.labels == {"x": "y"}
 
 
@@ -251,10 +251,10 @@ def test_a_deleted_pod_leaves_wherever_it_is(place: str) -> None:
         h.fail(h.pop(), 0, *(() if place == "failed" else ("Picky",)))
     if place == "backoff":
         h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
-    assert h.shown() == {place: ["a"]}
+    assert h.pods_by_queue() == {place: ["a"]}
     h.queue.nominator.nominate(made, "n1")
     h.queue.delete(made)
-    assert h.shown() == {}
+    assert h.pods_by_queue() == {}
     assert h.queue.nominator.nodes() == ()
     assert len(h.queue) == 0
 
@@ -294,7 +294,7 @@ def test_activation_skips_backoff_but_not_the_gates() -> None:
     h.queue.activate(
         [pod(name) for name in ("unschedulable", "gated", "failed", "unknown")], ns(0.1)
     )
-    assert h.shown() == {"active": ["unschedulable", "failed"], "gated": ["gated"]}
+    assert h.pods_by_queue() == {"active": ["unschedulable", "failed"], "gated": ["gated"]}
 
 
 def test_activation_of_a_pod_in_flight_counts_when_it_comes_back() -> None:
@@ -304,7 +304,7 @@ def test_activation_of_a_pod_in_flight_counts_when_it_comes_back() -> None:
     h.queue.activate([made], ns(0.1))
     assert h.queue.move_request_cycle == 1
     h.fail(entry, 0.2, "Stranger")
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
 
 
 def test_a_pod_unschedulable_for_too_long_is_requeued() -> None:
@@ -312,9 +312,9 @@ def test_a_pod_unschedulable_for_too_long_is_requeued() -> None:
     h.park("a", 0, "Stranger")
     h.park("b", 100, "Stranger")
     h.queue.flush_unschedulable(ns(300))
-    assert h.shown() == {"unschedulable": ["a", "b"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a", "b"]}
     h.queue.flush_unschedulable(ns(300) + 1)
-    assert h.shown() == {"unschedulable": ["b"], "active": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["b"], "active": ["a"]}
     entry = h.pop()
     assert entry.flushed
     h.fail(entry, 301, "Stranger")
@@ -345,7 +345,7 @@ def test_a_bound_pod_is_looked_at_only_where_it_may_help_across_nodes() -> None:
     assert [entry.pod.name for entry in found] == ["spread", "near"]
 
 
-def test_bound_pods_are_remembered_for_pods_in_flight_only_if_anybody_listens() -> None:
+def test_bound_pods_are_recorded_for_pods_in_flight_only_if_a_plugin_registered() -> None:
     h = Harness()
     h.add("a")
     h.pop()

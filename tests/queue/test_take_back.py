@@ -61,9 +61,7 @@ def test_without_hints_a_change_is_of_the_pod_that_was_tried() -> None:
     ],
     ids=["a pod comes", "a node comes", "nothing"],
 )
-def test_the_queue_says_whether_it_has_been_stirred(
-    what: Callable[[Harness], object], revision: bool
-) -> None:
+def test_the_queue_reports_changes(what: Callable[[Harness], object], revision: bool) -> None:
     h = queued()
     h.pop()
     before = h.queue.revision

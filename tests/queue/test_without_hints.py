@@ -49,7 +49,7 @@ def test_a_pod_that_fails_goes_to_backoff_if_anything_moved_in_its_cycle(
     third = h.pop()
     for entry in (first, second, third):
         h.fail(entry, 0, *plugins)
-    assert h.shown() == {"backoff": ["a", "b"], "unschedulable": ["c"]}
+    assert h.pods_by_queue() == {"backoff": ["a", "b"], "unschedulable": ["c"]}
 
 
 def test_the_cycle_may_be_given() -> None:
@@ -62,7 +62,7 @@ def test_the_cycle_may_be_given() -> None:
     h.queue.add_unschedulable_if_not_present(
         second, 0, refused_by={"Picky"}, cycle=h.queue.cycle + 1
     )
-    assert h.shown() == {"backoff": ["a"], "unschedulable": ["b"]}
+    assert h.pods_by_queue() == {"backoff": ["a"], "unschedulable": ["b"]}
 
 
 def test_a_move_takes_pods_to_backoff_while_they_wait_and_to_active_after() -> None:
@@ -70,7 +70,7 @@ def test_a_move_takes_pods_to_backoff_while_they_wait_and_to_active_after() -> N
     h.park("waited", 0, "Easy")
     h.park("waiting", 0.5, "Easy")
     h.queue.move(NODE_ADD, None, (), ns(1))
-    assert h.shown() == {"active": ["waited"], "backoff": ["waiting"]}
+    assert h.pods_by_queue() == {"active": ["waited"], "backoff": ["waiting"]}
 
 
 def test_hints_are_not_asked_but_registrations_count() -> None:
@@ -78,10 +78,10 @@ def test_hints_are_not_asked_but_registrations_count() -> None:
     for name, plugins in (("picky", ("Picky",)), ("stranger", ("Stranger",)), ("unnamed", ())):
         h.park(name, 0, *plugins)
     h.queue.move(NODE_ADD, None, (), ns(9))
-    assert h.shown() == {"active": ["picky", "unnamed"], "unschedulable": ["stranger"]}
+    assert h.pods_by_queue() == {"active": ["picky", "unnamed"], "unschedulable": ["stranger"]}
 
 
-def test_errors_and_refusals_are_not_told_apart() -> None:
+def test_errors_and_refusals_are_not_distinguished() -> None:
     h = harness()
     entry = h.park("a", 0)
     assert (entry.refusals, entry.errors) == (1, 0)
@@ -95,9 +95,9 @@ def test_nothing_is_aligned_to_seconds() -> None:
     h.fail(entry, 0.3, "Easy")
     assert h.queue.pop() is None, "nothing is popped early"
     h.queue.flush_backoff(ns(1.3) - 1)
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
     h.queue.flush_backoff(ns(1.3))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_leftovers_are_flushed_after_60_seconds_checked_every_30() -> None:
@@ -105,9 +105,9 @@ def test_leftovers_are_flushed_after_60_seconds_checked_every_30() -> None:
     h = harness()
     h.park("a", 0, "Stranger")
     h.queue.flush_unschedulable(ns(60))
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
     h.queue.flush_unschedulable(ns(60) + 1)
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_an_update_moves_an_unschedulable_pod_unless_only_its_status_changed() -> None:
@@ -115,23 +115,23 @@ def test_an_update_moves_an_unschedulable_pod_unless_only_its_status_changed() -
     entry = h.park("a", 0, "Stranger")
     old = entry.pod
     h.queue.update(old, pod("a", uid="a-uid", nominated="n1", priority=0), ns(9))
-    assert h.shown() == {"unschedulable": ["a"]}
+    assert h.pods_by_queue() == {"unschedulable": ["a"]}
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}, priority=0), ns(9))
-    assert h.shown() == {"active": ["a"]}
+    assert h.pods_by_queue() == {"active": ["a"]}
 
 
 def test_an_update_in_its_backoff_puts_an_unschedulable_pod_into_backoff() -> None:
     h = harness()
     entry = h.park("a", 0, "Stranger")
     h.queue.update(entry.pod, pod("a", uid="a-uid", labels={"x": "y"}, priority=0), ns(0.1))
-    assert h.shown() == {"backoff": ["a"]}
+    assert h.pods_by_queue() == {"backoff": ["a"]}
 
 
-def test_nobody_is_in_flight() -> None:
+def test_no_pod_is_in_flight() -> None:
     h = harness()
     h.add("a")
     entry = h.pop()
     h.queue.move(NODE_ADD, None, (), 0)
-    assert h.shown() == {}
+    assert h.pods_by_queue() == {}
     h.queue.done(entry.uid)
     assert h.fail(entry, 0) == ""

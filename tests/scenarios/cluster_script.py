@@ -2,7 +2,7 @@
 
 A script is a text of blocks: commands, `----`, and the output. Time is virtual.
 
-    scheduler compat=kube-batch-0.5            sessions with all compat switches, or with none
+    scheduler compat=kube-batch-0.5            kube-batch v0.5 instead of the sessions of today
     nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus is optional
     taint test=yes:NoSchedule                  on all nodes; `taint` removes it
     queue q1 weight=1 capability=8             class high 100; capability in CPUs
@@ -37,7 +37,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
-from stowplan.batch import COMPATS, Compat, Session
+from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
 from stowplan.config.session_configuration import SWITCHES
 from stowplan.inputs.annotations import RUN_ANNOTATION
@@ -58,6 +58,7 @@ from stowplan.simulation.event_queue import EventQueue
 from stowplan.testing import node, pod
 from stowplan.testing.builders import HOSTNAME, affinity, taint, term
 from tests.scenarios.group_commands import ACTIONS, TIERS
+from tests.scheduler.transition_trace import TransitionTrace
 
 DASHES = "----"
 BATCH = "kube-batch"
@@ -79,9 +80,9 @@ class ClusterScript:
 
     def __init__(self) -> None:
         self.event_queue = EventQueue()
-        self.world = SimulatedCluster(self.event_queue, Pace(0, 1, 2))
-        self.world.on_ended = self._ended
-        self.world.on_bound = self._bound
+        self.cluster = SimulatedCluster(self.event_queue, Pace(0, 1, 2))
+        self.cluster.on_ended = self._ended
+        self.cluster.on_bound = self._bound
         self.most: Counter[str] = Counter()
         self.jobs: dict[str, Job] = {}
         self.classes: dict[str, int] = {}
@@ -90,14 +91,13 @@ class ClusterScript:
         self.began = 0
         self.instance: SchedulerInstance | None = None
         self.settings: dict[str, str] = {}
-        self.compat = Compat()
-        self.judge: Callable[[Session], None] = lambda session: None
+        self.check: Callable[[Session], None] = lambda session: None
         self.n_sessions = 0
 
     # Scheduler.
 
     def _start(self) -> SchedulerInstance:
-        compat = COMPATS.get(self.settings.get("compat", ""), self.compat)
+        compat = self.settings.get("compat", "")
         actions = self.settings.get("actions", "").replace(",", ", ") or ACTIONS
         tiers = TIERS if "tiers" not in self.settings else _tiers(self.settings["tiers"])
         files = [
@@ -105,25 +105,29 @@ class ClusterScript:
             ConfigText(PROFILE, "profiles"),
         ]
         scheduler = deciders_of(files, compat=compat).scheduler()
+        TransitionTrace().follow(scheduler)
         assert scheduler.sessions is not None
         decider = scheduler.sessions.decider
-        assert isinstance(decider, BatchDecider)
-        decider.on_closed = lambda session, result: self._judged(session)
+        if isinstance(decider, BatchDecider):
+            decider.on_closed = lambda session, result: self._check_session(session)
         instance = SchedulerInstance(
-            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler",
+            self.cluster,
+            scheduler,
+            [WatchStream(self.cluster, any_kind)],
+            self._observe,
         )
         instance.follow()
         return instance
 
-    def _judged(self, session: Session) -> None:
+    def _check_session(self, session: Session) -> None:
         self.n_sessions += 1
-        self.judge(session)
+        self.check(session)
 
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
-        if "compat" not in self.settings and not any(self.compat.on()):
-            instance.scheduler.validate()
+        instance.scheduler.validate()
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.kind == "PodGroup":
                 self.notes.append((self.event_queue.now, effect.name, effect.reason))
@@ -155,7 +159,7 @@ class ClusterScript:
         job.made += 1
         name = f"{template.name}-{job.made}"
         meta = replace(template.metadata, name=name, uid=name, creation_timestamp=self._moment())
-        self.world.put_pod(replace(template, metadata=meta))
+        self.cluster.put_pod(replace(template, metadata=meta))
 
     def _moment(self) -> datetime.datetime:
         return EPOCH + datetime.timedelta(microseconds=self.event_queue.now // 1000)
@@ -168,7 +172,7 @@ class ClusterScript:
         return self._task_of(name).partition(".")[0]
 
     def pods_of(self, name: str) -> Iterator[Pod]:
-        return (one for one in self.world.pods.values() if self._job_of(one.name) == name)
+        return (one for one in self.cluster.pods.values() if self._job_of(one.name) == name)
 
     # Commands.
 
@@ -196,37 +200,37 @@ class ClusterScript:
         for number in range(1, int(words[0]) + 1):
             name = f"n{number}"
             made = node(name, labels={HOSTNAME: name}, resources=more, **settings)
-            self.world.put_node(made)
-        self.world.put_object(_queue("default"))
+            self.cluster.put_node(made)
+        self.cluster.put_object(_queue("default"))
 
     def _do_taint(self, words: list[str]) -> None:
         taints = tuple(taint(word) for word in words)
-        for one in tuple(self.world.nodes.values()):
-            self.world.put_node(replace(one, spec=replace(one.spec, taints=taints)))
+        for one in tuple(self.cluster.nodes.values()):
+            self.cluster.put_node(replace(one, spec=replace(one.spec, taints=taints)))
 
     def _do_queue(self, words: list[str]) -> None:
         settings = dict(word.split("=", 1) for word in words[1:])
         most = settings.get("capability", "")
-        self.world.put_object(_queue(words[0], int(settings.get("weight", "1")), most))
+        self.cluster.put_object(_queue(words[0], int(settings.get("weight", "1")), most))
 
     def _do_class(self, words: list[str]) -> None:
         self.classes[words[0]] = int(words[1])
         meta = ObjectMeta(name=words[0], uid=words[0])
-        self.world.put_object(PriorityClass(metadata=meta, value=int(words[1])))
+        self.cluster.put_object(PriorityClass(metadata=meta, value=int(words[1])))
 
     def _do_job(self, words: list[str]) -> None:
         head, _, tasks = " ".join(words).partition(" : ")
         name, *settings = head.split()
-        said = dict(word.split("=", 1) for word in settings)
+        stated = dict(word.split("=", 1) for word in settings)
         meta = ObjectMeta(
             name=name, namespace="default", uid=name, creation_timestamp=self._moment()
         )
         spec = PodGroupSpec(
-            min_member=int(said["min"]),
-            queue=said.get("queue", "default"),
-            priority_class_name=said.get("priority", ""),
+            min_member=int(stated["min"]),
+            queue=stated.get("queue", "default"),
+            priority_class_name=stated.get("priority", ""),
         )
-        self.world.put_object(PodGroup(metadata=meta, spec=spec))
+        self.cluster.put_object(PodGroup(metadata=meta, spec=spec))
         job = self.jobs[name] = Job(name)
         for task in tasks.split(" + "):
             kind, *wishes = task.split()
@@ -240,36 +244,36 @@ class ClusterScript:
     def _do_replicas(self, words: list[str]) -> None:
         name, count, *settings = words
         job = self.jobs[name] = Job(name)
-        said = dict(word.split("=", 1) for word in settings)
-        template = self._template(f"{name}.web", said, scheduler="default-scheduler")
+        stated = dict(word.split("=", 1) for word in settings)
+        template = self._template(f"{name}.web", stated, scheduler="default-scheduler")
         job.templates.append((template, int(count)))
         for _ in range(int(count)):
             self._make(job, template)
 
-    def _template(self, name: str, said: dict[str, str], scheduler: str = BATCH) -> Pod:
+    def _template(self, name: str, stated: dict[str, str], scheduler: str = BATCH) -> Pod:
         group = name.partition(".")[0]
-        labels = dict(pair.split(":") for pair in said.get("labels", "").split(",") if pair)
+        labels = dict(pair.split(":") for pair in stated.get("labels", "").split(",") if pair)
         wishes = affinity(
-            nodes=said.get("node", ()),
-            prefer_nodes={said["prefers"]: 100} if "prefers" in said else None,
-            near=[term(said["near"], HOSTNAME)] if "near" in said else (),
-            prefer_near=[(100, term(said["likes"], HOSTNAME))] if "likes" in said else (),
+            nodes=stated.get("node", ()),
+            prefer_nodes={stated["prefers"]: 100} if "prefers" in stated else None,
+            near=[term(stated["near"], HOSTNAME)] if "near" in stated else (),
+            prefer_near=[(100, term(stated["likes"], HOSTNAME))] if "likes" in stated else (),
         )
         made = pod(
             name,
-            cpu=said.get("cpu"),
-            memory=said.get("memory"),
-            resources=_gpus(said.get("gpus", "0")),
-            priority=self.classes.get(said.get("priority", "")),
+            cpu=stated.get("cpu"),
+            memory=stated.get("memory"),
+            resources=_gpus(stated.get("gpus", "0")),
+            priority=self.classes.get(stated.get("priority", "")),
             labels=labels,
-            ports=[int(said["port"])] if "port" in said else (),
+            ports=[int(stated["port"])] if "port" in stated else (),
             scheduler=scheduler,
-            on=said.get("on", ""),
+            on=stated.get("on", ""),
             affinity=wishes,
         )
         annotations = {} if scheduler != BATCH else {"scheduling.k8s.io/group-name": group}
-        if "runs" in said:
-            annotations[RUN_ANNOTATION] = said["runs"]
+        if "runs" in stated:
+            annotations[RUN_ANNOTATION] = stated["runs"]
         owner = OwnerReference("batch/v1", "Job", group, f"job-{name}", controller=True)
         meta = replace(made.metadata, annotations=annotations, owner_references=(owner,))
         return replace(made, metadata=meta)
@@ -277,7 +281,7 @@ class ClusterScript:
     def _do_delete(self, words: list[str]) -> None:
         del self.jobs[words[0]]
         for one in tuple(self.pods_of(words[0])):
-            self.world.delete_pod(one.key, "deleted")
+            self.cluster.delete_pod(one.key, "deleted")
 
     def _do_wait(self, words: list[str]) -> None:
         if self.instance is None:
@@ -301,7 +305,7 @@ class ClusterScript:
             parts = [where or "nowhere"]
             parts += [f"{pending} pending"] if pending else []
             parts += [f"{job.ended} succeeded"] if job.ended else []
-            group = self.world.objects.get((PodGroup, f"default/{name}"))
+            group = self.cluster.objects.get((PodGroup, f"default/{name}"))
             if isinstance(group, PodGroup):
                 parts += [group.status.phase or "no phase"]
                 parts += [f"{c.reason}: {c.message}" for c in group.status.conditions]
@@ -313,7 +317,7 @@ class ClusterScript:
         name, what, *rest = words
         ready, pending = self._counts(name)
         here = {one.node_name for one in self.pods_of(name) if one.node_name}
-        said = {reason for at, of, reason in self.notes if of == name and at >= self.began}
+        stated = {reason for at, of, reason in self.notes if of == name and at >= self.began}
         gone = sum(count for (of, _), count in self.evictions.items() if of == name)
         most = max(self.most[name], ready)
         holds, seen = {
@@ -321,8 +325,8 @@ class ClusterScript:
             "evicted": lambda: (gone == int(rest[0]), f"{gone} evicted"),
             "ready": lambda: (ready >= int(rest[0]), f"{ready} ready"),
             "pending": lambda: (pending >= int(rest[0]), f"{pending} pending"),
-            "event": lambda: (rest[0] in said, f"events {sorted(said)}"),
-            "no-event": lambda: (rest[0] not in said, f"events {sorted(said)}"),
+            "event": lambda: (rest[0] in stated, f"events {sorted(stated)}"),
+            "no-event": lambda: (rest[0] not in stated, f"events {sorted(stated)}"),
             "on": lambda: (here == {rest[0]}, f"on {sorted(here)}"),
             "off": lambda: (not here & set(rest[0].split(",")), f"on {sorted(here)}"),
             "together": lambda: (len(here) == 1, f"on {sorted(here)}"),

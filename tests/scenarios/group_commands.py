@@ -21,9 +21,9 @@ OPTIONS = {"bind_failures": "bindFailures", "policy": "bindFailurePolicy"}
 
 def configured(settings: Iterable[str]) -> str:
     """A configuration from `actions=allocate,preempt bind_failures=2`."""
-    said = dict(setting.split("=", 1) for setting in settings)
-    actions = said.pop("actions", ACTIONS).replace(",", ", ").replace("  ", " ")
-    options = {OPTIONS.get(key, key): value for key, value in said.items()}
+    stated = dict(setting.split("=", 1) for setting in settings)
+    actions = stated.pop("actions", ACTIONS).replace(",", ", ").replace("  ", " ")
+    options = {OPTIONS.get(key, key): value for key, value in stated.items()}
     block = "".join(f"  {key}: {value}\n" for key, value in options.items())
     return f'actions: "{actions}"{TIERS}' + (f"batch:\n{block}" if block else "")
 
@@ -67,5 +67,5 @@ KINDS: dict[str, Callable[[str, str, Settings], Object]] = {
 def status_line(status: PodGroupStatus) -> str:
     """A status on one line."""
     counts = f"{status.running} running, {status.succeeded} succeeded, {status.failed} failed"
-    said = (f"; {c.type} {c.status} {c.reason}: {c.message}" for c in status.conditions)
-    return f"{status.phase or 'no phase'}, {counts}{''.join(said)}"
+    stated = (f"; {c.type} {c.status} {c.reason}: {c.message}" for c in status.conditions)
+    return f"{status.phase or 'no phase'}, {counts}{''.join(stated)}"

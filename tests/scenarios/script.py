@@ -6,6 +6,7 @@ comment before a block says what it shows. The first block may configure the sch
     scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO leads=no
     scheduler assume_limit=30
     scheduler extenders=fit:filter:names waits=2          see `extender_commands`
+    scheduler engine=compiled repeats=yes                 kernels; repeated refusals are counted
 
 The watch; settings are those of `draw` and a few more, kept from command to command:
 
@@ -63,6 +64,7 @@ from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.extenders import extenders_of
 from stowplan.cycle import CycleDecider
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -71,15 +73,22 @@ from stowplan.objects.encoding.duration import SECOND, parse, render
 from stowplan.objects.encoding.json_codec import encode
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import Scheduler, SchedulerOptions
-from stowplan.scheduler.extenders.extender_attempts import AWAITING
 from stowplan.testing import draw
 from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
 from tests.scenarios.storage_commands import KINDS
+from tests.scheduler.transition_trace import TransitionTrace
 
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+# Binding states are shown in a word.
+_STATE_TEXTS = {
+    PodState.WAITING_ON_PERMIT: "waiting",
+    PodState.PREBINDING: "prebind",
+    PodState.ASSUMED: "bound",
+}
 _STATES = {"leaving", "preempted"}
 _OWN = {"uid", "scheduler", "phase", "nominated", "group"}
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -97,8 +106,11 @@ _OUTCOMES: dict[type[Any], str] = {
 class Player:
     """A scheduler, its clock and the effects without an outcome."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: TransitionTrace | None = None) -> None:
+        """trace: observes the schedulers; None makes one, so that each script is checked."""
+        self.trace = TransitionTrace() if trace is None else trace
         self.scheduler = made()
+        self.trace.follow(self.scheduler)
         self.now = 0
         self.alarm: int | None = None
         self._objects: dict[tuple[str, str], dict[str, str]] = {}
@@ -110,6 +122,7 @@ class Player:
         first, *words = commands[0].split()
         if first == "scheduler":
             self.scheduler = made(**dict(word.split("=", 1) for word in words))
+            self.trace.follow(self.scheduler)
             return ["ready"]
         if first == "wait":
             return list(self._wait(words[0]))
@@ -154,13 +167,14 @@ class Player:
                 f"{short(entry.pod)}: {place.value}"
                 f"{f' by {by}' if by else ''}{f', nominated {node}' if node else ''}"
             )
-        for _, binding_cycle in bindings:
-            yield f"{short(binding_cycle.pod)}: {binding_cycle.stage.value} on {binding_cycle.node}"
+        for _, record in bindings:
+            text = _STATE_TEXTS.get(record.state, record.state.label)
+            yield f"{short(record.pod)}: {text} on {record.binding.node}"
         if self.scheduler.sessions is not None:
             for uid, node in self.scheduler.sessions.nominations.items():
                 yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
-            yield f"{short(attempt.entry.pod)}: {AWAITING}"
+            yield f"{short(attempt.entry.pod)}: {attempt.entry.state.label}"
 
     # Commands.
 
@@ -203,16 +217,16 @@ class Player:
     def _settled(self, kind: str, name: str, settings: Iterable[str]) -> dict[str, str]:
         kept = self._objects.setdefault((kind, name), {})
         for setting in settings:
-            key, said, value = setting.partition("=")
-            assert said or key in {"gone", *_STATES}, f"{kind} {name}: {setting!r}"
+            key, stated, value = setting.partition("=")
+            assert stated or key in {"gone", *_STATES}, f"{kind} {name}: {setting!r}"
             if key != "gone":
                 kept[key] = value
         return {key: value for key, value in kept.items() if value or key in _STATES}
 
     def _pod(self, name: str, settings: dict[str, str]) -> Any:
         own = {key: settings[key] for key in settings.keys() & _OWN}
-        drawn = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
-        pod = self._made("pod", name, drawn)
+        spec_settings = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
+        pod = self._made("pod", name, spec_settings)
         leaving = _EPOCH if _STATES & settings.keys() else None
         meta = replace(
             pod.metadata,
@@ -325,6 +339,8 @@ def made(
     waits: str = "1",
     sessions: str = "",
     synced: str = "yes",
+    engine: str = "auto",
+    repeats: str = "no",
     **batch: str,
 ) -> Scheduler:
     """A scheduler with these profiles, all alike, with label plugins and Bind plugins by name.
@@ -352,6 +368,7 @@ def made(
         leads=leads == "yes",
         extender_waits_max=int(waits),
         synced=synced == "yes",
+        counts_repeats=repeats == "yes",
     )
     built = frameworks_for(configuration, registry)
     asked = extenders_of(configuration)
@@ -360,7 +377,8 @@ def made(
         text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
         held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
-    return Scheduler(built, CycleDecider(), options, extenders=asked, sessions=held)
+    decider = CycleDecider() if engine == "auto" else CycleDecider(EngineMode(engine))
+    return Scheduler(built, decider, options, extenders=asked, sessions=held)
 
 
 def _subject(effect: Any) -> str:
@@ -403,9 +421,9 @@ def _line(effect: Effect) -> str:
         case to_do.ReadPod():
             return f"read {short(effect)}"
         case to_do.PatchStatus():
-            said = f" {effect.reason}: {effect.message}" if effect.reason else ""
+            stated = f" {effect.reason}: {effect.message}" if effect.reason else ""
             node = effect.nominated_node
-            return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
+            return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{stated}"
         case to_do.PatchGroup():
             return f"group {short(effect)}: {group_commands.status_line(effect.status)}"
         case to_do.RecordEvent():

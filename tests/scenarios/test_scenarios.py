@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.queue.pod_record import PodState
 from tests.scenarios.script import DASHES, Player, replayed, scripts
+from tests.scheduler.transition_trace import TransitionTrace
 
 REWRITES = bool(os.environ.get("STOWPLAN_GOLDEN"))
 LINES_MAX = 60
@@ -43,3 +45,40 @@ def test_control_a_lost_pod_is_noticed() -> None:
     player.scheduler.cache.forget(uid)
     with pytest.raises(AssertionError, match="pod is not assumed"):
         player.scheduler.validate()
+
+
+# Transitions: every script is observed; see `TransitionTrace`.
+
+
+def test_every_transition_is_taken_by_some_script() -> None:
+    trace = TransitionTrace()
+    for path in scripts():
+        replayed(path.read_text(encoding="utf-8"), Player(trace))
+    print(trace.report())
+    assert not trace.missing(), trace.report()
+
+
+def test_control_a_missing_transition_is_noticed() -> None:
+    trace = TransitionTrace()
+    replayed("node n1\n\npod web\n", Player(trace))
+    assert "binding, bind done" in trace.missing()
+    assert "new, added" not in trace.missing()
+
+
+def test_control_a_transition_that_the_table_lacks_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a pod that is popped counts as being bound."""
+    monkeypatch.setattr("stowplan.queue.scheduling_queue._IN_FLIGHT", PodState.BINDING)
+    with pytest.raises(AssertionError, match="active, popped led to binding"):
+        replayed("node n1\n\npod web\n")
+
+
+def test_control_a_change_outside_of_transitions_is_noticed() -> None:
+    """Wrong: somebody else sets the state."""
+    player = Player()
+    player.play(["node n1"])
+    player.play(["pod web"])
+    player.scheduler.pods.records["default/web"].state = PodState.ASSUMED
+    with pytest.raises(AssertionError, match="changed outside of transitions"):
+        player.play(["pod api"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 from tests.scheduler.random_walk import RandomWalk
 
@@ -44,7 +44,7 @@ def effect_log(seed: int) -> list[str]:
     return [repr(effect) for effect in walk.effects]
 
 
-def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
+def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[PodRecord]:
     """Wrong variant of UnschedulablePods.refused_by."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]

@@ -181,8 +181,8 @@ class FakeCluster:
         status = pod.status
         if effect.reason:
             conditions = tuple(c for c in status.conditions if c.type != "PodScheduled")
-            said = PodCondition("PodScheduled", "False", effect.reason, effect.message)
-            status = replace(status, conditions=(*conditions, said))
+            stated = PodCondition("PodScheduled", "False", effect.reason, effect.message)
+            status = replace(status, conditions=(*conditions, stated))
         if effect.nominated_node is not None and not pod.node_name:
             status = replace(status, nominated_node_name=effect.nominated_node)
         if status != pod.status:
@@ -196,8 +196,8 @@ class FakeCluster:
         elif pod is None or pod.uid != effect.uid:
             code = 404
         else:
-            said = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
-            self.put_pod(replace(pod, status=replace(pod.status, conditions=(said,))))
+            stated = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
+            self.put_pod(replace(pod, status=replace(pod.status, conditions=(stated,))))
             self.delete_pod(pod.key)
             if self._happens(self.faults.lost):
                 code = 0
@@ -241,19 +241,19 @@ class FakeCluster:
             calm = self.faults == Faults()
             self.answers.append(extender_replies.reply(self.rng, effect, calm=calm))
             return
-        key, said = f"{body.pod_namespace}/{body.pod_name}", b"{}"
+        key, stated = f"{body.pod_namespace}/{body.pod_name}", b"{}"
         if self._happens(self.faults.refused):
-            said = b'{"Error": "out of order"}'
+            stated = b'{"Error": "out of order"}'
         elif self._happens(self.faults.late):
             self.pending_effects.append(
                 _Late(effect.effect, effect.term, effect.uid, key, body.node)
             )
-            said = b""
+            stated = b""
         elif self.bind_pod(key, body.pod_uid, body.node) != 201:
-            said = b'{"Error": "the API said no"}'
+            stated = b'{"Error": "the API said no"}'
         elif self._happens(self.faults.lost):
-            said = b""
-        self.answers.append(happened.ExtenderReplied(effect.effect, effect.uid, 200, said))
+            stated = b""
+        self.answers.append(happened.ExtenderReplied(effect.effect, effect.uid, 200, stated))
 
     def deliver(self, *, everything: bool = False) -> list[Event]:
         """Some of the pending events: the watch in order, outcomes in any order."""

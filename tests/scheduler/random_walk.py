@@ -2,7 +2,7 @@
 
 After every call of `handle` the scheduler is validated and its effects are checked.
 
-Fault runs (`stowplan.fault_runs.fault_run`) test the same scheduler in another way, and both are
+Fault runs (`tests.fault_runs.fault_run`) test the same scheduler in another way, and both are
 needed. A fault run is a cluster over time: watches lag and break, schedulers restart, two compete,
 and an auditor checks them from outside. In a random walk anything may happen between two calls, in
 any order, at any time. It covers what fault runs do not: claims and volumes, two profiles, pods
@@ -37,6 +37,7 @@ from tests.scheduler.fake_cluster import (
     counts,
     cpu_of,
 )
+from tests.scheduler.transition_trace import TransitionTrace
 from tests.scheduler.volumes import CLAIMS, VOLUMES
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -87,6 +88,7 @@ class RandomWalk:
             extenders=extenders,
             waits=waits,
         )
+        TransitionTrace().follow(self.scheduler)
         self.n_waits = 0
         self._extended: set[str] = set()
         self.now = 0
@@ -405,7 +407,7 @@ def watch_starts_over(walk: RandomWalk) -> None:
     gone = [one for one in nodes.nodes if one.name not in cluster.nodes]
     cluster.watch.extend(happened.NodeDeleted(one) for one in gone)
     cluster.watch.extend(happened.NodeAdded(one) for one in cluster.nodes.values())
-    cluster.watch.extend(cluster.volumes.shown_anew(walk.scheduler.cache.object_store))
+    cluster.watch.extend(cluster.volumes.observed_again(walk.scheduler.cache.object_store))
     ended = [one for key, one in known.items() if key not in cluster.pods]
     cluster.watch.extend(happened.PodDeleted(one) for one in ended)
     cluster.watch.extend(happened.PodAdded(one) for one in cluster.pods.values())

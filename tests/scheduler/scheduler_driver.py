@@ -11,11 +11,12 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scenarios.script import made, rendered
 from tests.scheduler.fake_cluster import EPOCH
+from tests.scheduler.transition_trace import TransitionTrace
 
 E = TypeVar("E")
 
@@ -25,6 +26,7 @@ class SchedulerDriver:
 
     def __init__(self, *, cpu: str = "4", **settings: str) -> None:
         self.scheduler: Scheduler = made(**settings)
+        TransitionTrace().follow(self.scheduler)
         self.now = 0
         self.effects: list[Effect] = []
         self.handle(happened.NodeAdded(node("n1", cpu=cpu)))
@@ -61,10 +63,10 @@ class SchedulerDriver:
         assert found, f"no {kind.__name__} about {name!r}"
         return found[-1]
 
-    def stage(self, name: str) -> BindingStage | None:
+    def stage(self, name: str) -> PodState | None:
         """Stage of a pod's binding cycle."""
         stages = {
-            binding_cycle.pod.name: binding_cycle.stage
+            binding_cycle.pod.name: binding_cycle.state
             for _, binding_cycle in self.scheduler.bindings
         }
         return stages.get(name)

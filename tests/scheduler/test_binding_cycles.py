@@ -8,7 +8,7 @@ from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import is_definite_failure
 from stowplan.testing import pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound, leaving
@@ -52,7 +52,7 @@ def test_after_an_ambiguous_failure_the_pod_stays_assumed_until_it_is_read(code:
         driver.scheduler._context.frameworks["default-scheduler"].members["ReserveByLabel"].plugin
     )
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, code, "no"))
-    assert driver.stage("web") is BindingStage.BIND_UNKNOWN
+    assert driver.stage("web") is PodState.BIND_UNKNOWN
     assert purser.reserved == {web.uid}
     assert driver.scheduler.cache.is_assumed(web.uid)
     driver.handle(happened.PodRead(driver.last(to_do.ReadPod).effect, web.uid, web))
@@ -121,7 +121,7 @@ def test_a_failure_after_the_binding_changes_nothing() -> None:
     driver.handle(happened.BindDone(driver.last(to_do.Bind).effect, web.uid))
     notes = [e.reason for e in driver.effects if isinstance(e, to_do.RecordEvent)]
     assert notes == ["Scheduled", "FailedPostBind"]
-    assert driver.stage("web") is BindingStage.BOUND
+    assert driver.stage("web") is PodState.ASSUMED
 
 
 # Plugin I/O.
@@ -249,7 +249,7 @@ def test_a_pod_bound_elsewhere_by_another_client_releases_its_resources() -> Non
     driver.add("next", cpu="1")
     assert driver.stage("next") is None
     driver.handle(happened.PodUpdated(bound(web, "n9")))
-    assert driver.stage("next") is BindingStage.BINDING
+    assert driver.stage("next") is PodState.BINDING
 
 
 # Reads.
@@ -265,7 +265,7 @@ def test_a_read_for_an_earlier_unknown_outcome_is_ignored() -> None:
     driver.after(2)
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 0))
     driver.handle(happened.PodRead(first, web.uid, web))
-    assert driver.stage("web") is BindingStage.BIND_UNKNOWN
+    assert driver.stage("web") is PodState.BIND_UNKNOWN
 
 
 def test_a_read_is_repeated_until_it_is_answered() -> None:
@@ -283,7 +283,7 @@ def test_any_read_since_the_outcome_became_unknown_settles_it() -> None:
     first = driver.last(to_do.ReadPod).effect
     driver.after(10)
     driver.handle(happened.PodRead(first, web.uid, bound(web)))
-    assert driver.stage("web") is BindingStage.BOUND
+    assert driver.stage("web") is PodState.ASSUMED
 
 
 @pytest.mark.parametrize("found", ["nothing", "another", "elsewhere"])
@@ -319,18 +319,18 @@ def test_outcomes_of_ended_effects_are_ignored() -> None:
         happened.BindDone(effect, "default/other"),
     ):
         assert driver.handle(event) == []
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 # Pods that are being deleted.
 
 
-def test_a_bound_pod_shown_terminating_late_keeps_its_resources() -> None:
+def test_a_bound_pod_observed_terminating_late_keeps_its_resources() -> None:
     driver = SchedulerDriver(cpu="1")
     web = driver.add("web", cpu="1")
     driver.handle(happened.BindDone(driver.last(to_do.Bind).effect, web.uid))
     driver.handle(happened.PodUpdated(leaving(web)))
-    assert driver.stage("web") is BindingStage.BOUND
+    assert driver.stage("web") is PodState.ASSUMED
     assert driver.scheduler.cache.is_assumed(web.uid)
 
 

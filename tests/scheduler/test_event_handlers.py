@@ -17,7 +17,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.objects.workload import Namespace
 from stowplan.queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.event_handlers import is_same_pod, is_same_version
 from stowplan.testing import node, pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound
@@ -91,7 +91,7 @@ def test_a_pod_that_left_its_node_counts_as_deleted_and_added() -> None:
     driver = SchedulerDriver(cpu="1")
     driver.handle(happened.PodAdded(pod("web", cpu="1", on="n1")))
     driver.handle(happened.PodUpdated(pod("web", cpu="1")))
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 def test_a_pod_of_another_scheduler_counts_only_when_bound() -> None:

@@ -8,7 +8,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod
 from stowplan.queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 from stowplan.testing import pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, leaving
 
@@ -84,7 +84,7 @@ def test_a_last_victim_that_ended_by_itself_is_not_evicted() -> None:
     assert driver.stage("vip") is None
     driver.done("mid")
     # The victim's deletion woke nobody, since the preemptor was gated then; so it is tried now.
-    assert (driver.evicting(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
+    assert (driver.evicting(), driver.stage("vip")) == (["mid"], PodState.BINDING)
 
 
 def test_a_refused_eviction_retries_the_preemptor_at_once() -> None:
@@ -154,12 +154,12 @@ def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
     driver = SchedulerDriver(cpu="1")
     low = driver.add("low", cpu="1", priority=1)
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, low.uid, 0))
-    assert driver.stage("low") is BindingStage.BIND_UNKNOWN
+    assert driver.stage("low") is PodState.BIND_UNKNOWN
     driver.add("vip", cpu="1", priority=100)
     assert driver.last(to_do.Evict).uid == low.uid
     driver.handle(happened.PodUpdated(leaving(low)))
     # The API server binds no terminating pod, so its resources are free.
-    assert driver.stage("vip") is BindingStage.BINDING
+    assert driver.stage("vip") is PodState.BINDING
 
 
 def test_a_preemptor_is_activated_if_its_victim_lost_its_resources_before_the_outcome() -> None:

@@ -15,8 +15,8 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import SchedulerOptions
-from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import node, pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound, leaving
 
@@ -45,7 +45,7 @@ def call_of(
     return found[-1]
 
 
-def said(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
+def extender_answered(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
     return happened.ExtenderReplied(call.effect, call.uid, code, json.dumps(tree).encode())
 
 
@@ -53,7 +53,7 @@ def answer(
     driver: SchedulerDriver, name: str, tree: Any, verb: ExtenderVerb | None = None
 ) -> list[Effect]:
     """Effects of the response to the latest call about a pod."""
-    return driver.handle(said(call_of(driver, name, verb), tree))
+    return driver.handle(extender_answered(call_of(driver, name, verb), tree))
 
 
 def kinds(effects: list[Effect]) -> list[str]:
@@ -217,7 +217,7 @@ def test_a_contract_error_fails_an_attempt_that_waited_for_extenders() -> None:
 @pytest.mark.parametrize("extenders", ["gpu:filter:names:manages=a.b/c", "gpu:bind:manages=a.b/c"])
 def test_pods_with_interested_extenders_are_not_placed_in_runs(extenders: str) -> None:
     driver = driver_of(extenders)
-    driver.scheduler._decider._mode = EngineMode.COMPILED  # type: ignore[attr-defined]
+    driver.scheduler.pod_lane.decider._mode = EngineMode.COMPILED  # type: ignore[attr-defined]
     pods = [pod(f"p{i}", cpu="100m", resources={"a.b/c": "0"} if i == 2 else {}) for i in range(5)]
     effects = driver.handle(*(happened.PodAdded(one) for one in pods))
     named = [getattr(effect, "name", effect.effect) for effect in effects]
@@ -225,11 +225,11 @@ def test_pods_with_interested_extenders_are_not_placed_in_runs(extenders: str) -
     assert call.uid == "default/p2"
     assert "p2" not in named
     if call.question.verb is ExtenderVerb.FILTER:
-        driver.handle(said(call, {"NodeNames": ["n1"]}))
+        driver.handle(extender_answered(call, {"NodeNames": ["n1"]}))
     binds = {effect.name for effect in driver.effects if isinstance(effect, to_do.Bind)}
     is_bound_by_us = call.question.verb is ExtenderVerb.FILTER
     assert binds == {f"p{i}" for i in range(5) if i != 2 or is_bound_by_us}
-    assert driver.stage("p2") is BindingStage.BINDING
+    assert driver.stage("p2") is PodState.BINDING
 
 
 # Options and invariants.
@@ -243,11 +243,11 @@ def test_extender_waits_max_must_be_positive() -> None:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda m: m.extender_attempts._waiting.clear(), "is in \\[\\]"),
-        (lambda m: m._context.pods.clear(), "unknown pod in flight"),
-        (lambda m: m.queue.in_flight.done("default/web"), "awaiting extender: not in flight"),
+        (lambda m: m.extender_attempts._waiting.clear(), "awaiting extender: not in extender"),
+        (lambda m: m._context.pods.clear(), "record of an unknown pod"),
+        (lambda m: m.queue.in_flight.done("default/web"), "in flight is False"),
         (lambda m: next(iter(m.extender_attempts))[1].calls.clear(), "no pending calls"),
-        (lambda m: m.queue.add(pod("web"), 0), "is in \\['queue', 'awaiting extender'\\]"),
+        (lambda m: m.queue.add(pod("web"), 0), "unknown record in the active queue"),
     ],
 )
 def test_broken_invariants_are_found(damage: Any, named: str) -> None:

@@ -69,7 +69,7 @@ def test_a_refusal_after_permit_is_unschedulable_and_retried_like_an_error() -> 
     assert (entry.errors, entry.refusals, entry.refusers) == (1, 0, frozenset())
 
 
-def test_a_nomination_is_cleared_even_if_the_watch_has_not_shown_it() -> None:
+def test_a_nomination_is_cleared_even_if_the_watch_has_not_reported_it() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel")
     web = driver.add("web", labels={"permit": "60"})
     driver.handle(happened.Rejected(web.uid, "PermitByLabel", "no"))

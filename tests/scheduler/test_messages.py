@@ -5,15 +5,17 @@ from __future__ import annotations
 import typing
 
 from stowplan.messages import effects, events
-from stowplan.messages.effects import Effect, Numbered
-from stowplan.messages.events import Event, Message
+from stowplan.messages.effects import Effect, Numbered, OnObject
+from stowplan.messages.events import Event, FailedRequest, Message, Outcome
 from tests.scenarios.script import made
+
+BASES = (Message, Numbered, OnObject, Outcome, FailedRequest)
 
 
 def defined(module: object, base: type) -> set[type]:
     """Message types that a module defines."""
     found = (value for value in vars(module).values() if isinstance(value, type))
-    return {one for one in found if issubclass(one, base) and one not in (Message, Numbered)}
+    return {one for one in found if issubclass(one, base) and one not in BASES}
 
 
 def test_the_lists_are_complete() -> None:

@@ -119,7 +119,7 @@ def test_limits_of_time_and_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (
             queue(max_backoff_s=-1),
@@ -141,7 +141,7 @@ def test_limits_of_time_and_size() -> None:
         (SchedulerOptions(term=0), "options.term: Invalid value: 0: expected 1 or more"),
     ],
 )
-def test_what_is_out_of_range(options: SchedulerOptions, complaint: str) -> None:
+def test_what_is_out_of_range(options: SchedulerOptions, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         scheduler(options)
-    assert complaint in str(caught.value)
+    assert message in str(caught.value)

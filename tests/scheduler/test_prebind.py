@@ -12,7 +12,7 @@ from stowplan.messages import events as happened
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.prebind import POLL_PACE_NS, AppliedChange
 from stowplan.testing import node
 from tests.scheduler.scheduler_driver import SchedulerDriver
@@ -32,11 +32,11 @@ def notes(driver: SchedulerDriver) -> list[str]:
 def test_a_plugin_waits_until_an_object_exists() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     driver.add("web", labels={"prebind-wait": "30"})
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     assert driver.last(to_do.PatchStatus).nominated_node == "n1", "its node is announced"
     assert driver.last(to_do.Wake).at == driver.now + 30 * 10**9
     driver.handle(happened.ObjectAdded(namespace("other")))
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     driver.handle(happened.ObjectAdded(namespace("prebind-ready")))
     assert driver.last(to_do.Bind).name == "web"
 
@@ -52,7 +52,7 @@ def test_a_call_times_out() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady,ReserveByLabel")
     driver.add("web", labels={"prebind-wait": "30"})
     driver.after(29.9)
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     driver.after(0.1)
     assert driver.stage("web") is None
     assert notes(driver) == ['running PreBind plugin "PreBindUntilReady": not ready in time']
@@ -102,7 +102,7 @@ def test_polls_are_paced_with_very_many_waits(monkeypatch: pytest.MonkeyPatch) -
     driver.handle(happened.ObjectAdded(namespace("first")))
     effects = driver.handle(happened.ObjectAdded(namespace("prebind-ready")))
     assert [effect.at for effect in effects if isinstance(effect, to_do.Wake)] == [2 * POLL_PACE_NS]
-    assert driver.stage("a") is BindingStage.PREBIND
+    assert driver.stage("a") is PodState.PREBINDING
     driver.now = 2 * POLL_PACE_NS
     names = [effect.name for effect in driver.handle() if isinstance(effect, to_do.Bind)]
     assert names == ["a", "b", "c", "d"]
@@ -117,9 +117,9 @@ def test_a_wait_and_plugin_io_run_in_parallel_and_end_together() -> None:
     assert [plugin_io.plugin for plugin_io in works] == ["PreBindIO", "SecondPreBindIO"]
     driver.handle(happened.ObjectAdded(namespace("prebind-ready")))
     driver.handle(happened.PrepareDone(works[0].effect, web.uid))
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     driver.handle(happened.PrepareDone(works[1].effect, web.uid))
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 def test_the_first_failure_ends_the_other_waits() -> None:
@@ -187,12 +187,12 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
     assert write.patch == {"metadata": {"labels": {"web": "here"}}}
     assert write.value == namespace("shared", "7", app="x", web="here")
     driver.handle(happened.WriteDone(write.effect, web.uid, "9"))
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     # A change by another client, made before ours.
     driver.handle(happened.ObjectUpdated(namespace("shared", "8", app="y")))
-    assert driver.stage("web") is BindingStage.PREBIND
+    assert driver.stage("web") is PodState.PREBINDING
     driver.handle(happened.ObjectUpdated(namespace("shared", "10", app="z")))
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ SHARED = namespace("shared", "7")
 
 
 @pytest.mark.parametrize(
-    ("version", "shown", "wanted"),
+    ("version", "observed", "wanted"),
     [
         ("9", SHARED, False),
         ("9", namespace("shared", "8"), False),
@@ -234,9 +234,9 @@ SHARED = namespace("shared", "7")
     ],
 )
 def test_a_change_is_observed_by_its_version(
-    version: str, shown: Namespace | None, wanted: bool
+    version: str, observed: Namespace | None, wanted: bool
 ) -> None:
-    store = ObjectStore([] if shown is None else [shown])
+    store = ObjectStore([] if observed is None else [observed])
     change = ObjectChange(replace(SHARED, metadata=replace(SHARED.metadata, labels={"a": "b"})), {})
     assert AppliedChange(change, SHARED, version).is_observed(store) is wanted
     # Whatever is assumed.

@@ -9,7 +9,8 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
+from stowplan.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound
 
@@ -67,7 +68,7 @@ def test_backoffs_are_flushed_once_a_second_however_short_they_are() -> None:
     assert driver.scheduler.queue.place_of("default/web") is SubQueue.BACKOFF
     assert driver.last(to_do.Wake).at == SECOND
     driver.after(1)
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 def test_no_wake_is_emitted_when_nothing_is_due() -> None:
@@ -95,7 +96,7 @@ def test_a_new_term_ends_the_previous_one_without_leader_lost() -> None:
     assert [type(effect) for effect in effects] == [to_do.ReadPod, to_do.Wake]
     driver.handle(happened.PodRead(effects[0].effect, web.uid, web))
     driver.after(2)
-    assert (driver.last(to_do.Bind).term, driver.stage("web")) == (2, BindingStage.BINDING)
+    assert (driver.last(to_do.Bind).term, driver.stage("web")) == (2, PodState.BINDING)
 
 
 def test_a_term_that_is_named_twice_changes_nothing() -> None:
@@ -104,7 +105,7 @@ def test_a_term_that_is_named_twice_changes_nothing() -> None:
     driver.add("web")
     assert driver.handle(happened.LeaderElected(2)) == []
     assert driver.handle(happened.LeaderElected(1)) == []
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
 
 
 def test_after_stepping_down_nothing_is_written() -> None:
@@ -121,8 +122,8 @@ def test_after_stepping_down_nothing_is_written() -> None:
     assert driver.handle(happened.LeaderLost()) == []
     driver.handle(happened.LeaderElected(2))
     driver.after(2)
-    assert driver.stage("waits") is BindingStage.WAITING
-    assert driver.stage("works") is BindingStage.PREBIND
+    assert driver.stage("waits") is PodState.WAITING_ON_PERMIT
+    assert driver.stage("works") is PodState.PREBINDING
 
 
 def test_a_preemption_of_another_term_does_not_keep_its_pod_gated() -> None:
@@ -147,24 +148,42 @@ def test_a_pod_in_two_places_is_reported_with_its_event_log() -> None:
     with pytest.raises(InvariantBroken) as broken:
         driver.scheduler.validate()
     text = str(broken.value)
-    assert "pod default/web is in ['queue', 'binding cycle']; expected one of" in text
+    assert text.startswith("unknown record in the active queue: pod default/web")
     assert "0 PodAdded(" in text
     assert "0 Bind(effect=1, term=1, uid='default/web'" in text
+
+
+def set_state(scheduler: Scheduler, state: PodState) -> None:
+    """Set the state of the unschedulable pod, behind the queue's back."""
+    scheduler.pods.records["default/unschedulable"].state = state
 
 
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda m: m.queue.delete(pod("unschedulable")), "pod default/unschedulable is in []"),
-        (lambda m: m._context.pods.pop("default/unschedulable"), "unknown pod in the queue"),
-        (lambda m: m._context.pods.pop("default/binds"), "unknown pod in a binding cycle"),
+        (
+            lambda m: m.queue.delete(pod("unschedulable")),
+            "unschedulable: not in the unschedulable pods",
+        ),
+        (
+            lambda m: m._context.pods.pop("default/unschedulable"),
+            "unschedulable: record of an unknown pod",
+        ),
+        (lambda m: m._context.pods.pop("default/binds"), "binding: record of an unknown pod"),
         (lambda m: m.cache.forget("default/binds"), "pod is not assumed"),
-        (lambda m: m.bindings._binding_cycles.pop("default/binds"), "is in []"),
-        (lambda m: m._context.shared.waiting.drop("default/waits"), "waiting at Permit is False"),
+        (lambda m: m.bindings._records.pop("default/binds"), "not in a binding cycle"),
+        (
+            lambda m: m._context.shared.waiting.drop("default/waits"),
+            "at Permit is the opposite",
+        ),
+        (lambda m: m.pods.records.pop("default/unschedulable"), "pending pod without a record"),
+        (lambda m: set_state(m, PodState.IN_FLIGHT), "in flight: between calls"),
+        (lambda m: set_state(m, PodState.ACTIVE), "active: not in the active queue"),
+        (lambda m: set_state(m, PodState.SKIPPED), "skipped, but not being deleted"),
         (lambda m: m.queue.in_flight.done("default/waits"), "in flight is False"),
-        (lambda m: m.queue.in_flight.start("default/x"), "unknown pod in flight"),
+        (lambda m: m.queue.in_flight.start("default/x"), "in flight is True"),
         (lambda m: m._context.shared.preempting.add("default/x"), "preempting pod is not pending"),
-        (lambda m: m.cache.nodes.remove_pod("default/bound"), "pod default/bound is in []"),
+        (lambda m: m.cache.nodes.remove_pod("default/bound"), "bound pod is on no node"),
         (lambda m: m.cache.nodes.add_pod(pod("x"), "n1"), "unknown pod in the cache"),
     ],
 )
@@ -188,6 +207,6 @@ def test_the_scheduler_works_without_hints() -> None:
     driver.add("waits", labels={"permit": "60"})
     driver.handle(happened.NodeAdded(node("n2", cpu="4")))
     driver.after(2)
-    assert driver.stage("web") is BindingStage.BINDING
+    assert driver.stage("web") is PodState.BINDING
     driver.after(60)
     assert driver.stage("waits") is None

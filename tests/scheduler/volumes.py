@@ -83,7 +83,7 @@ class Volumes:
             return 409, ""
         return 200, self.put(effect.value)
 
-    def shown_anew(self, known: Any) -> Iterator[Event]:
+    def observed_again(self, known: Any) -> Iterator[Event]:
         """All objects, as when a watch restarts; known: the scheduler's object store."""
         for kind in (PersistentVolume, PersistentVolumeClaim):
             for value in list(known.all(kind)):

@@ -57,7 +57,7 @@ def resources(cluster: Cluster, name: str) -> tuple[object, object]:
 # LimitRange.
 
 
-def test_defaults_are_set_where_the_pod_says_nothing(tmp_path: Path) -> None:
+def test_defaults_are_set_where_the_pod_has_no_value(tmp_path: Path) -> None:
     item = "type: Container, default: {cpu: 500m, memory: 1Gi}, defaultRequest: {cpu: 100m}"
     text = limits(item) + pod("bare") + pod("own", "requests: {cpu: 2}") + pod("old", uid="u")
     cluster = read(tmp_path, text)
@@ -224,7 +224,7 @@ spec:
     assert refused.endswith("exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2")
 
 
-def test_explain_says_why_a_pod_was_not_created(tmp_path: Path) -> None:
+def test_explain_reports_why_a_pod_was_not_created(tmp_path: Path) -> None:
     cluster = read(tmp_path, quota("pods: 0") + pod("web"))
     with pytest.raises(InputError, match='not created: pods "web" is forbidden: exceeded quota'):
         explain("default/web", cluster)

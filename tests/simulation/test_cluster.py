@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from tests.simulation import openb_trace as trace
 
@@ -41,7 +42,7 @@ def read(folder: Path, **files: str) -> Cluster:
     return read_cluster(write(folder, **files))
 
 
-def complaint(folder: Path, **files: str) -> str:
+def error_text(folder: Path, **files: str) -> str:
     with pytest.raises(InputError) as caught:
         read(folder, **files)
     text = str(caught.value)
@@ -90,7 +91,7 @@ def test_pods_are_bound_waiting_leaving_or_finished(tmp_path: Path) -> None:
     assert [info.pod.name for info in cluster.table().pods[0]] == ["bound"]
 
 
-def test_the_form_is_found_out_where_the_name_says_nothing(tmp_path: Path) -> None:
+def test_the_form_is_detected_where_the_name_has_no_suffix(tmp_path: Path) -> None:
     for name, text in {"nodes": trace.nodes(3), "pods": POD, "more": '{"kind": "List"}'}.items():
         (tmp_path / name).write_text(text)
     cluster = read_cluster([tmp_path / "nodes", tmp_path / "pods", tmp_path / "more"])
@@ -184,7 +185,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input(tmp_path: Path, files: dict[str, str], wanted: str) -> None:
-    assert complaint(tmp_path, **files) == wanted.replace("{folder}", str(tmp_path))
+    assert error_text(tmp_path, **files) == wanted.replace("{folder}", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -194,11 +195,11 @@ def test_a_cluster_without_nodes(tmp_path: Path, text: str, n_pods: int) -> None
     write(tmp_path, a_yaml=text)
     with pytest.raises(InputError) as caught:
         read_cluster(tmp_path)
-    wanted = f"no nodes ({n_pods} pods): expected a cluster with at least one node"
+    wanted = f"no nodes ({count_of(n_pods, 'pod')}): expected a cluster with at least one node"
     assert str(caught.value) == f"{tmp_path}: {wanted}"
 
 
 def test_nesting_that_no_object_has(tmp_path: Path) -> None:
     deep = '{"a": ' * 200_000 + "null" + "}" * 200_000
     text = f'{{"apiVersion": "v1", "kind": "Pod", "spec": null, "x": {deep}}}'
-    assert "deeper nesting: expected" in complaint(tmp_path, a_json=text)
+    assert "deeper nesting: expected" in error_text(tmp_path, a_json=text)

@@ -77,7 +77,7 @@ class Second:
         return len(pods) < 2
 
 
-def test_a_class_keeps_nodes_and_says_why_not_the_others(tmp_path: Path) -> None:
+def test_a_class_keeps_nodes_and_the_reasons_of_the_others(tmp_path: Path) -> None:
     cluster = small(*(builders.pod(f"p{i}", cpu="3") for i in range(2)), n_nodes=2)
     result = simulate(cluster, config=config(tmp_path, FILTER | NAMES), extenders=First)
     assert nodes_of(result) == ["n0", ""]
@@ -286,10 +286,10 @@ CASES: Sequence[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("body", "text"), CASES)
 def test_a_class_that_cannot_be_used(tmp_path: Path, body: dict[str, Any], text: str) -> None:
-    said = refused(made(**body), tmp_path)
-    assert said.startswith("extender Mine: ")
-    assert text in said
-    assert "\n" not in said
+    message = refused(made(**body), tmp_path)
+    assert message.startswith("extender Mine: ")
+    assert text in message
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("ignorable", [False, True])

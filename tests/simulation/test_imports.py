@@ -19,7 +19,7 @@ except SystemExit as ended:
     assert ended.code in (0, 1), ended.code
 assert "stowplan.simulation.placement_run" in sys.modules
 """
-EXCLUDED = ("testing", "conformance", "benchmarks", "fault_runs")
+EXCLUDED = ("testing", "conformance", "benchmarks")
 
 
 def excluded_modules(code: str) -> list[str]:

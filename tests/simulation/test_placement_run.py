@@ -80,7 +80,7 @@ def sorted_by_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def filter_at_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the reason of a failure is computed after the batch, on a changed cluster."""
     in_time = PlacementRun.place_batch
 
@@ -93,7 +93,7 @@ def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PlacementRun, "place_batch", place_batch)
 
 
-@pytest.mark.parametrize("wrong", [sorted_by_priority, judged_late])
+@pytest.mark.parametrize("wrong", [sorted_by_priority, filter_at_end])
 def test_a_wrong_placement_run_is_caught(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

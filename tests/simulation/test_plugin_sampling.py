@@ -114,7 +114,7 @@ def test_a_sound_plugin_is_not_warned_of(plugin: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plugin", "method", "says"),
+    ("plugin", "method", "message"),
     [
         (LabelsTheNode, "score", ": metadata.labels.seen was nothing, is 'yes'; "),
         (LabelsThePod, "filter", ": metadata.labels.seen was nothing, is 'yes'; "),
@@ -125,12 +125,12 @@ def test_a_sound_plugin_is_not_warned_of(plugin: Any) -> None:
         (OtherScore, "score_column", "returns 3 for pod 'default/a' on node "),
     ],
 )
-def test_a_mistake_is_warned_of_once(plugin: Any, method: str, says: str) -> None:
+def test_a_mistake_is_warned_of_once(plugin: Any, method: str, message: str) -> None:
     (warning,) = warnings(plugin)
     line = getattr(plugin, method).__code__.co_firstlineno
     wanted = f"plugin {plugin.name!r}: {method} (test_plugin_sampling.py:{line}) "
     assert warning.startswith(wanted)
-    assert says in warning
+    assert message in warning
 
 
 def test_what_is_compared_is_named() -> None:

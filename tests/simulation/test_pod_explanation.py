@@ -29,7 +29,7 @@ def make_cluster() -> Cluster:
     return Cluster(NODES, [pod(name, cpu=amount) for name, amount in cpu.items()])
 
 
-def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
+def test_an_explanation_reports_that_a_simulation_refuses_what_fits_now() -> None:
     found = stowplan.explain("default/late", make_cluster())
     assert found.node
     assert found.evaluated_on == "given"
@@ -39,7 +39,7 @@ def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
     assert outcome.message == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_an_explanation_says_that_a_simulation_places_what_does_not_fit_now() -> None:
+def test_an_explanation_reports_that_a_simulation_places_what_does_not_fit_now() -> None:
     with_web = pod("second", affinity=affinity(near=[term("app=web", "zone")]))
     zoned = [node("n1", cpu="4", labels={"zone": "a"})]
     cluster = Cluster(zoned, [pod("first", cpu="1", labels={"app": "web"}), with_web])
@@ -67,7 +67,7 @@ def test_the_refusal_of_a_simulation_is_explained_as_it_was(seed: int) -> None:
         assert found.fits_somewhere == bool(one.node)
 
 
-def test_a_pod_is_judged_when_its_turn_comes_and_not_at_the_end() -> None:
+def test_a_pod_is_filtered_in_its_turn_and_not_at_the_end() -> None:
     run = stowplan.simulate(make_cluster(), explain="default/late")
     assert run.explanation is not None
     details = [one.first.details for one in run.explanation.nodes if one.first]

@@ -19,7 +19,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
-from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
+from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
 from stowplan.simulation.cluster.node_churn import Churn
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.results.pod_history import placement_of

@@ -59,8 +59,8 @@ def test_listing_them_loads_nothing() -> None:
 
 
 def test_results_print_in_a_line() -> None:
-    assert repr(CLUSTER) == "Cluster(1 nodes, 2 pods, 2 of them pending)"
-    assert repr(stowplan.simulate(CLUSTER)) == "Simulation(1 of 2 pods on 1 nodes)"
+    assert repr(CLUSTER) == "Cluster(1 node, 2 pods, 2 of them pending)"
+    assert repr(stowplan.simulate(CLUSTER)) == "Simulation(1 of 2 pods on 1 node)"
     found = stowplan.explain("default/b", CLUSTER)
     assert repr(found) == "Explanation('default/b', pending, node 'n1', 1 of 1 nodes fit)"
     found = stowplan.explain("default/b", CLUSTER, after_simulation=True)

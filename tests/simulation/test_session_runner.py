@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.batch.state.resource_vector import format_resource
+from stowplan.batch.state.task_requests import format_resource
 from stowplan.cli.tables.jobs import _headline
+from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.forecast.explain_job import explain_job
 from stowplan.forecast.queue_shares import Shares, shares_of
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -78,7 +78,7 @@ def make_cluster(tmp_path: Path, *objects: dict[str, object]) -> Cluster:
     return read_cluster(file)
 
 
-def deciders(text: str = ALL, compat: Compat | None = None) -> Deciders:
+def deciders(text: str = ALL, compat: str = "") -> Deciders:
     return deciders_of([ConfigText(text, "batch.yaml")], (), compat)
 
 
@@ -120,7 +120,7 @@ def test_a_bad_capability_is_named(tmp_path: Path) -> None:
         make_cluster(tmp_path, node("n1"), bad)
 
 
-def test_a_gang_without_enough_pods_says_so(tmp_path: Path) -> None:
+def test_a_gang_without_enough_pods_is_explained(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 3), pod("a", "g"))
     found = job(first_round(cluster), "default/g")
     assert found.reason == "NotEnoughTasks"
@@ -128,15 +128,15 @@ def test_a_gang_without_enough_pods_says_so(tmp_path: Path) -> None:
     assert not found.is_ready
 
 
-def test_an_unready_gang_tells_reasons_by_node(tmp_path: Path) -> None:
+def test_an_unready_gang_reports_reasons_by_node(tmp_path: Path) -> None:
     tainted = node("n2") | {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}
     gang = (pod(name, "g", "3") for name in ("a", "b"))
     cluster = make_cluster(tmp_path, node("n1"), tainted, queue("default"), group("g", 2), *gang)
     found = job(first_round(cluster), "default/g")
     assert (found.reason, found.ready, found.placed) == ("NotEnoughResources", 0, {})
     assert sorted(found.waiting) == ["default/a", "default/b"]
-    told = explain_job("default/b", cluster, config=deciders())
-    assert [(node.name, node.reasons) for node in told.nodes] == [
+    explanation = explain_job("default/b", cluster, config=deciders())
+    assert [(node.name, node.reasons) for node in explanation.nodes] == [
         ("n1", ()),
         ("n2", ("node(s) had untolerated taint(s)",)),
     ]
@@ -226,7 +226,7 @@ def test_with_compat_a_file_of_profiles_is_not_passed_over(tmp_path: Path) -> No
     assert found.configuration.profiles
 
 
-def test_a_budget_says_how_many_are_needed(tmp_path: Path) -> None:
+def test_a_budget_reports_how_many_are_needed(tmp_path: Path) -> None:
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -290,8 +290,8 @@ def test_pods_on_nodes_that_are_not_there_are_no_obstacle(tmp_path: Path) -> Non
     assert explain_job("default/a", cluster, config=deciders()).node == "n1"
 
 
-@pytest.mark.parametrize("compat", [Compat(), KUBE_BATCH_0_5], ids=["mended", "as ever"])
-def test_sessions_end_with_pods_without_a_group(compat: Compat, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compat", ["", KUBE_BATCH_0_5], ids=["mended", "as ever"])
+def test_sessions_end_with_pods_without_a_group(compat: str, tmp_path: Path) -> None:
     running = [pod(f"r{i}", node="n1", priority=1) for i in range(4)]
     waiting = [pod(f"p{i}", priority=5) for i in range(2)]
     members = [pod(f"m{i}", "g", priority=9) for i in range(2)]
@@ -308,13 +308,13 @@ def test_missing_session_configuration_is_an_error(tmp_path: Path) -> None:
 
 
 def test_amounts_as_people_write_them() -> None:
-    shown = [
+    amounts = [
         format_resource("cpu", 1500.0),
         format_resource("cpu", 2000.0),
         format_resource("gpu/x", 3000.0),
     ]
-    shown += [format_resource("memory", 3 * 2.0**30), format_resource("memory", 1536 * 2.0**20)]
-    assert shown == ["1500m", "2", "3", "3Gi", "1.5Gi"]
+    amounts += [format_resource("memory", 3 * 2.0**30), format_resource("memory", 1536 * 2.0**20)]
+    assert amounts == ["1500m", "2", "3", "3Gi", "1.5Gi"]
 
 
 # Loans.
@@ -341,11 +341,11 @@ def unbalanced(found: Shares) -> list[str]:
         beyond = one.allocated["cpu"] - one.part["cpu"]
         cpu = [loan for loan in found.loans if loan.resource == "cpu"]
         borrowed = sum(loan.amount for loan in cpu if loan.borrower == one.name)
-        lent = sum(loan.amount for loan in cpu if loan.lender == one.name)
+        borrowed_from = sum(loan.amount for loan in cpu if loan.lender == one.name)
         if abs(borrowed - max(beyond, 0.0)) > 0.01:
             wrong.append(f"{one.name} borrows {borrowed}, and has {beyond} beyond its part")
-        if lent > max(-beyond, 0.0) + 0.01:
-            wrong.append(f"{one.name} lends {lent} of {-beyond}")
+        if borrowed_from > max(-beyond, 0.0) + 0.01:
+            wrong.append(f"{one.name} lends {borrowed_from} of {-beyond}")
     return wrong
 
 

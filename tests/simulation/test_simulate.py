@@ -155,7 +155,7 @@ def test_the_summary() -> None:
     assert summary["pods_per_s"] > 0
 
 
-def test_the_configuration_hash_tells_configurations_apart(tmp_path: Path) -> None:
+def test_the_configuration_hash_distinguishes_configurations(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG)
     cluster = small(*pods(1))
@@ -163,7 +163,7 @@ def test_the_configuration_hash_tells_configurations_apart(tmp_path: Path) -> No
     assert plain.summary["configuration"] != other.summary["configuration"]
 
 
-def test_the_trace_says_what_is_not_modelled(tmp_path: Path) -> None:
+def test_the_trace_reports_what_is_not_modelled(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(trace.nodes(20))
     (tmp_path / "pods.csv").write_text(trace.pods(60))
     result = simulate(tmp_path)

@@ -15,12 +15,13 @@ from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
 from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedDispatcher
-from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind, is_not_pod, is_pod
+from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue, in_seconds
 from stowplan.testing import node, pod
+from tests.fault_runs.delayed_watch import is_not_pod, is_pod
 
 
-def world(*pods: Pod, pace: Pace | None = None) -> SimulatedCluster:
+def simulated(*pods: Pod, pace: Pace | None = None) -> SimulatedCluster:
     made = SimulatedCluster(EventQueue(), pace)
     made.put_node(node("n"))
     for one in pods:
@@ -66,7 +67,7 @@ def test_seconds_are_whole_microseconds() -> None:
 
 
 def test_a_binding_is_made_once() -> None:
-    there = world(pod("p", uid="1", nominated="n"))
+    there = simulated(pod("p", uid="1", nominated="n"))
     assert there.bind("default/q", "1", "n") == 404
     assert there.bind("default/p", "2", "n") == 409
     assert there.bind("default/p", "1", "n") == 201
@@ -76,7 +77,7 @@ def test_a_binding_is_made_once() -> None:
 
 
 def test_a_pod_that_is_being_deleted_is_not_bound() -> None:
-    there = world(pod("p", on="n"), pace=Pace(0, 0, 5))
+    there = simulated(pod("p", on="n"), pace=Pace(0, 0, 5))
     there.delete_pod("default/p", "deleted")
     assert there.pods["default/p"].metadata.deletion_timestamp is not None
     there.event_queue.run(5 * SECOND)
@@ -84,13 +85,13 @@ def test_a_pod_that_is_being_deleted_is_not_bound() -> None:
 
 
 def test_a_pending_pod_goes_at_once() -> None:
-    there = world(pod("p"))
+    there = simulated(pod("p"))
     there.delete_pod("default/p", "deleted")
     assert there.pods == {}
 
 
 def test_a_victim_gets_a_condition_before_it_ends() -> None:
-    there = world(pod("p", on="n"), pace=Pace(0, 0, 5))
+    there = simulated(pod("p", on="n"), pace=Pace(0, 0, 5))
     assert there.evict("default/p", "another") == 404
     assert there.evict("default/p", "default/p") == 200
     there.evict("default/p", "default/p")
@@ -110,7 +111,7 @@ def patch(reason: str = "", node_name: str | None = None) -> to_do.PatchStatus:
 
 
 def test_a_status_is_patched_only_where_it_changes() -> None:
-    there = world(pod("p"))
+    there = simulated(pod("p"))
     assert there.patch_status(patch("Unschedulable", "n")) == 200
     before = there.version
     assert there.patch_status(patch("Unschedulable", "n")) == 200
@@ -126,8 +127,8 @@ def test_a_status_is_patched_only_where_it_changes() -> None:
 # Kubelets.
 
 
-def test_a_pod_runs_as_long_as_it_says() -> None:
-    there = world(running("p", "10"), pace=Pace(0, 2, 0))
+def test_a_pod_runs_for_its_stated_duration() -> None:
+    there = simulated(running("p", "10"), pace=Pace(0, 2, 0))
     seen: list[tuple[str, float]] = []
     there.on_started = lambda one: seen.append(("started", in_seconds(there.event_queue.now)))
     there.on_ended = lambda one, why: seen.append(
@@ -142,7 +143,7 @@ def test_a_pod_runs_as_long_as_it_says() -> None:
 
 
 def test_a_recreated_pod_is_not_ended_by_its_predecessor() -> None:
-    there = world(running("p", "10"))
+    there = simulated(running("p", "10"))
     there.bind("default/p", "default/p", "n")
     there.event_queue.run(SECOND)
     there.drop_pod("default/p", "node left")
@@ -154,29 +155,29 @@ def test_a_recreated_pod_is_not_ended_by_its_predecessor() -> None:
 # Watches.
 
 
-def shown(events: list[Event]) -> list[str]:
+def event_texts(events: list[Event]) -> list[str]:
     return [type(event).__name__ for event in events]
 
 
 def test_a_stream_lists_and_then_follows() -> None:
-    there = world(pod("p"))
+    there = simulated(pod("p"))
     stream = WatchStream(there, any_kind)
-    assert shown(stream.take()) == ["NodeAdded", "PodAdded"]
+    assert event_texts(stream.take()) == ["NodeAdded", "PodAdded"]
     assert stream.take() == []
     there.bind("default/p", "default/p", "n")
     there.drop_node("n")
-    assert shown(stream.take(1)) == ["PodUpdated"]
-    assert shown(stream.take(1)) == ["NodeDeleted"]
+    assert event_texts(stream.take(1)) == ["PodUpdated"]
+    assert event_texts(stream.take(1)) == ["NodeDeleted"]
 
 
 def test_streams_show_their_own_kinds() -> None:
-    there = world(pod("p"))
-    assert shown(WatchStream(there, is_pod).take()) == ["PodAdded"]
-    assert shown(WatchStream(there, is_not_pod).take()) == ["NodeAdded"]
+    there = simulated(pod("p"))
+    assert event_texts(WatchStream(there, is_pod).take()) == ["PodAdded"]
+    assert event_texts(WatchStream(there, is_not_pod).take()) == ["NodeAdded"]
 
 
 def test_objects_deleted_during_a_gap_are_reported_by_the_relist() -> None:
-    there = world(pod("p"), pod("q"))
+    there = simulated(pod("p"), pod("q"))
     stream = WatchStream(there, any_kind)
     stream.take()
     there.drop_pod("default/p", "deleted")
@@ -185,22 +186,22 @@ def test_objects_deleted_during_a_gap_are_reported_by_the_relist() -> None:
     with pytest.raises(ResourceVersionExpired):
         there.since(1)
     found = stream.take()
-    assert shown(found) == ["PodDeleted", "NodeUpdated", "PodUpdated", "PodAdded"]
+    assert event_texts(found) == ["PodDeleted", "NodeUpdated", "PodUpdated", "PodAdded"]
 
 
-def test_a_stream_repeats_only_what_it_has_shown() -> None:
-    there = world(pod("p"))
+def test_a_stream_repeats_only_what_it_has_sent() -> None:
+    there = simulated(pod("p"))
     stream = WatchStream(there, any_kind)
     assert stream.repeat(0, 2) == []
     stream.take()
     there.put_pod(pod("q"))
-    assert shown(stream.repeat(1, 5)) == ["PodUpdated"]
+    assert event_texts(stream.repeat(1, 5)) == ["PodUpdated"]
 
 
 # API dispatcher.
 
 
-def told(
+def events_of(
     there: SimulatedCluster, injected_fault: InjectedFault | None, *effects: to_do.Effect
 ) -> list[str]:
     """Outcomes that a scheduler receives for its effects."""
@@ -230,24 +231,24 @@ BIND = to_do.Bind(1, 1, "default/p", "default", "p", "n")
 def test_what_may_become_of_a_binding(
     injected_fault: InjectedFault | None, hears: list[str], is_bound: bool
 ) -> None:
-    there = world(pod("p"))
-    assert told(there, injected_fault, BIND) == hears
+    there = simulated(pod("p"))
+    assert events_of(there, injected_fault, BIND) == hears
     assert bool(there.pods["default/p"].node_name) is is_bound
 
 
 def test_other_effects_end_in_their_own_ways() -> None:
-    there = world(pod("p"), pod("v", on="n"))
+    there = simulated(pod("p"), pod("v", on="n"))
     read = to_do.ReadPod(2, 1, "default/p", "default", "p")
     evict = to_do.Evict(3, 1, "default/v", "default", "v", "default/p", "")
-    assert told(there, None, read, evict, patch("Unschedulable")) == ["PodRead", "EvictDone"]
-    assert told(there, InjectedFault(500), read, evict, patch("x")) == [
+    assert events_of(there, None, read, evict, patch("Unschedulable")) == ["PodRead", "EvictDone"]
+    assert events_of(there, InjectedFault(500), read, evict, patch("x")) == [
         "EvictFailed 500",
         "PatchFailed 500",
     ]
 
 
 def test_effects_about_one_pod_keep_their_order() -> None:
-    there = world(pod("p"))
+    there = simulated(pod("p"))
     answers: list[Event] = []
     dispatcher = SimulatedDispatcher(there, lambda number: None)
     dispatcher.answer = answers.append
@@ -262,7 +263,7 @@ def test_effects_about_one_pod_keep_their_order() -> None:
 
 
 def test_nothing_is_sent_without_the_lead() -> None:
-    there = world(pod("p"))
+    there = simulated(pod("p"))
     answers: list[Event] = []
     dispatcher = SimulatedDispatcher(there, lambda number: None)
     dispatcher.answer = answers.append

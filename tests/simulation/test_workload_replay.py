@@ -92,7 +92,58 @@ def test_a_deployment_is_rolled_out_by_its_controller(tmp_path: Path) -> None:
     assert len(names) == 1, "the pods are those of one ReplicaSet"
 
 
-def test_replicas_change_when_the_annotation_says(tmp_path: Path) -> None:
+def workload(kind: str, notes: dict[str, str] | None = None, **spec: Any) -> Tree:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web", "annotations": notes or {}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": template(), **spec},
+    }
+
+
+def test_pods_of_a_stateful_set_come_in_order_and_go_from_the_last(tmp_path: Path) -> None:
+    notes = {"stowplan.dev/replica-changes": "60=1"}
+    made = workload("StatefulSet", notes, serviceName="web", replicas=3)
+    done = run(replay_of(tmp_path, node("n1"), made))
+    histories = {key.rpartition("/")[2]: each for key, each in done.pod_histories.items()}
+    assert {name: each.arrived // SECOND for name, each in histories.items()} == {
+        "web-0": 0,
+        "web-1": 1,
+        "web-2": 2,
+    }
+    ended = {name: (each.ended or 0) // SECOND for name, each in histories.items()}
+    assert ended == {"web-0": 0, "web-1": 62, "web-2": 61}
+
+
+def test_a_pod_that_is_created_again_under_its_name_counts_as_restarted(tmp_path: Path) -> None:
+    made = workload("StatefulSet", serviceName="web", replicas=1)
+    churn = Churn(up_s=300, down_s=100)
+    done = run(replay_of(tmp_path, node("n1"), node("n2"), made, churn=churn, until_s=3000.0))
+    (history,) = done.pod_histories.values()
+    assert history.arrived == 0
+    assert (history.waited or 0) < SECOND, "to the first binding"
+    assert history.restarts >= 2
+    assert done.binds in (history.restarts, history.restarts + 1), "the last may wait for a node"
+
+
+def test_a_node_that_comes_back_gets_its_daemon_pod_again(tmp_path: Path) -> None:
+    churn = Churn(up_s=300, down_s=100)
+    objects = (node("n1"), workload("DaemonSet"))
+    done = run(replay_of(tmp_path, *objects, churn=churn, until_s=3000.0))
+    assert len(done.pod_histories) >= 3
+    assert done.binds == len(done.pod_histories)
+
+
+def test_a_daemon_set_has_a_pod_on_every_node_that_there_is(tmp_path: Path) -> None:
+    late = node("n3")
+    late["metadata"]["annotations"] = {"stowplan.dev/arrival-seconds": "30"}
+    done = run(replay_of(tmp_path, node("n1"), node("n2"), late, workload("DaemonSet")))
+    assert running(done) == ["n1", "n2", "n3"]
+    arrived = sorted(each.arrived // SECOND for each in done.pod_histories.values())
+    assert arrived == [0, 0, 30]
+
+
+def test_replicas_change_at_the_times_of_the_annotation(tmp_path: Path) -> None:
     notes = {"stowplan.dev/replica-changes": "60=6, 120=1"}
     done = run(replay_of(tmp_path, node("n1"), deployment(2, notes)))
     arrived = sorted(each.arrived // SECOND for each in done.pod_histories.values())

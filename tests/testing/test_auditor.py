@@ -15,7 +15,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from stowplan.testing.auditor import Auditor, Violation, misfit_reason
+from tests.fault_runs.auditor import Auditor, Violation, misfit_reason
 
 NODE = node("n", cpu="4", pods=3)
 A = pod("a", cpu="3")
@@ -58,8 +58,8 @@ class Watched:
     def call(self, *given: Event | Effect, seen: int | None = None) -> None:
         events = [one for one in given if type(one).__module__.endswith("events")]
         effects = [one for one in given if type(one).__module__.endswith("effects")]
-        shown = self.version if seen is None else seen
-        self.auditor.called("s", events, effects, (shown, shown))  # type: ignore[arg-type]
+        latest = self.version if seen is None else seen
+        self.auditor.called("s", events, effects, (latest, latest))  # type: ignore[arg-type]
 
     def refuses(self, *given: Event | Effect, what: str) -> None:
         with pytest.raises(Violation, match=what):
@@ -88,7 +88,7 @@ def test_room_is_held_until_an_outcome_is_certain() -> None:
         watched.call(outcome, bind(B, 4))
 
 
-def test_a_read_that_was_asked_for_before_says_nothing() -> None:
+def test_a_read_that_was_requested_before_reports_nothing() -> None:
     watched = Watched()
     watched.call(bind(A, 5))
     watched.refuses(happened.PodRead(4, A.uid, A), bind(B, 6), what="binds b to n: cpu")
@@ -104,11 +104,11 @@ def test_a_pod_is_bound_once() -> None:
     watched.refuses(happened.PodDeleted(A), bind(A), what="observed as gone")
 
 
-def test_nobody_is_bound_where_no_node_is() -> None:
+def test_no_pod_is_bound_to_a_missing_node() -> None:
     Watched().refuses(happened.NodeDeleted(NODE), bind(A), what="to n: no node")
 
 
-def test_a_pod_that_may_pause_is_not_judged_by_the_node_of_now() -> None:
+def test_a_pod_that_may_pause_is_not_checked_by_the_present_node() -> None:
     slow = pod("slow", cpu="9", labels={"slow": "yes"})
     Watched(pods=[slow]).call(bind(slow))
 
@@ -120,7 +120,7 @@ def test_a_pod_that_may_pause_is_not_judged_by_the_node_of_now() -> None:
         (pod("p"), node("n", cordoned=True), "cordoned"),
         (pod("p"), node("n", taints=["gpu:NoSchedule"]), "taint gpu"),
         (pod("p", tolerations=["gpu"]), node("n", taints=["gpu:NoSchedule"]), ""),
-        (pod("p"), node("n", pods=0), "0 pods are there"),
+        (pod("p"), node("n", pods=0), "it has 0 pods"),
         (pod("p", cpu="5"), node("n", cpu="4"), "cpu: 5000 wanted"),
         (pod("p", cpu="4"), node("n", cpu="4"), ""),
     ],
@@ -237,7 +237,7 @@ def test_nothing_is_sent_after_the_lead_is_lost() -> None:
 # At rest.
 
 
-def waits_in_vain(pods: list[Pod], held: bool = False) -> str:
+def waiting_violation(pods: list[Pod], held: bool = False) -> str:
     """What is found at rest; "" for nothing."""
     try:
         Watched(pods=pods).auditor.at_rest(lambda one: held)
@@ -246,30 +246,30 @@ def waits_in_vain(pods: list[Pod], held: bool = False) -> str:
     return ""
 
 
-def test_nobody_waits_who_fits() -> None:
-    assert waits_in_vain([A]) == "a fits on n and waits"
-    assert waits_in_vain([A], held=True) == ""
-    assert waits_in_vain([A, on(B)]) == ""
+def test_no_feasible_pod_waits() -> None:
+    assert waiting_violation([A]) == "a fits on n and waits"
+    assert waiting_violation([A], held=True) == ""
+    assert waiting_violation([A, on(B)]) == ""
 
 
-def test_nobody_waits_who_could_make_room() -> None:
-    assert waits_in_vain([HIGH, LOW]) == "high could make room on n and waits"
+def test_no_pod_waits_that_could_preempt() -> None:
+    assert waiting_violation([HIGH, LOW]) == "high could make room on n and waits"
     never = replace(HIGH, spec=replace(HIGH.spec, preemption_policy="Never"))
-    assert waits_in_vain([never, LOW]) == ""
+    assert waiting_violation([never, LOW]) == ""
 
 
 def test_who_is_leaving_or_expected_takes_room() -> None:
     moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     leaving = replace(LOW, metadata=replace(LOW.metadata, deletion_timestamp=moment))
-    assert waits_in_vain([HIGH, leaving]) == ""
+    assert waiting_violation([HIGH, leaving]) == ""
     expected = replace(HIGH, status=replace(HIGH.status, nominated_node_name="n"))
-    assert waits_in_vain([A, expected]) == "high fits on n and waits"
+    assert waiting_violation([A, expected]) == "high fits on n and waits"
 
 
 # Stories.
 
 
-def test_a_story_is_about_one_pod() -> None:
+def test_an_event_log_is_of_one_pod() -> None:
     watched = Watched()
     watched.call(bind(A))
     lines = watched.auditor.pod_log(A.uid)

@@ -13,7 +13,7 @@ from stowplan.testing.object_changes import ObjectSnapshot
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "says"),
+    ("before", "after", "field"),
     [
         ({"a": 1}, {"a": 2}, "a was 1, is 2"),
         ({"a": {"b": [1, 2]}}, {"a": {"b": [1, 3]}}, "a.b[1] was 2, is 3"),
@@ -24,8 +24,8 @@ from stowplan.testing.object_changes import ObjectSnapshot
         ({"a": "nothing"}, {}, "a was 'nothing', is nothing"),
     ],
 )
-def test_the_field_is_named(before: Any, after: Any, says: str) -> None:
-    assert field_change(json.dumps(before).encode(), json.dumps(after).encode()) == says
+def test_the_field_is_named(before: Any, after: Any, field: str) -> None:
+    assert field_change(json.dumps(before).encode(), json.dumps(after).encode()) == field
 
 
 def test_objects_come_before_the_table() -> None:

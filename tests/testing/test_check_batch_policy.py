@@ -10,8 +10,9 @@ import pytest
 
 from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
 from stowplan.batch import Session, SessionAction, SessionPlugin
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.testing import (
     CheckFailed,
     SessionPluginCheck,
@@ -113,7 +114,7 @@ class SparesAndTakes(Mine):
         return list(candidates)
 
 
-class SaysNothingOfReadiness(Mine):
+class NoReadiness(Mine):
     """Forgets to return."""
 
     def ready(self, job: JobInfo) -> bool:
@@ -204,7 +205,7 @@ def test_a_sound_policy_passes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "caught_by", "said"),
+    ("policy", "caught_by", "message"),
     [
         (OrdersByTruth, "orders_are_strict", "a number below, above or"),
         (AlwaysFirst, "orders_are_strict", "expected opposite signs"),
@@ -212,7 +213,7 @@ def test_a_sound_policy_passes() -> None:
         (PopsCandidates, "victims_are_candidates", "changed the list"),
         (LetsThePreemptorGo, "victims_are_candidates", "some of the candidates"),
         (SparesAndTakes, "victims_are_candidates", "is spared"),
-        (SaysNothingOfReadiness, "boolean_hooks_return_bool", "True or False"),
+        (NoReadiness, "boolean_hooks_return_bool", "True or False"),
         (OneVerdictForAll, "nodes_are_evaluated_row_by_row", "an array of bool"),
         (ScoresByPlace, "nodes_are_evaluated_row_by_row", "reversed"),
         (KeepsForAll, "equal_tasks_get_equal_answers", "share a row_kind"),
@@ -223,11 +224,11 @@ def test_a_sound_policy_passes() -> None:
         (WrongKind, "registers_known_hooks", "(did you mean 'job_order'?)"),
     ],
 )
-def test_a_mistake_is_caught(policy: type[SessionPlugin], caught_by: str, said: str) -> None:
+def test_a_mistake_is_caught(policy: type[SessionPlugin], caught_by: str, message: str) -> None:
     (check,) = (one for one in session_plugin_checks(policy) if one.name == caught_by)
     with pytest.raises(CheckFailed) as caught:
         check()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert (caught.value.plugin, caught.value.check) == ("mine", caught_by)
 
 
@@ -254,8 +255,8 @@ class Overcommits(SessionAction):
 
 
 @pytest.mark.parametrize(
-    ("action", "said"), [(MovesByHand, "has the node"), (Overcommits, "more than it has")]
+    ("action", "message"), [(MovesByHand, "has the node"), (Overcommits, "more than it has")]
 )
-def test_a_mistake_of_an_action_is_caught(action: type[SessionAction], said: str) -> None:
-    with pytest.raises(CheckFailed, match=said):
+def test_a_mistake_of_an_action_is_caught(action: type[SessionAction], message: str) -> None:
+    with pytest.raises(CheckFailed, match=message):
         check_session_plugin(action)

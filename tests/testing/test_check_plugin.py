@@ -511,14 +511,14 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("plugin", "check", "says"), MISTAKES, ids=[plugin.__name__ for plugin, _, _ in MISTAKES]
+    ("plugin", "check", "message"), MISTAKES, ids=[plugin.__name__ for plugin, _, _ in MISTAKES]
 )
-def test_a_mistake_is_noticed(plugin: type[Any], check: str, says: str) -> None:
+def test_a_mistake_is_noticed(plugin: type[Any], check: str, message: str) -> None:
     listed = {each.name: each for each in checks(plugin)}
     with pytest.raises(CheckFailed) as caught:
         listed[check]()
     failure = caught.value
-    assert says in str(failure)
+    assert message in str(failure)
     assert (failure.plugin, failure.check) == (plugin.name, check)
     assert f"plugin {plugin.name!r}: {check} (seed {failure.seed}): " in str(failure)
     assert "(test_check_plugin.py:" in str(failure)
@@ -554,12 +554,12 @@ class WrongSize(FewPods):
 
 
 @pytest.mark.parametrize(
-    ("plugin", "says"),
+    ("plugin", "message"),
     [
         (Raises, "on node 'n0' raised KeyError: 'n0'"),
         (ReturnsNone, "gave None; expected a Status"),
         (WrongSize, "filter_column of pod"),
     ],
 )
-def test_a_broken_contract_is_a_failed_check(plugin: type[Any], says: str) -> None:
-    assert says in str(broken_contract(plugin))
+def test_a_broken_contract_is_a_failed_check(plugin: type[Any], message: str) -> None:
+    assert message in str(broken_contract(plugin))

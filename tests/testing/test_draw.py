@@ -8,8 +8,8 @@ from stowplan.testing import DrawError, draw, node, pod
 from stowplan.testing.builders import ZONE
 
 
-def test_a_drawing_says_what_the_builders_say() -> None:
-    drawn = draw("""
+def test_a_drawing_equals_the_builders() -> None:
+    contents = draw("""
         node  cpu  memory  pods  zone  region  labels          taints
         n1    8    1Gi     3     a     east    disk=ssd,old=   gpu=yes:NoSchedule,x:NoExecute
         n2    -    -       -     -     -       -               -
@@ -23,7 +23,7 @@ def test_a_drawing_says_what_the_builders_say() -> None:
     first = node(
         "n1", cpu="8", memory="1Gi", pods=3, zone="a", region="east", labels=labels, taints=taints
     )
-    assert drawn.nodes == {"n1": first, "n2": node("n2")}
+    assert contents.nodes == {"n1": first, "n2": node("n2")}
     web = pod(
         "web",
         on="n1",
@@ -34,15 +34,15 @@ def test_a_drawing_says_what_the_builders_say() -> None:
         priority=-5,
         resources={"nvidia.com/gpu": "2"},
     )
-    assert drawn.pods == {"web": web, "idle": pod("idle")}
-    assert drawn.pending == (pod("idle"),)
-    assert drawn.table.names == ["n1", "n2"]
-    assert drawn.table.requested("cpu").tolist() == [500, 0]
-    assert drawn.table.order.tolist() == [0, 1]
+    assert contents.pods == {"web": web, "idle": pod("idle")}
+    assert contents.pending == (pod("idle"),)
+    assert contents.table.names == ["n1", "n2"]
+    assert contents.table.requested("cpu").tolist() == [500, 0]
+    assert contents.table.order.tolist() == [0, 1]
 
 
 def test_the_other_columns() -> None:
-    drawn = draw("""
+    contents = draw("""
         node  cordoned  images              features
         n1    yes       nginx=1M,tool=2M    Swap,Fast
         n2    no        -                   -
@@ -50,10 +50,10 @@ def test_the_other_columns() -> None:
         pod  namespace  nominated  memory  image  node_selector  gates  claims
         a    prod       n1         1Gi     nginx  disk=ssd       later  data,log
     """)
-    assert drawn.nodes["n1"] == node(
+    assert contents.nodes["n1"] == node(
         "n1", cordoned=True, images={"nginx": "1M", "tool": "2M"}, features=["Swap", "Fast"]
     )
-    assert drawn.pods["a"] == pod(
+    assert contents.pods["a"] == pod(
         "a",
         namespace="prod",
         nominated="n1",
@@ -66,10 +66,10 @@ def test_the_other_columns() -> None:
 
 
 def test_tables_may_come_in_any_number_and_order() -> None:
-    drawn = draw("pod on\na n1\n\nnode\nn1\n\nnode zone\nn2 b")
-    assert list(drawn.nodes) == ["n1", "n2"]
-    assert drawn.nodes["n2"].labels[ZONE] == "b"
-    assert drawn.table.pod_count.tolist() == [1, 0]
+    contents = draw("pod on\na n1\n\nnode\nn1\n\nnode zone\nn2 b")
+    assert list(contents.nodes) == ["n1", "n2"]
+    assert contents.nodes["n2"].labels[ZONE] == "b"
+    assert contents.table.pod_count.tolist() == [1, 0]
 
 
 def test_an_empty_drawing_is_an_empty_cluster() -> None:
@@ -87,7 +87,7 @@ def test_a_snapshot_has_the_other_objects() -> None:
     ("text", "message"),
     [
         ("nodes\nn1", "line 1: table of 'nodes'; expected one of node, pod"),
-        ("node zone\nn1", "line 2: 1 cells; expected 2 (node zone)"),
+        ("node zone\nn1", "line 2: 1 cell; expected 2 (node zone)"),
         ("node colour\nn1 red", "line 2: column 'colour'; expected one of cpu, memory, pods"),
         ("node\nn1\nn1", "line 3: node 'n1' appears twice"),
         ("node pods\nn1 many", "line 2: pods 'many': expected a whole number"),

@@ -20,7 +20,7 @@ PODS = [pod for each in SCENES for pod in (*each.pods, *each.pending)]
 NODES = [node for each in SCENES for node in each.nodes]
 
 
-def test_the_same_dice_make_the_same_cluster() -> None:
+def test_the_same_seed_makes_the_same_cluster() -> None:
     first, second = (generate_cluster(np.random.default_rng(7)) for _ in range(2))
     assert first == second
     assert first != generate_cluster(np.random.default_rng(8))
@@ -130,7 +130,7 @@ def test_a_history_has_every_kind_of_step_and_can_happen() -> None:
     for seed in range(10):
         table = GeneratedCluster((), (), (), ()).table()
         for step in random_steps(np.random.default_rng(seed), 30):
-            kinds.add(type(step).__name__)
+            kinds.add(step.method)
             step.apply(table)
     assert len(kinds) == 7
 

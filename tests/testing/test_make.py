@@ -220,7 +220,7 @@ def test_node_terms() -> None:
     ]
 
 
-def test_affinity_says_only_what_was_said() -> None:
+def test_affinity_has_only_the_stated_terms() -> None:
     assert affinity() == decode("{}", type(affinity()))
     made = affinity(
         nodes="zone in (a,b)",

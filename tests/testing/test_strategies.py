@@ -43,7 +43,7 @@ def run_without_hypothesis(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_without_hypothesis_one_line_says_what_to_install() -> None:
+def test_without_hypothesis_one_line_names_what_to_install() -> None:
     done = run_without_hypothesis("import stowplan.testing.strategies")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (

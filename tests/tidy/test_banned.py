@@ -17,7 +17,6 @@ IMPURE = {
     "examples",
     "conformance",
     "benchmarks",
-    "fault_runs",
     "forecast",
     "driver",
     "simulation",
@@ -31,7 +30,7 @@ CALL_ENDS = re.compile(
     r"|(read|write)_(bytes|text))$"
 )
 # Seeded dice are arguments; NumPy's global ones, and unseeded new ones, are hidden input.
-DICE = re.compile(r"(^|\.)random\.[a-z]\w*$|(^|\.)default_rng$")
+RANDOM_CALLS = re.compile(r"(^|\.)random\.[a-z]\w*$|(^|\.)default_rng$")
 EMPTY_NAMES = {"common", "core", "helper", "helpers", "misc", "util", "utils"}
 EMPTY_CLASSES = re.compile(r"(Helper|Processor|Util|Utils)$")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
@@ -55,7 +54,7 @@ def banned_calls(where: str, text: str) -> list[str]:
 
 
 def _is_banned(called: str, node: ast.Call) -> bool:
-    if DICE.search(called):
+    if RANDOM_CALLS.search(called):
         seeded = called.endswith("default_rng") and (node.args or node.keywords)
         return not seeded
     return called in CALLS or CALL_ENDS.search(called) is not None
@@ -118,15 +117,15 @@ Check = Callable[[str, str], list[str]]
 @pytest.mark.parametrize("check", [bare_excepts, empty_names, unfinished, fixed_examples])
 def test_python_is_tidy(check: Check) -> None:
     paths = tree.python("src", "tests", "bench")
-    complaints = [line for path in paths for line in check(tree.name(path), tree.read(path))]
-    assert not complaints, tree.report(complaints)
+    problems = [line for path in paths for line in check(tree.name(path), tree.read(path))]
+    assert not problems, tree.report(problems)
 
 
 def test_calls_below_the_driver() -> None:
     paths = [p for p in tree.python("src") if is_pure(p.relative_to(tree.ROOT))]
     assert paths, "the package was not found, so nothing was checked"
-    complaints = [line for path in paths for line in banned_calls(tree.name(path), tree.read(path))]
-    assert not complaints, tree.report(complaints)
+    problems = [line for path in paths for line in banned_calls(tree.name(path), tree.read(path))]
+    assert not problems, tree.report(problems)
 
 
 @pytest.mark.parametrize(

@@ -45,22 +45,22 @@ def too_long(where: str, text: str, lines_max: int) -> list[str]:
 
 
 def test_functions_are_short() -> None:
-    complaints = [
-        complaint
+    problems = [
+        problem
         for path in tree.python("src", "tests", "bench")
-        for complaint in long_functions(tree.name(path), tree.read(path))
+        for problem in long_functions(tree.name(path), tree.read(path))
     ]
-    assert not complaints, tree.report(complaints)
+    assert not problems, tree.report(problems)
 
 
 def test_files_are_short() -> None:
-    complaints = [
-        complaint
+    problems = [
+        problem
         for path in tree.python("src", "tests", "bench")
         if tree.name(path) != IN_ONE_FILE
-        for complaint in too_long(tree.name(path), tree.read(path), FILE_LINES_MAX)
+        for problem in too_long(tree.name(path), tree.read(path), FILE_LINES_MAX)
     ]
-    assert not complaints, tree.report(complaints)
+    assert not problems, tree.report(problems)
 
 
 def test_architecture_is_short() -> None:

@@ -45,7 +45,6 @@ ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
-    "stowplan.fault_runs.fault_run:first_failure": "entry point of seeded runs, for tests and soak",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",
     "stowplan.simulation.cluster.simulated_cluster:SimulatedCluster.drop_object": "deletion of"
     " objects in the fault runs of tests, beside put_object",
@@ -58,6 +57,12 @@ CALLED_BY_LIBRARIES = {
     "connection_lost": "asyncio.Protocol",
     "data_received": "asyncio.Protocol",
     "resume_writing": "asyncio.Protocol",
+    "on_body": "httptools",
+    "on_header": "httptools",
+    "on_headers_complete": "httptools",
+    "on_message_begin": "httptools",
+    "on_message_complete": "httptools",
+    "on_url": "httptools",
     "emit": "logging.Handler",
     "format_commands": "click.Group",
     "format_epilog": "click.Command",
@@ -242,14 +247,14 @@ def test_nothing_is_dead() -> None:
     }
     others = {tree.name(path): tree.read(path) for path in tree.python("bench")}
     found = dead(modules, others, _words_of_documents())
-    complaints = [
+    problems = [
         f"{title}: nothing but tests uses it"
         for title in found
         if title not in ALLOWED
         and title.rpartition(".")[2] not in CALLED_BY_LIBRARIES
         and not title.startswith(f"{CONTRACT}:")
     ]
-    assert not complaints, tree.report(sorted(complaints))
+    assert not problems, tree.report(sorted(problems))
     assert not (gone := ALLOWED.keys() - set(found)), f"allowed for nothing: {sorted(gone)}"
 
 

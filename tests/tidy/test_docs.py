@@ -100,24 +100,20 @@ def undocumented(names: Collection[str], text: str) -> list[str]:
 def test_links_lead_somewhere() -> None:
     pages = tree.markdown()
     assert pages, "no pages were found, so nothing was checked"
-    complaints = [line for page in pages for line in broken_links(page, tree.read(page))]
-    assert not complaints, tree.report(complaints)
+    problems = [line for page in pages for line in broken_links(page, tree.read(page))]
+    assert not problems, tree.report(problems)
 
 
 def test_named_tests_exist() -> None:
     pages = tree.markdown()
-    complaints = [
-        line for page in pages for line in missing_tests(tree.name(page), tree.read(page))
-    ]
-    assert not complaints, tree.report(complaints)
+    problems = [line for page in pages for line in missing_tests(tree.name(page), tree.read(page))]
+    assert not problems, tree.report(problems)
 
 
 def test_named_files_exist() -> None:
     pages = [page for page in tree.markdown() if not tree.name(page).startswith(HISTORY)]
-    complaints = [
-        line for page in pages for line in missing_files(tree.name(page), tree.read(page))
-    ]
-    assert not complaints, tree.report(complaints)
+    problems = [line for page in pages for line in missing_files(tree.name(page), tree.read(page))]
+    assert not problems, tree.report(problems)
 
 
 def test_every_command_has_an_entry_point() -> None:
@@ -128,14 +124,14 @@ def test_every_command_has_an_entry_point() -> None:
 
 def test_every_registered_plugin_is_documented() -> None:
     assert IN_TREE, "the registry is empty, so nothing was checked"
-    complaints = undocumented(IN_TREE, tree.read(tree.ROOT / "docs" / "plugins-reference.md"))
-    assert not complaints, tree.report(complaints)
+    problems = undocumented(IN_TREE, tree.read(tree.ROOT / "docs" / "plugins-reference.md"))
+    assert not problems, tree.report(problems)
 
 
 def test_decisions_are_named_by_number_and_noun() -> None:
     pages = [page for page in tree.markdown() if page.parent.name == "decisions"]
-    strays = [page.name for page in pages if not re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name)]
-    assert not strays, strays
+    misnamed = [page.name for page in pages if not re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name)]
+    assert not misnamed, misnamed
     numbers = [page.name[:4] for page in pages]
     assert len(numbers) == len(set(numbers)), f"a number is used twice: {sorted(numbers)}"
 

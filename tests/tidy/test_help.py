@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from stowplan.batch import COMPATS
 from stowplan.benchmarks import benchmark_workload, measurement
 from stowplan.cli import options, simulate_options
 from stowplan.cli.commands import bench, evaluate, status
 from stowplan.cli.main import COMMANDS
+from stowplan.config.session_configuration import COMPATS
 from stowplan.conformance.evaluate import FORMATS
 from stowplan.driver.http import status_server
 from stowplan.simulation.cluster.cluster_api import Pace
@@ -65,7 +65,7 @@ def test_a_command_that_loads_is_caught() -> None:
     assert loaded_by("status", "--help", script=script) >= {"numpy", "yaml"}
 
 
-def test_what_help_says_is_what_holds() -> None:
+def test_help_states_what_holds() -> None:
     """Texts of help stand apart from what they are about, which loads too much."""
     assert tuple(sorted(COMPATS)) == options.COMPAT_NAMES
     assert tuple(sorted(FORMATS)) == evaluate.FORMATS

@@ -21,7 +21,6 @@ IMPURE = {
     "examples",
     "conformance",
     "benchmarks",
-    "fault_runs",
     "forecast",
     "driver",
     "simulation",

@@ -38,8 +38,8 @@ def text_of(path: Path) -> str:
 
 def test_no_file_names_a_place() -> None:
     paths = tree.files()
-    complaints = [line for path in paths for line in places(tree.name(path), text_of(path))]
-    assert not complaints, tree.report(complaints)
+    problems = [line for path in paths for line in places(tree.name(path), text_of(path))]
+    assert not problems, tree.report(problems)
 
 
 @pytest.mark.parametrize("name", LOCKS)

@@ -15,7 +15,6 @@ MAY_NAME_PLUGINS = {
     "src/stowplan/assembly/in_tree.py": "the registry list",
     "src/stowplan/assembly/v1_13.py": "the registry list of the rules of Kubernetes 1.13",
     "src/stowplan/config/": "defaults, and the names that Policy files use",
-    "src/stowplan/assembly/sessions/v1_13_rules.py": "kube-batch v0.5 calls these rules itself",
     "src/stowplan/conformance/": "recorded answers contain the state of single plugins",
     "src/stowplan/kubelet/pod_admit_handler.py": "the kubelet's reasons for rejecting a pod",
     "src/stowplan/benchmarks/scheduler_perf_cases.py": "a feature gate has the name of its plugin",
@@ -39,12 +38,12 @@ def may_name_plugins(path: str) -> str:
 
 
 def test_only_listed_modules_name_plugins() -> None:
-    complaints = [
+    problems = [
         f"{tree.name(path)}: names {', '.join(found)}; declare a field of the plugin instead"
         for path in tree.python("src")
         if not may_name_plugins(tree.name(path)) and (found := named_plugins(tree.read(path)))
     ]
-    assert not complaints, tree.report(complaints)
+    assert not problems, tree.report(problems)
 
 
 def test_the_list_has_no_entry_too_many() -> None:

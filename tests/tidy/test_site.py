@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from stowplan.queue.scheduling_queue import SubQueue
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.pods.transitions import IN_BINDING_CYCLE, TRANSITIONS
 from tests.tidy import tree
 
 DOCS = tree.ROOT / "docs"
@@ -22,7 +22,12 @@ SCRIPTS = DOCS / "scripts"
 SITE = tree.ROOT / "site"
 # Diagram -> what it must show. A pod whose binding is in doubt is `bind unknown` in the glossary.
 STATES = {
-    "pod.svg": [one.value for one in BindingStage],
+    "pod.svg": [state.label for state in IN_BINDING_CYCLE],
+    "pod_states.svg": [
+        label
+        for (state, event), transition in TRANSITIONS.items()
+        for label in (state.label, event.label, transition.targets[-1].label)
+    ],
     "queue.svg": [one.value for one in SubQueue],
     "session.svg": ["reclaim", "allocate", "backfill", "preempt"],
 }
@@ -66,18 +71,18 @@ def loaded(path: Path) -> list[str]:
 
 def test_no_source_loads_from_elsewhere() -> None:
     assert sources()
-    complaints = [f"{tree.name(path)}: {url}" for path in sources() for url in loaded(path)]
-    assert not complaints, tree.report(complaints)
+    problems = [f"{tree.name(path)}: {url}" for path in sources() for url in loaded(path)]
+    assert not problems, tree.report(problems)
 
 
 def test_the_built_site_loads_nothing_from_elsewhere() -> None:
     if not SITE.is_dir():
         pytest.skip("not built: `make docs`")
-    complaints = foreign_urls.in_folder(SITE)
-    assert not complaints, tree.report(complaints)
+    problems = foreign_urls.in_folder(SITE)
+    assert not problems, tree.report(problems)
 
 
-def test_the_theme_is_told_to_load_no_fonts() -> None:
+def test_the_theme_is_configured_to_load_no_fonts() -> None:
     text = tree.read(tree.ROOT / "mkdocs.yml")
     settings = yaml.safe_load(text)
     assert settings["theme"]["font"] is False
@@ -104,12 +109,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_images_are_as_the_scripts_draw_them() -> None:
-    drawn = script("draw").images()
+    images = script("draw").images()
     if os.environ.get("STOWPLAN_GOLDEN"):
-        for name, text in drawn.items():
+        for name, text in images.items():
             (DOCS / "images" / name).write_text(text, encoding="utf-8")
-    kept = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in drawn}
-    stale = [name for name, text in drawn.items() if kept[name] != text]
+    kept = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in images}
+    stale = [name for name, text in images.items() if kept[name] != text]
     assert not stale, f"`make docs-images` draws them again: {stale}"
 
 
@@ -120,8 +125,8 @@ def missing_words(words: Iterable[str], image: str) -> list[str]:
 
 
 def test_diagrams_show_every_state_and_step() -> None:
-    shown = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in STATES}
-    missing = {name: missing_words(words, shown[name]) for name, words in STATES.items()}
+    pages_images = {name: (DOCS / "images" / name).read_text(encoding="utf-8") for name in STATES}
+    missing = {name: missing_words(words, pages_images[name]) for name, words in STATES.items()}
     assert not any(missing.values()), missing
 
 

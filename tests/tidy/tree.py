@@ -57,6 +57,6 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def report(complaints: list[str]) -> str:
+def report(problems: list[str]) -> str:
     """What a failing test prints: one complaint a line."""
-    return "\n" + "\n".join(complaints)
+    return "\n" + "\n".join(problems)

@@ -1,9 +1,9 @@
 """The Kubernetes API: its kinds, and what they are made of.
 
-A kind is one module `<group>/<kind>.py`. `machinery` has what all objects share (metadata, errors,
-selectors, the protocols of strategies and tables), `schema` the type notation and the decoders that
-are compiled from it, `validation` checks of single fields, `kind` the parts that a kind's module is
-put together from.
+A kind is one module `<group>/<kind>.py`, which it may share with one of the same rules. `machinery`
+has what all objects share (metadata, errors, selectors, the protocols of strategies and tables),
+`schema` the type notation and the decoders that are compiled from it, `validation` checks of single
+fields, `kind` the parts that a kind's module is put together from.
 
 A new API kind:
 

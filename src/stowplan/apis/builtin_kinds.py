@@ -35,13 +35,8 @@ from stowplan.apis.discovery import endpoint_slice
 from stowplan.apis.kind.registration import register
 from stowplan.apis.node import runtime_class
 from stowplan.apis.policy import eviction, pod_disruption_budget
-from stowplan.apis.rbac import cluster_role, cluster_role_binding, role, role_binding
-from stowplan.apis.resource import (
-    device_class,
-    resource_claim,
-    resource_claim_template,
-    resource_slice,
-)
+from stowplan.apis.rbac import role, role_binding
+from stowplan.apis.resource import device_class, resource_claim, resource_slice
 from stowplan.apis.scheduling import priority_class
 from stowplan.apis.schema import type_tables
 from stowplan.apis.storage import (
@@ -88,13 +83,13 @@ KINDS = register(
     lease.KIND,
     runtime_class.KIND,
     pod_disruption_budget.KIND,
-    cluster_role.KIND,
-    cluster_role_binding.KIND,
     role.KIND,
+    role.CLUSTER_ROLE_KIND,
     role_binding.KIND,
+    role_binding.CLUSTER_ROLE_BINDING_KIND,
     device_class.KIND,
     resource_claim.KIND,
-    resource_claim_template.KIND,
+    resource_claim.TEMPLATE_KIND,
     resource_slice.KIND,
     priority_class.KIND,
     csi_driver.KIND,

@@ -13,13 +13,8 @@ from stowplan.objects.encoding.tree import Tree
 _KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
 """Kinds that others depend on, in order of creation; the others follow in file order."""
 _SERVER_FIELDS = (
-    "uid",
-    "resourceVersion",
-    "creationTimestamp",
-    "generation",
-    "managedFields",
-    "selfLink",
-)
+    "uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink",
+)  # fmt: skip
 
 
 class LoadResult(NamedTuple):

@@ -25,14 +25,15 @@ class NonResourcePages(Protocol):
         """The response, or None for a path that these pages do not serve. May raise ApiError.
 
         The request is authorized already, as a non-resource request (`Attributes.path`)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerOptions:
     """Parts and bounds of an `ApiServer`.
 
-    durable: writes are returned as `PersistBatch`, and watchers see them once they are saved;
+    validates: False: objects are stored as the client sends them, defaults apart, as a simulation
+    accepts manifests that leave out what scheduling does not read. durable: writes are returned
+    as `PersistBatch`, and watchers see them once they are saved;
     False: watchers see them at once, and `unsaved` is always None. history_max, history_bytes_max:
     changes kept for watches and continued lists; a watch that falls further behind is closed.
     chunk_bytes_max: about how much one `read` returns. bookmark_s: interval of bookmarks. watch_s:
@@ -45,6 +46,7 @@ class ApiServerOptions:
     admission: Sequence[AdmissionPlugin] = ()
     pages: Sequence[NonResourcePages] = ()
     observers: Sequence[ChangeObserver] = ()
+    validates: bool = True
     durable: bool = False
     history_max: int = 50_000
     history_bytes_max: int = 128 << 20

@@ -262,18 +262,19 @@ class RequestPipeline:
 
     # Responses
 
+    def _include_object(self) -> str:
+        """The parameter includeObject, which only tables have. Raises ApiError 400."""
+        is_table = self.form.kind == "Table"
+        return include_object_policy(self.query.text("includeObject")) if is_table else ""
+
     def _object(
         self, resource: Resource, obj: Tree, code: int = 200, raw: bytes = b""
     ) -> HttpResponse:
         """One object. raw: its stored bytes, if they are known and the same."""
         form = self.form
         if form.kind and obj.get("kind") != "Status":
-            include = (
-                include_object_policy(self.query.text("includeObject"))
-                if form.kind == "Table"
-                else ""
-            )
-            body = self._in_form(encode(transformed(resource, obj, form, include, self.now)), form)
+            tree = transformed(resource, obj, form, self._include_object(), self.now)
+            body = self._in_form(encode(tree), form)
         else:
             body = self._in_form(raw or encode(obj), form)
         return HttpResponse(code, self._headers(form), body, self.server.unsaved_number)
@@ -311,11 +312,7 @@ class RequestPipeline:
     def _watch(
         self, resource: Resource, namespace: str, requested: ListOptions, selection: ObjectSelector
     ) -> WatchResponse:
-        include = (
-            include_object_policy(self.query.text("includeObject"))
-            if self.form.kind == "Table"
-            else ""
-        )
+        include = self._include_object()
         watcher = self.server.watch(resource, namespace, requested, selection, self.form, self.now)
         watcher.include = include
         return WatchResponse(200, self._headers(self.form), watcher.number)
@@ -324,11 +321,7 @@ class RequestPipeline:
         form = self.form
         commit = self.server.unsaved_number
         if form.kind:
-            include = (
-                include_object_policy(self.query.text("includeObject"))
-                if form.kind == "Table"
-                else ""
-            )
+            include = self._include_object()
             objects = [decode(as_served(resource, value)) for value in page.values]
             tree = transformed_list(resource, objects, page.meta(), form, include, self.now)
             return HttpResponse(200, self._headers(form), self._in_form(encode(tree), form), commit)

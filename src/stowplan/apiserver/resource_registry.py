@@ -13,24 +13,14 @@ from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
 from stowplan.apiserver.auth import access_reviews
 from stowplan.apiserver.crd import definition_strategy
+from stowplan.framework.problems import ContractError
 
 GROUPS = (
-    "apps",
-    "events.k8s.io",
-    "authentication.k8s.io",
-    "authorization.k8s.io",
-    "autoscaling",
-    "batch",
-    "policy",
-    "rbac.authorization.k8s.io",
-    "storage.k8s.io",
-    "apiextensions.k8s.io",
-    "scheduling.k8s.io",
-    "coordination.k8s.io",
-    "node.k8s.io",
-    "discovery.k8s.io",
-    "resource.k8s.io",
-)
+    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+    "autoscaling", "batch", "policy",
+    "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
+    "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
+)  # fmt: skip
 """The named groups, in the order of discovery."""
 
 
@@ -50,15 +40,12 @@ class BuiltInRegistry:
             self.add(one)
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource of a path, or None."""
         return self._by_name.get((group, version, plural))
 
     def by_kind(self, group: str, version: str, kind: str) -> Resource | None:
-        """The resource that stores objects of a kind, or None."""
         return self._by_kind.get((group, version, kind))
 
     def by_path(self, path: str) -> Resource | None:
-        """The resource whose keys begin with `path`, or None."""
         return self._by_path.get(path)
 
     def all(self) -> Iterable[Resource]:
@@ -66,11 +53,9 @@ class BuiltInRegistry:
         return list(self._by_name.values())
 
     def has_group(self, group: str, version: str) -> bool:
-        """True if a resource of this group and version is served."""
         return any(key[:2] == (group, version) for key in self._by_name)
 
     def add(self, resource: Resource) -> None:
-        """Serve a resource, replacing one of the same name."""
         self._by_name[(resource.group, resource.version, resource.plural)] = resource
         if resource.act is None:
             self._by_kind[(resource.group, resource.version, resource.kind)] = resource
@@ -79,7 +64,6 @@ class BuiltInRegistry:
         self.changes += 1
 
     def remove(self, resource: Resource) -> None:
-        """Stop serving a resource."""
         self._by_name.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.group, resource.version, resource.kind), None)
         if self._by_path.get(resource.path) is resource:
@@ -88,12 +72,18 @@ class BuiltInRegistry:
 
 
 def built_in_registry() -> BuiltInRegistry:
-    """A new registry of the built-in kinds."""
+    """A new registry of the built-in kinds. Raises ContractError for a kind without a group of
+    `GROUPS`."""
     made = sorted(BUILTIN_KINDS, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)
 
 
 def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
+    if kind.group and kind.group not in GROUPS:
+        raise ContractError(
+            f"kind {kind.kind!r}: unknown group {kind.group!r}: "
+            f"expected one of GROUPS in {__name__}"
+        )
     return (GROUPS.index(kind.group) + 1 if kind.group else 0, kind.plural)
 
 
@@ -107,7 +97,7 @@ def _resource(kind: KindRegistration) -> Resource:
         plural=kind.plural,
         kind=kind.kind,
         namespaced=kind.namespaced,
-        schema=kind_schema(kind.type, kind.group),
+        schema=kind_schema(f"{kind.package}.{kind.kind}", kind.group),
         strategy=kind.strategy,
         verbs=kind.verbs,
         singular=kind.kind.lower(),

@@ -55,9 +55,7 @@ class ApiServer(ServerState):
         return self.watch_cache.read(stream, now)
 
     def woken(self) -> list[int]:
-        """Streams that may have new data since the last call."""
         return self.watch_cache.woken()
 
     def close(self, stream: int) -> None:
-        """The client of a stream has disconnected."""
         self.watch_cache.close(stream)

@@ -66,7 +66,13 @@ class ServerState:
             self.store.version, options.chunk_bytes_max, options.bookmark_s
         )
         self.lists = PagedLister(self.store, options.future_s)
-        self.writes = RegistryStore(self.store, options.admission, self.uids, self._on_change)
+        self.writes = RegistryStore(
+            self.store,
+            options.admission,
+            self.uids,
+            self._on_change,
+            validates=options.validates,
+        )
         self._next_stream = 1
         self._pending: list[StoreChange] = []
         self._batch = 1
@@ -101,7 +107,6 @@ class ServerState:
 
     @property
     def version(self) -> int:
-        """The resourceVersion of the last write."""
         return self.store.version
 
     @property
@@ -112,11 +117,9 @@ class ServerState:
         return self._saving[-1][0] if self._saving else 0
 
     def n_writes(self, path: str) -> int:
-        """How often objects of a resource path were written; changes whenever one changes."""
         return self.store.writes(path)
 
     def end_watches(self, path: str, now: float) -> None:
-        """End all watches of a resource path."""
         self.watch_cache.end(path, now)
 
     def tick(self, now: float) -> float | None:
@@ -141,12 +144,10 @@ class ServerState:
         return following
 
     def later(self, at: float, action: Callable[[float], None]) -> None:
-        """Call `action(now)` in the first `tick` at or after a time."""
         self._n_timers += 1
         heappush(self._timers, (at, self._n_timers, action))
 
     def unsaved(self) -> PersistBatch | None:
-        """The writes since the last call, to be saved in order; None if there are none."""
         if not self._pending:
             return None
         changes, self._pending = self._pending, []
@@ -258,25 +259,18 @@ class ServerState:
     # In-process access (`resource.ObjectClient`). Returned trees are fresh unless noted.
 
     def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
-        """The stored object, or None. namespace "" for cluster-scoped kinds."""
         value = self.store.get(resource.key(namespace, name))
         return None if value is None else decode(under_current_schema(resource, value))
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
-        """The objects of a resource, of one namespace or ("") of all, in key order.
-
-        A snapshot at the first item; writes during the iteration are allowed and not seen.
-        """
         prefix = list_key_prefix(resource, namespace)
         for _, value in list(self.store.under(resource.path, prefix)):
             yield decode(under_current_schema(resource, value))
 
     def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
-        """As `get`, from a cache of decoded objects: the tree must not be changed."""
         return self._cached_tree(resource.key(namespace, name))
 
     def peek_all(self, resource: Resource) -> Iterator[Tree]:
-        """As `list`, from a cache of decoded objects: the trees must not be changed."""
         for key in self.store.keys(resource.path):
             tree = self._cached_tree(key)
             if tree is not None:
@@ -404,7 +398,6 @@ class ServerState:
     def update_status(
         self, resource: Resource, obj: Tree, now: float, user: User = SYSTEM_USER
     ) -> Tree:
-        """`update` of the status subresource."""
         return self.update(resource, obj, now, "status", user)
 
     def modify(
@@ -417,11 +410,6 @@ class ServerState:
         subresource: str = "",
         user: User = SYSTEM_USER,
     ) -> Tree | None:
-        """Read an object, let `change` edit it in place, write it. None if it does not exist.
-
-        If nothing changes, nothing is written and the version stays. With an acting subresource
-        (`binding`) the result is stored without strategy and admission.
-        """
         if self.store.get(resource.key(namespace, name)) is None:
             return None
         if subresource and self._subresource(resource, subresource).strategy is None:
@@ -444,7 +432,6 @@ class ServerState:
         requested: DeleteOptions | None = None,
         user: User = SYSTEM_USER,
     ) -> Tree:
-        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it does not exist."""
         call = self._call("delete", resource, namespace, name, now, user)
         outcome = self.writes.delete(call, requested or DeleteOptions())
         self._notify_observers(now)

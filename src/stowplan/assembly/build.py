@@ -43,7 +43,7 @@ def configuration_of(
     installed distributions may be named and run only if named. Raises ConfigError and
     ContractError.
     """
-    full, defaults = registered(plugins, _as_text(text))
+    full, defaults = registered(plugins, decoded(text or ""))
     if text is None:
         return config.default(full, defaults), full
     return config.parse(text, source, full, defaults), full
@@ -67,9 +67,8 @@ def registered(
     return full, DEFAULT_PLUGINS + tuple(PluginUse(p.name, full[p.name].weight) for p in given)
 
 
-def _as_text(text: str | bytes | None) -> str:
-    if text is None:
-        return ""
+def decoded(text: str | bytes) -> str:
+    """A configuration as text; what is not UTF-8 is replaced, as only names are searched for."""
     return text if isinstance(text, str) else text.decode(errors="replace")
 
 

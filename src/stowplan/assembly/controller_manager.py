@@ -35,9 +35,13 @@ from stowplan.controllers.resource_quota import ResourceQuotaController
 from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
+from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
 from stowplan.controllers.workloads.deployment import DeploymentController
 from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
+from stowplan.controllers.workloads.stateful_set.stateful_set_controller import (
+    StatefulSetController,
+)
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
@@ -56,6 +60,8 @@ CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
     ReplicationControllerController,
+    StatefulSetController,
+    DaemonSetController,
     JobController,
     CronJobController,
     TtlAfterFinishedController,

@@ -9,9 +9,10 @@ import msgspec
 import numpy as np
 
 from stowplan import config
-from stowplan.assembly.build import registered, scheduler_for
+from stowplan.assembly.build import decoded, registered, scheduler_for
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.assembly.plugin_files import batch_parts
+from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
 from stowplan.assembly.sessions.profile_rules import session_framework
 from stowplan.assembly.sessions.session_config import (
     ACTIONS,
@@ -20,14 +21,12 @@ from stowplan.assembly.sessions.session_config import (
     rules_for,
     session_options,
 )
-from stowplan.batch import Compat, SessionOptions
+from stowplan.batch import SessionOptions
 from stowplan.batch.bind_failure_policy import BindFailurePolicy
 from stowplan.batch.decider import BatchDecider, BatchPlan
 from stowplan.batch.plugin_checks import check_part
 from stowplan.batch.session import SessionAction, SessionPlugin
-from stowplan.batch.session_rules import SessionRules
-from stowplan.batch.state.session_state import SessionState
-from stowplan.config.session_configuration import BatchConfiguration
+from stowplan.config.session_configuration import KUBE_BATCH_0_5, BatchConfiguration
 from stowplan.framework import (
     ConfigError,
     ContractError,
@@ -37,8 +36,11 @@ from stowplan.framework import (
     Registry,
     Snapshot,
 )
+from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
+from stowplan.framework.plugin_calls import duplicate_name
+from stowplan.kube_batch_v05.decider import KubeBatchDecider, KubeBatchPlan
 from stowplan.scheduler import Scheduler, SchedulerOptions
 
 
@@ -53,14 +55,14 @@ class Deciders(msgspec.Struct, frozen=True):
     """A configuration and its custom parts.
 
     registry: of the scheduling plugins. actions, session_plugins: custom session actions and
-    session plugins, by name.
+    session plugins, by name. compat: "" for the sessions of today, KUBE_BATCH_0_5 for the original.
     """
 
     configuration: config.Configuration
     registry: Registry
     actions: dict[str, type[SessionAction]]
     session_plugins: dict[str, type[SessionPlugin]]
-    compat: Compat = Compat()
+    compat: str = ""
 
     @property
     def batch(self) -> BatchConfiguration | None:
@@ -73,33 +75,29 @@ class Deciders(msgspec.Struct, frozen=True):
         return session_framework(own=own, shared=shared)
 
     def session_options(
-        self,
-        snapshot: Callable[[], Snapshot] | None = None,
-        framework: Framework | None = None,
+        self, snapshot: Callable[[], Snapshot] | None = None, framework: Framework | None = None
     ) -> SessionOptions:
         """Options of every session; `batch` must not be None.
 
         snapshot: returns nodes and pods when a session opens; None builds a table per session.
         """
         assert self.batch is not None, "no sessions are configured"
-        rules: Callable[[SessionState], SessionRules]
-        if self.compat.rules_of_1_13:
-            rules = rules_for(self.compat)
-        else:
-            rules = rules_for(self.compat, framework or self.framework(), snapshot)
-        return session_options(self.batch, self.compat, rules, self.actions, self.session_plugins)
+        rules = rules_for(framework or self.framework(), snapshot)
+        return session_options(self.batch, rules, self.actions, self.session_plugins)
 
     def session_decider(
         self,
         shared: HandleState | None = None,
         rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
-    ) -> BatchDecider:
+    ) -> BatchDecider | KubeBatchDecider:
         """Build the session decider; `batch` must not be None.
 
         shared: handle state shared with the profiles. rng: breaks ties; None takes the first node.
         """
         framework = self.framework(shared)
+        if self.compat == KUBE_BATCH_0_5:
+            return self._kube_batch_decider(framework, rng, metrics)
         made: list[BatchDecider] = []
 
         def snapshot() -> Snapshot:
@@ -111,10 +109,22 @@ class Deciders(msgspec.Struct, frozen=True):
         made.append(BatchDecider(self._plan(snapshot, framework), framework, reread, rng, metrics))
         return made[0]
 
+    def _kube_batch_decider(
+        self, framework: Framework, rng: np.random.Generator | None, metrics: Metrics | None
+    ) -> KubeBatchDecider:
+        assert self.batch is not None, "no sessions are configured"
+
+        def reread(text: str, source: str) -> KubeBatchPlan:
+            batch = self.reread(text, source).batch
+            assert batch is not None, "a text without sessions is refused"
+            return kube_batch_plan(batch)
+
+        return KubeBatchDecider(kube_batch_plan(self.batch), framework, reread, rng, metrics)
+
     def reread(self, text: str, source: str) -> Deciders:
         """The same parts with another text; raises ConfigError, also if it configures no
         sessions."""
-        known = known_names(self.compat, self.actions, self.session_plugins)
+        known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
         read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
         if read.batch is None:
             problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
@@ -143,7 +153,7 @@ class Deciders(msgspec.Struct, frozen=True):
     ) -> Scheduler:
         """Build a scheduler with profiles, sessions or both; see `scheduler_for`."""
 
-        def sessions(shared: HandleState) -> BatchDecider:
+        def sessions(shared: HandleState) -> SessionDecider:
             # A separate generator, so that sessions do not influence the tie-breaks of profiles.
             own = None if rng is None else rng.spawn(1)[0]
             return self.session_decider(shared, own, metrics)
@@ -163,14 +173,14 @@ class Deciders(msgspec.Struct, frozen=True):
 def deciders_of(
     files: Sequence[ConfigText],
     plugins: Iterable[Callable[..., Any]] = (),
-    compat: Compat | None = None,
+    compat: str = "",
 ) -> Deciders:
     """Read configuration files; without any, the default configuration.
 
     One file may hold profiles (KubeSchedulerConfiguration or Policy) and one sessions (actions and
-    tiers). Raises ConfigError and ContractError.
+    tiers). compat: "" or KUBE_BATCH_0_5. Raises ConfigError and ContractError.
     """
-    texts = " ".join(_decoded(file.text) for file in files)
+    texts = " ".join(decoded(file.text) for file in files)
     given = tuple(plugins)
     actions, session_plugins = batch_parts(given, texts)
     for name in (
@@ -178,23 +188,23 @@ def deciders_of(
         *(session_plugins.keys() & SESSION_PLUGINS.keys()),
     ):
         own = actions.get(name) or session_plugins[name]
-        where = f"class {own.__module__}.{own.__qualname__}"
-        raise ContractError(f"{where}: duplicate name: {name!r} is already used by another plugin")
+        in_tree = ACTIONS[name] if name in actions else SESSION_PLUGINS[name]
+        raise ContractError(duplicate_name(in_tree, own, "class"))
     parts: list[type[SessionPlugin] | type[SessionAction]] = [
         *actions.values(),
         *session_plugins.values(),
     ]
     for part in parts:
-        check_part(part, f"class {part.__module__}.{part.__qualname__}")
+        where = f"class {part.__module__}.{part.__qualname__}"
+        if compat:
+            raise ContractError(
+                f"{where}: custom session plugins and actions do not run in {compat}: "
+                "expected no --compat"
+            )
+        check_part(part, where)
     full, defaults = registered(given, texts)
     if not files:
-        return Deciders(
-            config.default(full, defaults), full, actions, session_plugins, compat or Compat()
-        )
-    known = known_names(compat, actions, session_plugins)
+        return Deciders(config.default(full, defaults), full, actions, session_plugins, compat)
+    known = known_names(actions, session_plugins, lenient=bool(compat))
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
-    return Deciders(config.merged(read), full, actions, session_plugins, compat or Compat())
-
-
-def _decoded(text: str | bytes) -> str:
-    return text if isinstance(text, str) else text.decode(errors="replace")
+    return Deciders(config.merged(read), full, actions, session_plugins, compat)

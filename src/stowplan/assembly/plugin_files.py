@@ -21,6 +21,7 @@ from typing import Any
 from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.extension_points import points_of, public_methods, suggest_method
+from stowplan.framework.plugin_calls import duplicate_name
 
 ENTRY_POINTS = "stowplan.plugins"
 
@@ -88,9 +89,7 @@ def batch_parts(
             actions if issubclass(plugin, SessionAction) else session_plugins
         )
         if plugin.name in taken:
-            raise ContractError(
-                f"{where}: duplicate name: {plugin.name!r} is already used by another plugin"
-            )
+            raise ContractError(duplicate_name(taken[plugin.name], plugin, "class"))
         if issubclass(plugin, SessionAction):
             actions[plugin.name] = plugin
         else:

@@ -10,12 +10,16 @@ from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
 from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
 from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.general_predicates import (
+    GeneralPredicates,
+    HostName,
+    PodFitsHostPorts,
+    PodFitsPorts,
+)
 from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import MatchInterPodAffinity
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
 from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred
@@ -26,21 +30,20 @@ from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
 )
 from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
 from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts, PodFitsPorts
 from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,
 )
-from stowplan.plugins.v1_13.priorities.equal_priority import EqualPriority
 from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
 from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
 from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
 from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import NodePreferAvoidPodsPriority
-from stowplan.plugins.v1_13.priorities.resource_limits import ResourceLimitsPriority
 from stowplan.plugins.v1_13.priorities.resource_priorities import (
+    EqualPriority,
     LeastRequestedPriority,
     MostRequestedPriority,
     RequestedToCapacityRatioPriority,
+    ResourceLimitsPriority,
 )
 from stowplan.plugins.v1_13.priorities.selector_spread import (
     SelectorSpreadPriority,

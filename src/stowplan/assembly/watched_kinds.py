@@ -13,38 +13,31 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import RESOURCE_OF_KIND
 from stowplan.framework.runtime.declarations import declaration_of
-from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects import storage
+from stowplan.objects.devices import device
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 Kinds = tuple[type[Object], ...]
 
 SESSIONS_READ: Kinds = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
 
-_OF_EVENTS: Kinds = (
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    CSINode,
-    CSIDriver,
-    CSIStorageCapacity,
-    VolumeAttachment,
-    ResourceClaim,
-    ResourceSlice,
-    DeviceClass,
-    Scv,
+VOLUME_AND_DEVICE_KINDS: Kinds = (
+    storage.PersistentVolume,
+    storage.PersistentVolumeClaim,
+    storage.StorageClass,
+    storage.CSINode,
+    storage.CSIDriver,
+    storage.CSIStorageCapacity,
+    storage.VolumeAttachment,
+    device.ResourceClaim,
+    device.ResourceSlice,
+    device.DeviceClass,
 )
+_OF_1_13: Kinds = (storage.PersistentVolume, storage.PersistentVolumeClaim, storage.StorageClass)
+_OF_EVENTS: Kinds = (*VOLUME_AND_DEVICE_KINDS, Scv)
 _KIND_OF_RESOURCE = {RESOURCE_OF_KIND[kind.__name__]: kind for kind in _OF_EVENTS}
 
 
@@ -56,8 +49,8 @@ def kinds_read(deciders: Deciders) -> Kinds:
         found |= dict.fromkeys(_read_by(framework))
     if deciders.batch is not None:
         found |= dict.fromkeys(SESSIONS_READ)
-        if deciders.compat.rules_of_1_13:
-            found |= dict.fromkeys((PersistentVolume, PersistentVolumeClaim, StorageClass))
+        if deciders.compat:
+            found |= dict.fromkeys(_OF_1_13)
         else:
             found |= dict.fromkeys(_read_by(deciders.framework()))
     return tuple(found)

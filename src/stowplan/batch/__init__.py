@@ -3,14 +3,10 @@
 from typing import TYPE_CHECKING
 
 from stowplan._deprecated import MovedModule, deprecated_modules, deprecated_names
-from stowplan.batch.compat import COMPATS, KUBE_BATCH_0_5, Compat
 from stowplan.batch.session import Session, SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.state.inventory import Inventory
 
 __all__ = [
-    "COMPATS",
-    "KUBE_BATCH_0_5",
-    "Compat",
     "Inventory",
     "Session",
     "SessionAction",
@@ -21,8 +17,8 @@ __all__ = [
 _OLD_NAMES = {"Action": "SessionAction", "Policy": "SessionPlugin"}
 _OLD_MODULES = {
     "stowplan.batch.amounts": MovedModule(
-        "stowplan.batch.state.resource_vector",
-        {"Amount": "ResourceVector", "Arithmetic": "ResourceArithmetic", "Ask": "TaskRequest"},
+        "stowplan.batch.state.task_requests",
+        {"Amount": "ResourceVector", "Ask": "TaskRequest"},
     ),
     "stowplan.batch.answers": MovedModule(
         "stowplan.batch.hook_contracts",

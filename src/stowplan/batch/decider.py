@@ -8,7 +8,7 @@ reports their failure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -25,10 +25,10 @@ from stowplan.batch.session_close import (
     with_condition,
 )
 from stowplan.batch.state.inventory import Inventory
-from stowplan.batch.state.jobs import TERMINATED, JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import ResourceVector, SessionPanic
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.session_decider import (
     BindFailureResult,
     NodeAssignment,
@@ -37,6 +37,9 @@ from stowplan.framework.deciders.session_decider import (
     SessionResult,
     SessionVictim,
 )
+from stowplan.framework.deciders.session_metrics import SessionFigures, record_session
+from stowplan.framework.deciders.session_states import SessionCycleStates
+from stowplan.framework.deciders.tasks import TERMINATED, TaskStatus
 from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.object_store import key_of
@@ -48,14 +51,6 @@ from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, PodGroupCondition
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 BIND_FAILED = "BindFailed"
-
-E2E_LATENCY = "volcano_e2e_scheduling_latency_milliseconds"
-ATTEMPTS = "volcano_schedule_attempts_total"
-PREEMPTIONS = "volcano_total_preemption_attempts"
-VICTIMS = "volcano_pod_preemption_victims"
-UNREADY_TASKS = "volcano_unschedule_task_count"
-UNREADY_JOBS = "volcano_unschedule_job_count"
-RETRIES = "volcano_job_retry_counts"
 
 
 class BatchPlan(msgspec.Struct, frozen=True):
@@ -103,7 +98,7 @@ class BatchDecider:
         self._rng = rng
         self._objects: dict[tuple[type, str], Object] = {}
         self._failures: dict[str, int] = {}
-        self._states: dict[Hashable, CycleState] = {}
+        self._states = SessionCycleStates(framework)
         self._snapshot: Callable[[], Snapshot] = _unattached
         self.inventory = self._empty()
 
@@ -134,7 +129,7 @@ class BatchDecider:
 
     def _empty(self) -> Inventory:
         plan = self.plan
-        return Inventory(plan.scheduler_names, plan.default_queue, plan.options.compat)
+        return Inventory(plan.scheduler_names, plan.default_queue)
 
     # Watch events.
 
@@ -197,10 +192,7 @@ class BatchDecider:
 
     def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
         """Run a session. name: unique name of the session. nominated: nominated pods of other
-        schedulers, with their nodes.
-
-        Raises SessionPanic where kube-batch, with its defects, would have crashed.
-        """
+        schedulers, with their nodes."""
         inventory = self.inventory
         inventory.bound.clear()
         inventory.evicted.clear()
@@ -217,8 +209,6 @@ class BatchDecider:
             session.run()
             self.on_run(session)
             writes, notes = session.close()
-        except SessionPanic:
-            raise
         except Exception as fault:
             text = custom_plugin_fault(fault, self.plan.options)
             if not text:
@@ -229,7 +219,7 @@ class BatchDecider:
             self._rebuild()
             return SessionResult(fault=text)
         result = self._result(session, writes, notes)
-        record_metrics(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
+        record_session(self.metrics, _figures(session), (self.metrics.stopwatch() - began) * 1e3)
         self.on_closed(session, result)
         inventory.settle()
         self._remember(result)
@@ -242,11 +232,10 @@ class BatchDecider:
         pods = inventory.pod
         reports = [*self._evicted_from(), *(_group_report(write) for write in writes)]
         fit_errors = [*notes]
-        if not inventory.compat.missing_objects_unreported:
-            more_reports, more_notes = report_missing(inventory, session.uid)
-            reports += more_reports
-            fit_errors += more_notes
-        nominations = [] if inventory.compat.forgets_nominations else list(_nominations(session))
+        more_reports, more_notes = report_missing(inventory, session.uid)
+        reports += more_reports
+        fit_errors += more_notes
+        nominations = list(_nominations(session))
         self._states.clear()
         return SessionResult(
             tuple(self._places(session)),
@@ -274,7 +263,6 @@ class BatchDecider:
             yield NodeAssignment(task.pod, task.node, task.job if needs else "")
 
     def _is_new(self, task: TaskInfo) -> bool:
-        """With compat switches, pods are bound repeatedly, even after their deletion."""
         pod = self.inventory.pod(task.uid)
         return pod is not None and not pod.node_name
 
@@ -312,27 +300,9 @@ class BatchDecider:
             inventory.evicting(victim.pod.uid)
 
     def state_for(self, place: NodeAssignment) -> CycleState | str:
-        """Cycle state of a pod for its chosen node; the reason if the node does not fit after all.
-
-        Pods of one kind without Reserve or Permit work share the state.
-        """
-        pod = place.pod
-        kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
-        kept = self._states.get(kind)
-        if kept is not None:
-            return kept
-        snapshot, state = self.snapshot(), CycleState()
-        found = self.framework.run_pre_filter(pod, snapshot, state)
-        if not found.status.is_success:
-            return found.status.message
-        if self.framework.goes_straight(state):
-            self._states[kind] = state
-            return state
-        row = snapshot.nodes.row(place.node)
-        rows = np.array([row], dtype=np.int64)
-        verdicts = self.framework.run_filters(pod, snapshot, state, rows)
-        verdict = verdicts.at(0)
-        return state if verdict.is_success else verdict.message
+        """Cycle state of a pod for its chosen node; the reason if the node does not fit after
+        all."""
+        return self._states.state_for(place, self._snapshot)
 
     # Outcomes.
 
@@ -464,8 +434,6 @@ class BatchDecider:
 
     def validate(self) -> None:
         """Compare the inventory with a rebuilt one; raises InvariantBroken."""
-        if any(self.plan.options.compat.on()):
-            return
         ours, fresh = summary(self.inventory), summary(self._rebuilt())
         if ours != fresh:
             problem = [key for key in ours.keys() | fresh.keys() if ours.get(key) != fresh.get(key)]
@@ -473,26 +441,20 @@ class BatchDecider:
             raise InvariantBroken(f"sessions: {'; '.join(texts)}")
 
 
-def record_metrics(metrics: Metrics, session: Session, took_ms: float) -> None:
-    """Record a session's metrics under the original's names."""
-    metrics.observe(E2E_LATENCY, took_ms)
-    metrics.count(ATTEMPTS, (("result", "scheduled"),), len(session.state.bound))
-    preempted = [task for task, why in session.state.evicted if why == "preempt"]
-    takers = {
-        session.state.preemptors[t.uid].uid
-        for t in preempted
-        if t.uid in (session.state.preemptors)
-    }
-    metrics.count(PREEMPTIONS, by=len(takers))
-    metrics.set_gauge(VICTIMS, len(preempted))
-    unready = [job for job in session.jobs.values() if not job.is_ready and not job.is_solo]
-    named = [(("job_id", job.group.name),) for job in unready if job.group is not None]
-    metrics.set_gauge(UNREADY_JOBS, len(unready))
-    metrics.keep(UNREADY_TASKS, named)
-    metrics.keep(RETRIES, named)
-    for job, labels in zip(unready, named, strict=True):
-        metrics.set_gauge(UNREADY_TASKS, job.min_available - job.ready_count, labels)
-        metrics.count(RETRIES, labels)
+def _figures(session: Session) -> SessionFigures:
+    state = session.state
+    preempted = [task.uid for task, why in state.evicted if why == "preempt"]
+    preemptors = {state.preemptors[u].uid for u in preempted if u in state.preemptors}
+    return SessionFigures(
+        len(state.bound),
+        len(preempted),
+        len(preemptors),
+        [
+            (job.group.name, job.min_available - job.ready_count)
+            for job in session.jobs.values()
+            if job.group is not None and not job.is_solo and not job.is_ready
+        ],
+    )
 
 
 def _ignore_session(session: Session) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from stowplan.batch.session import Session
 from stowplan.batch.session_rules import PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.task_requests import EPSILON
 
 NODES_NOT_READY = "node(s) were not ready"
 
@@ -39,7 +40,7 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
         reasons[NODES_NOT_READY] = nodes.n_unready
     for name, requested in task.ask.wants:
         future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
-        is_short = future <= requested - session.arithmetic.milli_epsilon
+        is_short = future <= requested - EPSILON
         short = int(np.count_nonzero(is_short & nodes.has_ready_nodes()))
         if short:
             reasons[f"Insufficient {name}"] += short

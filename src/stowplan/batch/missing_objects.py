@@ -9,6 +9,7 @@ Differs: kube-batch silently skips such jobs.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from typing import Protocol
 
 import msgspec
 
@@ -22,15 +23,28 @@ from stowplan.batch.session_close import (
     with_condition,
 )
 from stowplan.batch.state.inventory import Inventory
-from stowplan.batch.state.jobs import JobInfo, PodGroupInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, PodGroupInfo
 from stowplan.framework.deciders.session_decider import PodGroupReport
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroupCondition
 
 QUEUE_NOT_FOUND = "QueueNotFound"
 POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 
 
-def missing(job: JobInfo, queues: Container[str], default_queue: str) -> ValidateResult | None:
+class NamedObjects(Protocol):
+    """Objects that a job refers to. group: None for none. queue: its name."""
+
+    uid: str
+    has_budget: bool
+    queue: str
+
+    @property
+    def group(self) -> object:
+        """The PodGroup."""
+
+
+def missing(job: NamedObjects, queues: Container[str], default_queue: str) -> ValidateResult | None:
     """The missing object that a job refers to, as reason and message; None if both exist."""
     if job.group is None and not job.has_budget:
         namespace, _, name = job.uid.partition("/")

@@ -10,32 +10,32 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Hashable, Mapping
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan._deprecated import deprecated_property
+from stowplan._deprecated import RenamedFields, deprecated_property
 from stowplan.batch.best_nodes import BestNodeCache
-from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import ValidateResult
 from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate, SessionClose
 from stowplan.batch.session_rules import SessionRules
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.state.session_state import BinderEvictor, ClusterInfo, SessionState
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
 from stowplan.columns.array_types import Ints
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.session_metrics import ACTION_LATENCY, PLUGIN_LATENCY
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.problems import ContractError
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 QUEUE_CLOSED = "QueueClosed"
 INVALID_GROUP = "InvalidPodGroup"
-ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
-PLUGIN_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
 
 class SessionPlugin:
@@ -71,18 +71,21 @@ SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]
 """A session plugin's class, or another factory that takes its arguments."""
 
 
-class SessionOptions(msgspec.Struct, frozen=True):
+class SessionOptions(msgspec.Struct, frozen=True, metaclass=RenamedFields):
     """Options of a session.
 
     tiers, actions: as configured; all names are known. plugins: name -> factory of the session
     plugin. rules: factory of predicates and node scores; None: every node passes.
     """
 
+    OLD_FIELDS: ClassVar[Mapping[str, str]] = {"policies": "plugins"}
+
     tiers: Tiers
     actions: tuple[SessionAction, ...]
     plugins: Mapping[str, SessionPluginFactory]
-    compat: Compat = Compat()
     rules: Callable[[SessionState], SessionRules] | None = None
+
+    policies = deprecated_property("policies", "plugins")
 
 
 class Session:
@@ -104,13 +107,11 @@ class Session:
     ) -> None:
         self.options = options
         self.metrics = metrics or Metrics()
-        self.compat = options.compat
         self.uid = uid
         self.now = now
         self.rng = rng
-        self.hooks = Hooks(options.tiers, options.compat)
-        self.state = SessionState(cluster_info, self.hooks, options.compat, binder_evictor)
-        self.arithmetic = self.state.arithmetic
+        self.hooks = Hooks(options.tiers)
+        self.state = SessionState(cluster_info, self.hooks, binder_evictor)
         self.best_nodes = BestNodeCache(self.state, self.hooks, rng)
         self.session_close = SessionClose(self.state, uid, now)
         self.invalid: dict[str, JobInfo] = {}
@@ -126,8 +127,7 @@ class Session:
                     self.plugins[use.name] = options.plugins[use.name](use.arguments)
         for plugin in self.plugins.values():
             call_timed(self.metrics, plugin, "OnSessionOpen", plugin.on_open, self)
-        if not self.compat.validates_before_tiers:
-            self._validate()
+        self._validate()
         for plugin in self.plugins.values():
             plugin.on_start(self)
 
@@ -135,6 +135,10 @@ class Session:
 
     working = deprecated_property("working", "state")
     policies = deprecated_property("policies", "plugins")
+    dice = deprecated_property("dice", "rng")
+    choices = deprecated_property("choices", "best_nodes")
+    complaints = deprecated_property("complaints", "fit_error_texts")
+    stuck = deprecated_property("stuck", "failed_turns")
 
     @property
     def jobs(self) -> dict[str, JobInfo]:
@@ -154,12 +158,28 @@ class Session:
         """True if a task of the job waits for a node."""
         return TaskStatus.PENDING in job.by_status
 
+    def is_ready(self, job: str) -> bool:
+        """True if a job, by uid, may start."""
+        known = self.jobs.get(job) or self.invalid.get(job)
+        return known is not None and self.hooks.job_ready(known)
+
+    def is_pipelined(self, job: str) -> bool:
+        """True if a job, by uid, can start once resources are freed."""
+        known = self.jobs.get(job) or self.invalid.get(job)
+        return known is not None and self.hooks.job_pipelined(known)
+
+    def is_overused(self, queue: str) -> bool:
+        """True if a session plugin finds the queue overused."""
+        return self.hooks.overused(self.queues[queue])
+
     # Steps without a statement.
 
     def allocate(self, task: TaskInfo, row: int) -> str:
         """Place a task on idle resources; bind the job's allocated tasks once the job is ready."""
         problem = self.state.put(task, row, TaskStatus.ALLOCATED)
-        return problem or self.state.bind_if_ready(self.jobs[task.job])
+        if not problem:
+            self.state.bind_if_ready(self.jobs[task.job])
+        return problem
 
     def pipeline(self, task: TaskInfo, row: int) -> str:
         """Pipeline a task onto resources that are being released."""
@@ -167,7 +187,8 @@ class Session:
 
     def evict(self, task: TaskInfo, reason: str) -> str:
         """Evict a task, without rollback."""
-        return self.state.send_eviction(task, reason) or self.state.release(task)
+        self.state.send_eviction(task, reason)
+        return self.state.release(task)
 
     # Node selection.
 

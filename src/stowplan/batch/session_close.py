@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, PodGroupInfo, TaskStatus
-from stowplan.batch.state.resource_vector import SessionPanic
+from stowplan.batch.state.jobs import JobInfo, PodGroupInfo
 from stowplan.batch.state.session_state import SessionState
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroupCondition, PodGroupStatus
 
 PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Completed"
@@ -57,10 +57,6 @@ class SessionClose:
         """Set the condition that a job cannot be scheduled, replacing an earlier one."""
         group = job.group
         if group is None:
-            if self._session_state.compat.budget_jobs_panic:
-                raise SessionPanic(
-                    "runtime error: invalid memory address or nil pointer dereference"
-                )
             return
         self._before.setdefault(job.uid, group.status)
         self._reported_conditions[job.uid] = reason, message
@@ -73,21 +69,20 @@ class SessionClose:
         """Compute the status and events of each job."""
         writes: list[PodGroupStatusUpdate] = []
         notes: list[PodFitError] = []
-        reported, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
+        reported = self._reported_conditions
         for job in jobs:
             group = job.group
             # Nothing new: no task has changed, and the same has been reported before.
             key = (group, reported.get(job.uid), job.fit_errors, job.short_by)
-            if job.kept.get(REPORTED) == key and not rewrites:
+            if job.kept.get(REPORTED) == key:
                 continue
             job.kept[REPORTED] = (*key[:3], dict(job.short_by))
             if group is not None:
                 before = self._before.get(job.uid, group.status)
-                if not self._session_state.compat.conditions_stay:
-                    self._clear_condition(job, group)
+                self._clear_condition(job, group)
                 group.status = self._status(job, group)
                 changed = not is_same_status(before, group.status)
-                if not group.is_solo and (changed or self._session_state.compat.rewrites_status):
+                if not group.is_solo and changed:
                     events = tuple(self._events(job, group))
                     writes.append(PodGroupStatusUpdate(group, group.status, changed, events))
             notes += self._notes(job)
@@ -110,8 +105,6 @@ class SessionClose:
         if running and unschedulable:
             return UNKNOWN
         taking = job.count(OCCUPYING)
-        if self._session_state.compat.phase_falls_back:
-            return RUNNING if taking >= group.min_member else PENDING
         if unschedulable and not taking + succeeded:
             return PENDING
         if job.tasks and succeeded >= max(group.min_member, 1) and succeeded == len(job.tasks):
@@ -137,9 +130,8 @@ class SessionClose:
         if group.status.phase in (UNKNOWN, PENDING):
             pending = len(job.of(TaskStatus.PENDING))
             text = f"{pending}/{len(job.tasks)} tasks in gang unschedulable: {job_fit_error(job)}"
-            if not self._session_state.compat.fit_error_of_choice:
-                own = (c for c in group.status.conditions if c.transition_id == self._uid)
-                text = next((c.message for c in own if c.type == UNSCHEDULABLE), text)
+            own = (c for c in group.status.conditions if c.transition_id == self._uid)
+            text = next((c.message for c in own if c.type == UNSCHEDULABLE), text)
             yield "Warning", UNSCHEDULABLE, text
 
     def _notes(self, job: JobInfo) -> Iterator[PodFitError]:

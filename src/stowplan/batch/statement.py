@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.session_state import SessionState
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class AllocateOperation(msgspec.Struct, frozen=True, gc=False):
@@ -82,7 +83,7 @@ class Statement:
                     state.undo_put(task)
                 case EvictOperation(task, _, before):
                     state.unrelease(task, before)
-        if not self._ledger and not state.compat.unevict_loses_node:
+        if not self._ledger:
             state.nodes.revision = self._revision
 
     def commit(self) -> None:
@@ -92,9 +93,8 @@ class Statement:
         self._note_preemptors()
         for operation in self._ledger:
             match operation:
-                case EvictOperation(task, reason, before):
-                    if state.send_eviction(task, reason):
-                        state.unrelease(task, before)
+                case EvictOperation(task, reason, _):
+                    state.send_eviction(task, reason)
                 case AllocateOperation(task):
                     jobs[task.job] = state.jobs[task.job]
                 case PipelineOperation(_):

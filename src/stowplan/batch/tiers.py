@@ -20,12 +20,14 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from stowplan.batch.compat import Compat
-from stowplan.batch.heap import Heap, SortedTasks
+from stowplan._deprecated import deprecated_keywords
 from stowplan.batch.hook_contracts import HookKind, ValidateResult, check_answers, source_location
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.sorted_tasks import SortedTasks
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.columns.array_types import Bools, Floats, Ints
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import ContractError
 
 SWITCH_OF: Mapping[str, str] = {
@@ -80,9 +82,8 @@ class Hooks:
     disabled.
     """
 
-    def __init__(self, tiers: Tiers, compat: Compat) -> None:
+    def __init__(self, tiers: Tiers) -> None:
         self.tiers = tiers
-        self.compat = compat
         self._names = {use.name for tier in tiers for use in tier}
         self._given: dict[tuple[str, str], Any] = {}
         self._vetoes: set[tuple[str, str]] = set()
@@ -96,6 +97,7 @@ class Hooks:
 
     # Registering.
 
+    @deprecated_keywords(policy="plugin")
     def register(
         self,
         kind: HookKind,
@@ -289,8 +291,6 @@ class Hooks:
         candidates: Sequence[TaskInfo],
     ) -> list[TaskInfo]:
         """Candidates that may be evicted for `task`, in their order."""
-        if self.compat.tiers_stick:
-            return self._victims_v0_5(kind, task, candidates)
         left = list(candidates)
         asked = False
         for tier in self._tier_opinions(kind):
@@ -305,8 +305,6 @@ class Hooks:
 
     def spares(self, kind: Literal["preemptable", "reclaimable"], job: JobInfo) -> bool:
         """True if it is known that no task of the job would be released."""
-        if self.compat.tiers_stick:
-            return False
         found = self._spare_walks.get(kind)
         if found is None:
             found = self._spare_walks[kind] = self._spare_walk(kind)
@@ -340,21 +338,6 @@ class Hooks:
                     )
                     side.append(self._given[kind, use.name])
                 found.append(tier_victims)
-        return found
-
-    def _victims_v0_5(
-        self, kind: HookKind, task: TaskInfo, candidates: Sequence[TaskInfo]
-    ) -> list[TaskInfo]:
-        """As in the original: the first answer is kept, even across tiers."""
-        found: list[TaskInfo] = []
-        begun = False
-        for tier in self.tiers:
-            for use in self._active(kind, tier):
-                selected = self._given[kind, use.name](task, candidates)
-                found = _intersect(found, selected) if begun else selected
-                begun = True
-            if found:
-                return found
         return found
 
 

@@ -15,13 +15,7 @@ class Baseline(NamedTuple):
     source: str
 
 
-_MEASURED = {
-    "basic": 887,
-    "affinity": 316,
-    "spread": 378,
-    "anti": 434,
-    "preferred": 384,
-}
+_MEASURED = {"basic": 887, "affinity": 316, "spread": 378, "anti": 434, "preferred": 384}
 
 # Where the thresholds with and without queueing hints differ, the higher one.
 _PUBLISHED = {

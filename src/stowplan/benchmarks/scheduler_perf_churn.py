@@ -178,7 +178,6 @@ def with_volume(name: str, source: str) -> tuple[list[Object], Tree]:
 def _with_volumes(
     client: BenchmarkClient, prefix: str, n_pods: int, source: str, spec: Spec
 ) -> tuple[list[Event], list[Pod]]:
-    """Volumes, claims, and the pods that use them."""
     objects: list[Object] = []
     trees = []
     for index in range(n_pods):

@@ -43,8 +43,8 @@ class StageStopwatch:
 def watch_stages(scheduler: Scheduler) -> StageStopwatch:
     """Timers on the parts of a scheduler."""
     watch = StageStopwatch()
-    watch.watch("decision", scheduler._decider, "decide")
-    watch.watch("decision", scheduler._decider.engine(), "class_of", "place")
+    watch.watch("decision", scheduler.pod_lane.decider, "decide")
+    watch.watch("decision", scheduler.pod_lane.decider.engine(), "class_of", "place")
     watch.watch(
         "queue",
         scheduler.queue,

@@ -76,7 +76,6 @@ def existing(client: BenchmarkClient, sizes: WorkloadSizes) -> list[Event]:
 def _placing(
     name: str, describe: Describe
 ) -> Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]:
-    """A workload of pods to place."""
 
     def make(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
         before = cluster(sizes) + existing(client, sizes)

@@ -17,7 +17,11 @@ KUBECTL_PROGRAM = "kubectl stowplan"
 COMPLETE_VARIABLE = "_STOWPLAN_COMPLETE"
 """Environment variable by which a completion script asks for candidates."""
 
-NAMESPACE_FLAGS = frozenset({"-n", "--namespace", "-A", "--all-namespaces"})
+_GROUP_FLAGS = f"{__name__}.namespace_flags"
+"""Key of `click.Context.meta`: namespace flags before the name of a subcommand."""
+
+_REPORTED = f"{__name__}.no_effect_reported"
+"""Key of `click.Context.meta`: whether the warning of flags without effect was printed."""
 
 
 class Flag(click.Option):
@@ -62,15 +66,46 @@ def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     return click.option(*names, cls=Flag, **settings)
 
 
+def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The decorator that gives a command several options, in this order."""
+
+    def give(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return give
+
+
+def _namespace_flags(callback: Callable[..., None]) -> list[click.Option]:
+    """The flags -n and -A, which no help shows, with what is called for each that is given."""
+    settings: dict[str, Any] = {"expose_value": False, "hidden": True, "callback": callback}
+    return [
+        Flag(["-n", "--namespace"], metavar="NAMESPACE", help="Namespace.", **settings),
+        Flag(["-A", "--all-namespaces"], is_flag=True, help="All namespaces.", **settings),
+    ]
+
+
+def _report_no_effect(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and not ctx.resilient_parsing and not ctx.meta.get(_REPORTED):
+        ctx.meta[_REPORTED] = True
+        click.echo(f'Warning: -n and -A have no effect on "{ctx.command_path}"', err=True)
+
+
 class Command(click.Command):
     """A command whose help ends with examples.
 
-    examples: shell commands, each with a comment before it.
+    It accepts -n and -A, as every command of kubectl does; where it declares no such option, they
+    have no effect and a warning says so. examples: shell commands, each with a comment before it.
     """
 
     def __init__(self, *args: Any, examples: str = "", **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.examples = examples
+        declared = {name for parameter in self.params for name in parameter.opts}
+        for option in _namespace_flags(_report_no_effect):
+            if not declared & set(option.opts):
+                self.params.append(option)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(self.examples, ctx, formatter)
@@ -78,12 +113,6 @@ class Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except click.NoSuchOption as problem:
-            if problem.option_name in NAMESPACE_FLAGS:
-                why = f'"{ctx.command_path}" is not limited to a namespace'
-                text = f"unknown flag: {problem.option_name} ({why})"
-                raise click.UsageError(text, ctx) from None
-            raise
         except click.BadOptionUsage as problem:
             # Click's parser leaves it out.
             problem.ctx = problem.ctx or ctx
@@ -102,14 +131,24 @@ def write_examples(examples: str, ctx: click.Context, formatter: click.HelpForma
             formatter.write(f"{'':>{formatter.current_indent}}{line}\n" if line else "\n")
 
 
+def _keep_for_subcommand(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value:
+        words = [param.opts[-1]] if value is True else [param.opts[-1], value]
+        ctx.meta.setdefault(_GROUP_FLAGS, []).extend(words)
+
+
 class Group(click.Group):
-    """A command of subcommands that guesses which one a misspelt name means."""
+    """A command of subcommands that guesses which one a misspelt name means.
+
+    As with kubectl, -n and -A may stand before the name of the subcommand, too.
+    """
 
     command_class = Command
 
     def __init__(self, *args: Any, examples: str = "", **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.examples = examples
+        self.params.extend(_namespace_flags(_keep_for_subcommand))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(self.examples, ctx, formatter)
@@ -127,7 +166,8 @@ class Group(click.Group):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             hint = guess(name, self.list_commands(ctx))
             raise click.UsageError(f'unknown command "{name}" for "{ctx.command_path}"{hint}', ctx)
-        return super().resolve_command(ctx, args)
+        found, command, rest = super().resolve_command(ctx, args)
+        return found, command, [*ctx.meta.pop(_GROUP_FLAGS, ()), *rest]
 
 
 class LazyGroup(Group):

@@ -123,10 +123,15 @@ def _pods_of_kubectl(ctx: click.Context, namespace: str | None) -> list[str]:
     """Names of the pods of the cluster that kubectl reads; none where it fails."""
     import subprocess
 
+    from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
+
+    kubeconfig, context = ctx.params.get("kubeconfig"), ctx.params.get("context")
+    if not (kubeconfig or context or ctx.find_root().info_name == KUBECTL_PROGRAM):
+        kubeconfig = local_cluster_kubeconfig()
     command = ["kubectl", "get", "pods", "-o", "name", f"--request-timeout={KUBECTL_TIMEOUT_S}s"]
     for name, value in (
-        ("kubeconfig", ctx.params.get("kubeconfig")),
-        ("context", ctx.params.get("context")),
+        ("kubeconfig", kubeconfig),
+        ("context", context),
         ("namespace", namespace),
     ):
         if value:

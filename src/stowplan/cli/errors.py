@@ -53,6 +53,8 @@ def _usage_text(problem: click.UsageError) -> str:
             return f"flag needs an argument: {name}"
         case click.BadParameter(param=click.Argument() as argument):
             return f"{_plain(argument)}: Invalid value: {problem.message}"
+        case _ if problem.message == "Missing command.":
+            return "COMMAND is required"
         case _ if extra:
             return f'unexpected argument "{extra["words"]}"'
     return problem.message

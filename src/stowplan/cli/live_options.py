@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from stowplan.cli.command import KUBECTL_PROGRAM, flag
+from stowplan.cli import options
+from stowplan.cli.command import KUBECTL_PROGRAM, flag, grouped
 
 kubeconfig = flag(
     "--kubeconfig",
@@ -25,6 +26,8 @@ context = flag(
     default="",
     help="Context of the kubeconfig.  [default: its current context]",
 )
+source_options = grouped(options.input_options, kubeconfig, context)
+"""A cluster of files, or a live one."""
 listen = flag(
     "--listen",
     metavar="HOST:PORT",
@@ -48,10 +51,7 @@ tls_key = flag(
     help="PEM file with the private key of --tls-cert-file.",
 )
 log_format = flag(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    help="Format of log lines.",
+    "--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of log lines."
 )
 log_level = flag(
     "--log-level",

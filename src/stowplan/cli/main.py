@@ -41,15 +41,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "config": ("stowplan.cli.commands.config", "Validate configuration files."),
     "bench": ("stowplan.cli.commands.bench", "Measure scheduling throughput and latency."),
-    "plugin": ("stowplan.cli.commands.plugin", "List, create and check plugins."),
+    "plugin": ("stowplan.cli.commands.plugin", "List, describe, create and check plugins."),
     "parity": (
         "stowplan.cli.commands.parity",
         "List the differences from kube-scheduler and kube-batch.",
     ),
-    "completion": (
-        "stowplan.cli.commands.completion",
-        "Print the completion script of a shell.",
-    ),
+    "completion": ("stowplan.cli.commands.completion", "Print the completion script of a shell."),
 }
 """Name -> module, and one line of help."""
 
@@ -60,8 +57,11 @@ stowplan simulate
 # Explain why a pod of a manifest is pending
 stowplan explain pod/web -f cluster.yaml
 
-# Run an embedded cluster with five nodes
+# Run an embedded cluster with five nodes, for kubectl
 stowplan up --node-count 5
+
+# Schedule a live cluster: see first what would be decided
+stowplan run --dry-run
 """
 
 
@@ -89,10 +89,7 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
 def _exit_code(arguments: list[str] | None, program: str) -> int:
     try:
         code: Any = cli.main(
-            args=arguments,
-            prog_name=program,
-            complete_var=COMPLETE_VARIABLE,
-            standalone_mode=False,
+            args=arguments, prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
         )
     except click.UsageError as problem:
         show_usage_error(problem)

@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from stowplan.cli.command import flag
+from stowplan.cli.command import flag, grouped
 from stowplan.cli.completion import complete_pods
 
 COMPAT_NAMES = ("kube-batch-0.5",)
-"""The keys of `stowplan.batch.COMPATS`; that module imports too much for a help text."""
+"""`config.session_configuration.COMPATS`; that module imports too much for a help text."""
 
 TREES = ("json", "yaml")
 """Values of --output that print the whole answer for other programs."""
@@ -39,13 +39,6 @@ namespace = flag(
 all_namespaces = flag(
     "-A", "--all-namespaces", is_flag=True, help="Show all namespaces; overrides --namespace."
 )
-_CLUSTER_SCOPED = "Accepted as by kubectl for cluster-scoped resources; has no effect."
-no_namespace = flag(
-    "-n", "--namespace", metavar="NAMESPACE", expose_value=False, help=_CLUSTER_SCOPED
-)
-no_all_namespaces = flag(
-    "-A", "--all-namespaces", is_flag=True, expose_value=False, help=_CLUSTER_SCOPED
-)
 orphans = flag(
     "--orphans",
     type=click.Choice(["pending", "ignore", "error"]),
@@ -61,11 +54,8 @@ validate = flag(
 )
 
 
-def input_options(command: Any) -> Any:
-    """Give a command FILE, --cluster and the options that say how files are read."""
-    return files(cluster(orphans(validate(command))))
-
-
+input_options = grouped(files, cluster, orphans, validate)
+"""FILE, --cluster and the options that say how files are read."""
 config = flag(
     "--config",
     "config_files",
@@ -104,9 +94,5 @@ out = flag(
 def output(*formats: str) -> Callable[[Any], Any]:
     """The option --output; the first format is the default."""
     return flag(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        help="Output format.",
+        "-o", "--output", type=click.Choice(formats), default=formats[0], help="Output format."
     )

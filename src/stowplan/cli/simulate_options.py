@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.cli.command import flag
+from stowplan.cli.command import flag, grouped
 
 if TYPE_CHECKING:
     from stowplan.simulation.replay import ReplayOptions
@@ -175,23 +175,9 @@ strict = flag(
     help="Exit with 1 if a pod was not scheduled or not created, with 2 if kinds were ignored that "
     "may change the answer.",
 )
-REPLAY_PARAMETERS = (
-    replay,
-    speedup,
-    until,
-    churn,
-    no_departures,
-    bind_latency,
-    start_latency,
-    sample_every,
+replay_options = grouped(
+    *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every)
 )
-
-
-def replay_options(command: Any) -> Any:
-    """Give a command the options of a replay."""
-    for option in reversed(REPLAY_PARAMETERS):
-        command = option(command)
-    return command
 
 
 def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:

@@ -1,30 +1,21 @@
-"""Incremental parser of one HTTP/1.1 response.
+"""Incremental reader of one HTTP/1.1 response.
 
-Covers what responses to writes need: bodies by Content-Length, chunked, or until the connection
-closes. A malformed response is an error, because the start of the next one is unknown.
+The library finds its parts; what is added here are bounds on its size, and whether the connection
+may be used again. A malformed response is an error, because the start of the next one is unknown.
 
 Source: RFC 9112.
 """
 
 from __future__ import annotations
 
-import re
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from stowplan.client.responses import ApiResponse, parse_retry_after
 
 HEAD_BYTES_MAX = 1 << 16
 RESPONSE_BYTES_MAX = 1 << 24
 """Far above any response to a write: an object has at most some MiB."""
-_END = b"\r\n\r\n"
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n]*)?(?=\r\n|\Z)")
-_HEADERS = re.compile(
-    rb"\r\n(content-(?:length|type)|transfer-encoding|connection|retry-after):[ \t]*([^\r\n]*)",
-    re.IGNORECASE,
-)
-"""Headers that are read; the regular expression skips all others in one pass."""
-_SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
-_LENGTH = re.compile(rb"[0-9]{1,15}")
-_BODILESS = (204, 304)
+_VERSIONS = ("1.0", "1.1")
 
 
 class MalformedResponse(ValueError):
@@ -39,110 +30,86 @@ class ResponseParser:
         self.status = 0
         self.keep_alive = True
         self._n_bytes = 0
-        self._rest = b""
-        self._chunks: list[bytes] | None = None
-        self._length: int | None = None
+        self._parser: HttpResponseParser | None = HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self._is_framed = False
+        self._is_complete = False
+        self._fault = ""
         self._retry_after: float | None = None
         self._content_type = ""
 
     def feed(self, data: bytes) -> ApiResponse | None:
         """Add bytes; returns the response when it is complete. Raises MalformedResponse."""
+        assert self._parser is not None
         self._n_bytes += len(data)
         if self._n_bytes > RESPONSE_BYTES_MAX:
             raise MalformedResponse(f"response is longer than {RESPONSE_BYTES_MAX} bytes")
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        while not self.status:
-            end = data.find(_END)
-            if end < 0:
-                if len(data) > HEAD_BYTES_MAX:
-                    raise MalformedResponse(f"response head is longer than {HEAD_BYTES_MAX} bytes")
-                self._rest = data
-                return None
-            self._read_head(data[:end])
-            data = data[end + len(_END) :]
-        if self._chunks is not None:
-            return self._feed_chunked(data, self._chunks)
-        return self._feed_body(data)
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as problem:
+            # Bytes after the response belong to no request: do not reuse the connection.
+            self.keep_alive = False
+            if not self._is_complete:
+                raise MalformedResponse(f"invalid HTTP response: {problem}") from None
+        except HttpParserUpgrade:
+            raise MalformedResponse("invalid HTTP response: upgrade to another protocol") from None
+        if self._fault:
+            raise MalformedResponse(self._fault)
+        if self._is_complete:
+            return self._finish()
+        if not self.status and self._n_bytes > HEAD_BYTES_MAX:
+            raise MalformedResponse(f"response head is longer than {HEAD_BYTES_MAX} bytes")
+        return None
 
     def ended(self) -> ApiResponse | None:
         """Handle the end of the connection; returns the response if that completes it."""
         self.keep_alive = False
-        if self.status and self._chunks is None and self._length is None:
-            return self._finish(self._rest)
-        return None
+        return self._finish() if self.status and not self._is_framed else None
 
-    def _finish(self, body: bytes) -> ApiResponse:
+    def _finish(self) -> ApiResponse:
+        # The parser refers to this object: without it, no cycle is left to be collected.
+        self._parser = None
+        body = b"".join(self._body)
         return ApiResponse(self.status, body, self._retry_after, self._content_type)
 
-    # The head.
+    # Called by the parser.
 
-    def _read_head(self, head: bytes) -> None:
-        found = _STATUS_LINE.match(head)
-        if found is None:
-            raise MalformedResponse(f"invalid status line: {head[:80]!r}")
-        status = int(found[2])
-        if status < 200:
-            # An informational (1xx) response; the final one follows.
-            return
-        self.status = status
-        self.keep_alive = found[1] == b"1"
-        for name, value in _HEADERS.findall(head, found.end()):
-            self._read_header(name.lower(), value.rstrip())
-        if status in _BODILESS:
-            self._chunks, self._length = None, 0
-        elif self._chunks is not None:
-            self._length = None
+    def on_message_begin(self) -> None:
+        """A response begins: an informational one (1xx), the final one, or one too many."""
+        if self._is_complete:
+            self.keep_alive = False
 
-    def _read_header(self, name: bytes, value: bytes) -> None:
-        if name == b"content-length":
-            if _LENGTH.fullmatch(value) is None or self._length not in (None, int(value)):
-                raise MalformedResponse(f"invalid Content-Length: {value[:80]!r}")
-            self._length = int(value)
-        elif name == b"transfer-encoding":
-            if value.lower() != b"chunked":
-                raise MalformedResponse(f"unsupported Transfer-Encoding: {value[:80]!r}")
-            self._chunks = []
-        elif name == b"connection":
-            options = {option.strip() for option in value.lower().split(b",")}
-            self.keep_alive = (
-                self.keep_alive or b"keep-alive" in options
-            ) and b"close" not in options
-        elif name == b"retry-after":
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field."""
+        lower = name.lower()
+        if lower == b"content-length":
+            self._is_framed = True
+        elif lower == b"transfer-encoding":
+            self._is_framed = True
+            if value.strip().lower() != b"chunked":
+                self._fault = f"unsupported Transfer-Encoding: {value[:80]!r}"
+        elif lower == b"retry-after":
             self._retry_after = parse_retry_after(value.decode("latin-1"))
-        elif name == b"content-type":
+        elif lower == b"content-type":
             self._content_type = value.decode("latin-1").partition(";")[0].strip()
 
-    # The body.
+    def on_headers_complete(self) -> None:
+        """The head has ended."""
+        assert self._parser is not None
+        if self._parser.get_http_version() not in _VERSIONS:
+            self._fault = f"invalid HTTP version: {self._parser.get_http_version()}"
+        status = self._parser.get_status_code()
+        if status >= 200 and not self._is_complete:
+            self.status = status
 
-    def _feed_body(self, data: bytes) -> ApiResponse | None:
-        length = self._length
-        if length is None or len(data) < length:
-            self._rest = data
-            return None
-        # Bytes after the response belong to no request: do not reuse the connection.
-        self.keep_alive &= len(data) == length
-        return self._finish(data[:length])
+    def on_body(self, part: bytes) -> None:
+        """A part of the body."""
+        if not self._is_complete:
+            self._body.append(part)
 
-    def _feed_chunked(self, data: bytes, chunks: list[bytes]) -> ApiResponse | None:
-        at = 0
-        while (end := data.find(b"\r\n", at)) >= 0:
-            text = data[at:end].partition(b";")[0].strip()
-            if _SIZE.fullmatch(text) is None:
-                raise MalformedResponse(f"invalid chunk size: {text[:80]!r}")
-            size, start = int(text, 16), end + 2
-            if size == 0:
-                # Trailers are ignored; they end like a head.
-                end = data.find(_END, end)
-                if end < 0:
-                    break
-                self.keep_alive &= len(data) == end + len(_END)
-                return self._finish(b"".join(chunks))
-            if len(data) < start + size + 2:
-                break
-            if data[start + size : start + size + 2] != b"\r\n":
-                raise MalformedResponse(f"invalid chunk: no line end after {size} bytes")
-            chunks.append(data[start : start + size])
-            at = start + size + 2
-        self._rest = data[at:]
-        return None
+    def on_message_complete(self) -> None:
+        """A response ends."""
+        assert self._parser is not None
+        if self.status and not self._is_complete:
+            self._is_complete = True
+            self.keep_alive = self._parser.should_keep_alive()

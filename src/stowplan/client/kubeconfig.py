@@ -308,12 +308,7 @@ def _impersonation(
 ) -> tuple[tuple[str, str], ...]:
     if not user_config.as_user:
         if user_config.as_uid or user_config.as_groups or user_config.as_user_extra:
-            raise _error(
-                source,
-                f"{place}.as",
-                "nothing",
-                "a user for the other as-... fields",
-            )
+            raise _error(source, f"{place}.as", "nothing", "a user for the other as-... fields")
         return ()
     headers = [("Impersonate-User", user_config.as_user)]
     if user_config.as_uid:

@@ -123,22 +123,13 @@ def mark_victim(effect: Evict, moment: str) -> ApiRequest:
 
 def delete_victim(effect: Evict) -> ApiRequest:
     """Delete a victim, on condition that its uid is unchanged."""
-    body = {
-        "kind": "DeleteOptions",
-        "apiVersion": "v1",
-        "preconditions": {"uid": effect.uid},
-    }
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": effect.uid}}
     path = PODS.path(effect.name, effect.namespace)
     return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
 def _condition(kind: str, status: str, moment: str) -> Tree:
-    return {
-        "type": kind,
-        "status": status,
-        "lastProbeTime": None,
-        "lastTransitionTime": moment,
-    }
+    return {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": moment}
 
 
 def _status_patch(namespace: str, name: str, uid: str, status: Tree) -> ApiRequest:

@@ -7,30 +7,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects import storage, workload
+from stowplan.objects.devices import device
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from stowplan.objects.workload import (
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector that leaves out finished pods: they use no resources. Gangs do count their
@@ -88,23 +71,23 @@ _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 RESOURCES: tuple[ApiResource, ...] = (
     NODES,
     PODS,
-    ApiResource(Namespace, "v1", "namespaces"),
-    ApiResource(Service, "v1", "services"),
-    ApiResource(ReplicationController, "v1", "replicationcontrollers"),
-    ApiResource(PersistentVolume, "v1", "persistentvolumes"),
-    ApiResource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
-    ApiResource(ReplicaSet, "apps/v1", "replicasets"),
-    ApiResource(StatefulSet, "apps/v1", "statefulsets"),
-    ApiResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
-    ApiResource(PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
-    ApiResource(StorageClass, _STORAGE, "storageclasses"),
-    ApiResource(CSINode, _STORAGE, "csinodes"),
-    ApiResource(CSIDriver, _STORAGE, "csidrivers"),
-    ApiResource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
-    ApiResource(VolumeAttachment, _STORAGE, "volumeattachments"),
-    ApiResource(ResourceClaim, _DEVICES, "resourceclaims"),
-    ApiResource(ResourceSlice, _DEVICES, "resourceslices"),
-    ApiResource(DeviceClass, _DEVICES, "deviceclasses"),
+    ApiResource(workload.Namespace, "v1", "namespaces"),
+    ApiResource(workload.Service, "v1", "services"),
+    ApiResource(workload.ReplicationController, "v1", "replicationcontrollers"),
+    ApiResource(storage.PersistentVolume, "v1", "persistentvolumes"),
+    ApiResource(storage.PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
+    ApiResource(workload.ReplicaSet, "apps/v1", "replicasets"),
+    ApiResource(workload.StatefulSet, "apps/v1", "statefulsets"),
+    ApiResource(workload.PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
+    ApiResource(workload.PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
+    ApiResource(storage.StorageClass, _STORAGE, "storageclasses"),
+    ApiResource(storage.CSINode, _STORAGE, "csinodes"),
+    ApiResource(storage.CSIDriver, _STORAGE, "csidrivers"),
+    ApiResource(storage.CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
+    ApiResource(storage.VolumeAttachment, _STORAGE, "volumeattachments"),
+    ApiResource(device.ResourceClaim, _DEVICES, "resourceclaims"),
+    ApiResource(device.ResourceSlice, _DEVICES, "resourceslices"),
+    ApiResource(device.DeviceClass, _DEVICES, "deviceclasses"),
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
     *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
     *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),

@@ -165,7 +165,8 @@ def excerpt(data: bytes, bytes_max: int = 200) -> str:
     """The beginning of a body, quoted, for an error message."""
     text = repr(data[:bytes_max].decode(errors="replace"))
     rest = len(data) - bytes_max
-    return f"{text} and {rest} more bytes" if rest > 0 else text
+    noun = "byte" if rest == 1 else "bytes"
+    return f"{text} and {rest} more {noun}" if rest > 0 else text
 
 
 def decode_body(body: bytes, kind: type[Any]) -> Any:

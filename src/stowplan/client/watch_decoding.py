@@ -137,7 +137,7 @@ class WatchDecoder:
         )
         self._line = msgspec.json.Decoder(line)
         self._page = msgspec.json.Decoder(page)
-        self._postprocess: Callable[[Any], Object] = _identity
+        self._postprocess: Callable[[Any], Object] = lambda value: value
         self._templates: PodTemplates | None = None
         if kind is Pod:
             self._templates = PodTemplates() if templates is None else templates
@@ -208,9 +208,7 @@ class WatchDecoder:
         except _DECODE_ERRORS:
             return self._decode_page_leniently(data)
         if not found.metadata.resource_version:
-            return UndecodableObject(
-                f"invalid list: {excerpt(data)}: metadata.resourceVersion: Required value", True
-            )
+            return _without_version(data)
         items = [self._postprocess(item) for item in found.items]
         if self._whole is not None:
             for item, raw in zip(
@@ -227,9 +225,7 @@ class WatchDecoder:
                 f"invalid list: {excerpt(data)}: {problem}", is_stream_broken=True
             )
         if not found.metadata.resource_version:
-            return UndecodableObject(
-                f"invalid list: {excerpt(data)}: metadata.resourceVersion: Required value", True
-            )
+            return _without_version(data)
         read = [self._object(bytes(item)) for item in found.items or ()]
         return ListPage(
             found.metadata,
@@ -256,8 +252,9 @@ class LineSplitter:
         return (line for line in whole if line and not line.isspace())
 
 
-def _identity(value: Object) -> Object:
-    return value
+def _without_version(data: bytes) -> UndecodableObject:
+    what = f"invalid list: {excerpt(data)}: metadata.resourceVersion: Required value"
+    return UndecodableObject(what, is_stream_broken=True)
 
 
 def _bookmark(data: bytes) -> Bookmark | UndecodableObject:

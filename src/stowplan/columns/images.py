@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.objects.node import Node
 
 
@@ -23,9 +24,9 @@ class ImageState:
     def __init__(self, size: int) -> None:
         self.size = size
         self.rows: dict[int, int] = {}
-        self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._arrays: tuple[Ints, Ints] | None = None
 
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def arrays(self) -> tuple[Ints, Ints]:
         """int64 (n_rows_with_image,) twice: the rows, and the count at each row's last refresh."""
         if self._arrays is None:
             self._arrays = (

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.vocabulary import Vocabulary
 
 V = TypeVar("V", bound=Hashable)
@@ -32,7 +32,7 @@ class Incidence(Generic[V]):
 
     def write(self, row: int, values: Sequence[V]) -> None:
         """Replace the items of `row`."""
-        self._make_room(row, len(values))
+        self._grow(row, len(values))
         self.items[:, row] = -1
         for place, value in enumerate(values):
             self.items[place, row] = self.vocabulary.add(value)
@@ -48,13 +48,11 @@ class Incidence(Generic[V]):
 
     def copy_row(self, source: Incidence[V], from_row: int, to_row: int) -> None:
         """Copy a row of `source`, which shares this vocabulary (or is this incidence)."""
-        self._make_room(to_row, source.width)
+        self._grow(to_row, source.width)
         self.items[:, to_row] = -1
         self.items[: source.width, to_row] = source.items[: source.width, from_row]
 
-    def count_where(
-        self, rule: Callable[[V], bool], rows: slice | NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def count_where(self, rule: Callable[[V], bool], rows: slice | Ints) -> Ints:
         """int64 (n_rows,): number of items of each of `rows` for which the rule holds."""
         answers = self.vocabulary.ask(rule).astype(np.int64)
         counts = np.zeros(count_rows(rows), dtype=np.int64)
@@ -63,7 +61,7 @@ class Incidence(Generic[V]):
                 counts += answers[self.items[place][rows]]
         return counts
 
-    def has_all(self, values: Sequence[V], rows: slice | NDArray[np.int64]) -> NDArray[np.bool_]:
+    def has_all(self, values: Sequence[V], rows: slice | Ints) -> Bools:
         """bool (n_rows,): True where a row has every one of `values`."""
         n_rows = count_rows(rows)
         has_each = np.ones(n_rows, dtype=np.bool_)
@@ -75,11 +73,11 @@ class Incidence(Generic[V]):
             has_each &= has
         return has_each
 
-    def _make_room(self, row: int, width: int) -> None:
+    def _grow(self, row: int, width: int) -> None:
         self.width = max(self.width, width)
         self.items = grow(self.items, (self.width, row + 1), fill=-1)
 
 
-def count_rows(rows: slice | NDArray[np.int64]) -> int:
+def count_rows(rows: slice | Ints) -> int:
     """Number of rows of an index: row numbers, or a slice with both ends."""
     return int(rows.stop - rows.start) if isinstance(rows, slice) else rows.shape[0]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.vocabulary import Vocabulary
 
 ABSENT = -1
@@ -42,19 +42,15 @@ class LabelColumn:
             self.vocabulary, numbers = left
             self.codes = numbers[codes]
 
-    def where(
-        self, rule: Callable[[str | None], bool], rows: slice | NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
+    def where(self, rule: Callable[[str | None], bool], rows: slice | Ints) -> Bools:
         """bool (n_rows,): the rule's result for each row's value; called once per distinct
         value."""
         answers = self.vocabulary.ask(rule)
         answers[ABSENT] = rule(None)
-        chosen: NDArray[np.bool_] = answers[self.codes[rows]]
+        chosen: Bools = answers[self.codes[rows]]
         return chosen
 
-    def where_in(
-        self, values: tuple[str, ...], rows: slice | NDArray[np.int64]
-    ) -> NDArray[np.bool_]:
+    def where_in(self, values: tuple[str, ...], rows: slice | Ints) -> Bools:
         """bool (n_rows,): rows whose value is one of `values`, by codes."""
         codes: NDArray[np.int32] = self.codes[rows]
         found = [item for item in map(self.vocabulary.find, values) if item >= 0]
@@ -62,7 +58,7 @@ class LabelColumn:
             return np.zeros(codes.shape[0], dtype=np.bool_)
         if len(found) > SCANS_MAX:
             return np.isin(codes, found)
-        chosen: NDArray[np.bool_] = codes == found[0]
+        chosen: Bools = codes == found[0]
         for item in found[1:]:
             chosen |= codes == item
         return chosen

@@ -46,7 +46,7 @@ class NodeInfo:
         self._nonzero: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
-        return f"NodeInfo({self.name!r}, {len(self.pods)} pods)"
+        return f"NodeInfo({self.name!r}, pods={len(self.pods)})"
 
     @property
     def name(self) -> str:

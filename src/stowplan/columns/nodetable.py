@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.images import ImageIndex
@@ -21,7 +20,7 @@ from stowplan.columns.vocabulary import Vocabulary
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 
-Rows = slice | NDArray[np.int64]
+Rows = slice | Ints
 """Rows: int64 row numbers, or a slice for all of them (columns are then views)."""
 
 
@@ -232,7 +231,7 @@ class NodeTable:
             raise TableError(f"node {node.name!r} is added twice; expected one node of a name")
         offered = allocatable_amounts(node)
         row = self.n_nodes
-        self._make_room(row + 1)
+        self._grow(row + 1)
         self._row_of[node.name] = row
         self.names.append(node.name)
         self.nodes.append(node)
@@ -454,7 +453,7 @@ class NodeTable:
         self.journal.touch(row)
         self.journal.trim(self.n_nodes)
 
-    def _make_room(self, n_rows: int) -> None:
+    def _grow(self, n_rows: int) -> None:
         n_resources = len(self.resources)
         self._allocatable = grow(self._allocatable, (n_resources, n_rows))
         self._requested = grow(self._requested, (n_resources, n_rows))
@@ -465,7 +464,7 @@ class NodeTable:
     def _resource(self, name: str) -> int:
         item = self.resources.add(name)
         if item >= self._requested.shape[0]:
-            self._make_room(self.n_nodes)
+            self._grow(self.n_nodes)
         return item
 
     def _clear_row(self, row: int) -> None:

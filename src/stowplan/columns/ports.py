@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.columns.pods.podinfo import WILDCARD_IP, Port
 
 
@@ -52,7 +52,7 @@ class PortIndex:
         self.remove(row, self.of_row(row))
         self.add(row, ports)
 
-    def conflicts(self, ports: Iterable[Port], n_nodes: int) -> NDArray[np.bool_]:
+    def conflicts(self, ports: Iterable[Port], n_nodes: int) -> Bools:
         """bool (n_nodes,): rows where one of `ports` is used, on its address or on all."""
         taken = np.zeros(n_nodes, dtype=np.bool_)
         for ip, protocol, number in ports:

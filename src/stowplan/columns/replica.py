@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
@@ -105,9 +105,9 @@ class _Copy(NodeTable):
             for watcher in self._watchers:
                 watcher.row_added(row)
 
-    def take_amounts(self, source: NodeTable, rows: NDArray[np.int64]) -> None:
+    def take_amounts(self, source: NodeTable, rows: Ints) -> None:
         """Copy the numbers of `rows`."""
-        self._make_room(self.n_nodes)
+        self._grow(self.n_nodes)
         for mine, theirs in (
             (self._allocatable, source._allocatable),
             (self._requested, source._requested),

@@ -5,12 +5,5 @@ from stowplan.config.formats import default, from_tree, merged, parse
 from stowplan.config.model import Configuration, Extender
 
 __all__ = [
-    "Configuration",
-    "Extender",
-    "default",
-    "digest",
-    "effective",
-    "from_tree",
-    "merged",
-    "parse",
-]
+    "Configuration", "Extender", "default", "digest", "effective", "from_tree", "merged", "parse",
+]  # fmt: skip

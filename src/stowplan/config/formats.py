@@ -22,8 +22,7 @@ from stowplan.framework.profile import PluginUse
 from stowplan.framework.runtime.registry import Registry
 
 ConfigurationReader = Callable[
-    [dict[str, Any], str, Registry, Sequence[PluginUse], Problems],
-    Configuration,
+    [dict[str, Any], str, Registry, Sequence[PluginUse], Problems], Configuration
 ]
 """(body, source, registry, defaults, problems) -> Configuration; raises ConfigError."""
 
@@ -109,12 +108,7 @@ def _check_names(configuration: Configuration, source: str) -> None:
 
 
 def from_tree(
-    tree: Any,
-    source: str,
-    registry: Registry,
-    defaults: Sequence[PluginUse],
-    *,
-    body: bool = False,
+    tree: Any, source: str, registry: Registry, defaults: Sequence[PluginUse], *, body: bool = False
 ) -> Configuration:
     """Read a configuration from a tree of dicts and lists; raises ConfigError.
 

@@ -108,10 +108,7 @@ def read(
     if problems.found:
         raise problems.error(source)
     return Configuration(
-        source=source,
-        profiles={DEFAULT_SCHEDULER: profile},
-        extenders=extenders,
-        policy=policy,
+        source=source, profiles={DEFAULT_SCHEDULER: profile}, extenders=extenders, policy=policy
     )
 
 

@@ -15,29 +15,14 @@ CLUSTER_AUTOSCALER_PROVIDER = "ClusterAutoscalerProvider"
 PROVIDERS = (DEFAULT_PROVIDER, CLUSTER_AUTOSCALER_PROVIDER)
 
 PREDICATE_ORDER = (
-    "CheckNodeCondition",
-    "CheckNodeUnschedulable",
-    "GeneralPredicates",
-    "HostName",
-    "PodFitsHostPorts",
-    "MatchNodeSelector",
-    "PodFitsResources",
-    "NoDiskConflict",
-    "PodToleratesNodeTaints",
-    "PodToleratesNodeNoExecuteTaints",
-    "CheckNodeLabelPresence",
-    "CheckServiceAffinity",
-    "MaxEBSVolumeCount",
-    "MaxGCEPDVolumeCount",
-    "MaxCSIVolumeCountPred",
-    "MaxAzureDiskVolumeCount",
-    "CheckVolumeBinding",
-    "NoVolumeZoneConflict",
-    "CheckNodeMemoryPressure",
-    "CheckNodePIDPressure",
-    "CheckNodeDiskPressure",
+    "CheckNodeCondition", "CheckNodeUnschedulable", "GeneralPredicates", "HostName",
+    "PodFitsHostPorts", "MatchNodeSelector", "PodFitsResources", "NoDiskConflict",
+    "PodToleratesNodeTaints", "PodToleratesNodeNoExecuteTaints", "CheckNodeLabelPresence",
+    "CheckServiceAffinity", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxCSIVolumeCountPred",
+    "MaxAzureDiskVolumeCount", "CheckVolumeBinding", "NoVolumeZoneConflict",
+    "CheckNodeMemoryPressure", "CheckNodePIDPressure", "CheckNodeDiskPressure",
     "MatchInterPodAffinity",
-)
+)  # fmt: skip
 """Call order of predicates; a name that is not listed never runs."""
 
 _CONDITIONS = (
@@ -54,17 +39,10 @@ _BY_NAME_ONLY = (
     "MatchNodeSelector",
 )
 _PROVIDED = (
-    "NoVolumeZoneConflict",
-    "MaxEBSVolumeCount",
-    "MaxGCEPDVolumeCount",
-    "MaxAzureDiskVolumeCount",
-    "MaxCSIVolumeCountPred",
-    "MatchInterPodAffinity",
-    "NoDiskConflict",
-    "GeneralPredicates",
-    "PodToleratesNodeTaints",
-    "CheckVolumeBinding",
-)
+    "NoVolumeZoneConflict", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount",
+    "MaxCSIVolumeCountPred", "MatchInterPodAffinity", "NoDiskConflict", "GeneralPredicates",
+    "PodToleratesNodeTaints", "CheckVolumeBinding",
+)  # fmt: skip
 _CORDONED = "CheckNodeUnschedulable"
 _TAINTS = "PodToleratesNodeTaints"
 

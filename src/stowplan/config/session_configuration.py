@@ -42,16 +42,10 @@ from stowplan.framework.problems import Problem, did_you_mean
 from stowplan.objects.encoding import duration
 
 SWITCHES = (
-    "enableJobOrder",
-    "enableJobReady",
-    "enableJobPipelined",
-    "enableTaskOrder",
-    "enablePreemptable",
-    "enableReclaimable",
-    "enableQueueOrder",
-    "enablePredicate",
+    "enableJobOrder", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
+    "enablePreemptable", "enableReclaimable", "enableQueueOrder", "enablePredicate",
     "enableNodeOrder",
-)
+)  # fmt: skip
 """Switches of a plugin, all on by default."""
 
 DEFAULT_TEXT = """\
@@ -77,6 +71,12 @@ ArgumentCheck = Callable[[str], bool]
 
 BIND_FAILURE_POLICIES = ("Keep", "Release")
 KUBE_BATCH = "kube-batch"
+KUBE_BATCH_0_5 = "kube-batch-0.5"
+"""Value of `--compat` that chooses kube-batch v0.5 with its defects instead of today's sessions."""
+
+COMPATS = (KUBE_BATCH_0_5,)
+"""Values of `--compat`."""
+
 SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
 """Default scheduler names: those of kube-batch and Volcano."""
 

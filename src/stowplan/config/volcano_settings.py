@@ -76,39 +76,27 @@ _FILTER = "turn this filter on or off; here the filters of kube-scheduler's defa
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "nodeorder": dict.fromkeys(
         (
-            "imagelocality.weight",
-            "mostrequested.weight",
-            "podtopologyspread.weight",
-            "selectorspread.weight",
-            "tainttoleration.weight",
-            "volumebinding.weight",
+            "imagelocality.weight", "mostrequested.weight", "podtopologyspread.weight",
+            "selectorspread.weight", "tainttoleration.weight", "volumebinding.weight",
         ),
         _WEIGHT,
     ),
     "predicates": dict.fromkeys(
         (
-            "predicate.DynamicResourceAllocationEnable",
-            "predicate.GPUNumberEnable",
-            "predicate.GPUSharingEnable",
-            "predicate.NodeAffinityEnable",
-            "predicate.NodePortsEnable",
-            "predicate.NodeVolumeLimitsEnable",
-            "predicate.PodAffinityEnable",
-            "predicate.PodTopologySpreadEnable",
-            "predicate.ProportionalEnable",
-            "predicate.TaintTolerationEnable",
-            "predicate.VolumeBindingEnable",
-            "predicate.VolumeZoneEnable",
+            "predicate.DynamicResourceAllocationEnable", "predicate.GPUNumberEnable",
+            "predicate.GPUSharingEnable", "predicate.NodeAffinityEnable",
+            "predicate.NodePortsEnable", "predicate.NodeVolumeLimitsEnable",
+            "predicate.PodAffinityEnable", "predicate.PodTopologySpreadEnable",
+            "predicate.ProportionalEnable", "predicate.TaintTolerationEnable",
+            "predicate.VolumeBindingEnable", "predicate.VolumeZoneEnable",
         ),
         _FILTER,
     )
     | {"predicate.CacheEnable": "keep what predicates answer; here that is always done"},
-}
+}  # fmt: skip
 """Supported plugin -> argument -> its effect in Volcano."""
 
-_OPEN = {
-    "predicates": ("predicate.resources", "volumebinding.", "dynamicresources."),
-}
+_OPEN = {"predicates": ("predicate.resources", "volumebinding.", "dynamicresources.")}
 """Supported plugin -> prefix of further arguments."""
 
 

@@ -12,36 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from stowplan import config
-from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
-from stowplan.conformance.case_lines import case_reader
-from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
+from stowplan.conformance.case_lines import case_configuration, case_reader
+from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
 from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
+from stowplan.objects import storage, workload
 from stowplan.objects.devices.scv import Scv
-from stowplan.objects.meta import Object, Value
+from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from stowplan.objects.workload import (
-    Namespace,
-    PodDisruptionBudget,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
 from stowplan.plugins.preemption.default_preemption import PreemptionReport
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 
@@ -56,42 +38,31 @@ class AttemptCase(Value, frozen=True, gc=True):
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     nominated_pods: tuple[Pod, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    services: tuple[Service, ...] = ()
-    replication_controllers: tuple[ReplicationController, ...] = ()
-    replica_sets: tuple[ReplicaSet, ...] = ()
-    stateful_sets: tuple[StatefulSet, ...] = ()
-    pvs: tuple[PersistentVolume, ...] = ()
-    pvcs: tuple[PersistentVolumeClaim, ...] = ()
-    storage_classes: tuple[StorageClass, ...] = ()
-    csi_nodes: tuple[CSINode, ...] = ()
-    csi_drivers: tuple[CSIDriver, ...] = ()
-    csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
-    volume_attachments: tuple[VolumeAttachment, ...] = ()
-    pdbs: tuple[PodDisruptionBudget, ...] = ()
+    namespaces: tuple[workload.Namespace, ...] = ()
+    services: tuple[workload.Service, ...] = ()
+    replication_controllers: tuple[workload.ReplicationController, ...] = ()
+    replica_sets: tuple[workload.ReplicaSet, ...] = ()
+    stateful_sets: tuple[workload.StatefulSet, ...] = ()
+    pvs: tuple[storage.PersistentVolume, ...] = ()
+    pvcs: tuple[storage.PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[storage.StorageClass, ...] = ()
+    csi_nodes: tuple[storage.CSINode, ...] = ()
+    csi_drivers: tuple[storage.CSIDriver, ...] = ()
+    csi_storage_capacities: tuple[storage.CSIStorageCapacity, ...] = ()
+    volume_attachments: tuple[storage.VolumeAttachment, ...] = ()
+    pdbs: tuple[workload.PodDisruptionBudget, ...] = ()
     scvs: tuple[Scv, ...] = ()
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
 
     def object_store(self) -> ObjectStore:
         """Objects other than nodes and pods."""
-        kinds: tuple[tuple[Object, ...], ...] = (
-            self.namespaces,
-            self.services,
-            self.replication_controllers,
-            self.replica_sets,
-            self.stateful_sets,
-            self.pvs,
-            self.pvcs,
-            self.storage_classes,
-            self.csi_nodes,
-            self.csi_drivers,
-            self.csi_storage_capacities,
-            self.volume_attachments,
-            self.pdbs,
-            self.scvs,
-        )
-        return ObjectStore(value for kind in kinds for value in kind)
+        return ObjectStore((
+            *self.namespaces, *self.services, *self.replication_controllers, *self.replica_sets,
+            *self.stateful_sets, *self.pvs, *self.pvcs, *self.storage_classes, *self.csi_nodes,
+            *self.csi_drivers, *self.csi_storage_capacities, *self.volume_attachments, *self.pdbs,
+            *self.scvs,
+        ))  # fmt: skip
 
 
 read_case = case_reader(AttemptCase)
@@ -116,11 +87,7 @@ def framework_of(
     case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[Any]] = ()
 ) -> Framework:
     """The framework that decides the case's pod; raises ConfigError."""
-    full, defaults = registered(plugins, "" if case.profile is None else str(case.profile))
-    if case.profile is None:
-        configuration = config.default(full, defaults)
-    else:
-        configuration = config.from_tree(case.profile, case.id, full, defaults, body=True)
+    configuration, full = case_configuration(case.profile, case.id, plugins)
     gates = FeatureGates.of(case.feature_gates, case.id)
     name = case.pod.spec.scheduler_name
     if name not in configuration.profiles:
@@ -176,7 +143,7 @@ def _filter(attempt: Attempt) -> Answer:
     """Per rejected node: the first plugin that rejects it, and all that would reject it alone."""
     verdicts, nodes = attempt.verdicts, attempt.snapshot.nodes
     assert verdicts is not None
-    apart = run_filters_alone(attempt)
+    apart = run_filters_independently(attempt)
     entries: Answer = {}
     for place, row in enumerate(verdicts.rows.tolist()):
         status = verdicts.at(place)

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import msgspec
 
+from stowplan import config
+from stowplan.assembly import registered
+from stowplan.config import Configuration
+from stowplan.framework import Registry
 from stowplan.objects.encoding.json_codec import decode
 
 C = TypeVar("C", bound=msgspec.Struct)
 
 _WRAPPED = re.compile(rb'"case"\s*:\s*\{')
+
+
+def case_configuration(
+    profile: dict[str, Any] | None, source: str, plugins: Iterable[type[Any]]
+) -> tuple[Configuration, Registry]:
+    """The configuration of a case, and its plugins; raises ConfigError.
+
+    profile: body of a KubeSchedulerConfiguration, None for the default one.
+    """
+    full, defaults = registered(plugins, "" if profile is None else str(profile))
+    if profile is None:
+        return config.default(full, defaults), full
+    return config.from_tree(profile, source, full, defaults, body=True), full
 
 
 def case_reader(kind: type[C]) -> Callable[[bytes | str], C]:

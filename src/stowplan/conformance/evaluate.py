@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.batch import COMPATS, Compat
+from stowplan.config.session_configuration import COMPATS
 from stowplan.conformance import (
     attempt_cases,
     queue_cases,
@@ -55,7 +55,6 @@ def _read_attempt(line: bytes) -> Case:
 
 
 def _is_order(line: bytes) -> bool:
-    """True for a queue order case."""
     tree = untyped(line)
     if isinstance(tree, dict) and isinstance(tree.get("case"), dict):
         tree = tree["case"]
@@ -100,7 +99,7 @@ def evaluate(
     chosen = FORMATS[form]
     answered = chosen.answer
     if compat:
-        answered = partial(answered, compat=_compat(source, form, compat))
+        answered = partial(answered, compat=_checked_compat(source, form, compat))
     classes = plugin_classes(plugins)
     if classes:
         if not chosen.takes_plugins:
@@ -148,13 +147,13 @@ def _id_of(line: bytes, place: str) -> str:
     return place
 
 
-def _compat(source: str, form: str, compat: str) -> Compat:
-    """The compat switches for sessions."""
+def _checked_compat(source: str, form: str, compat: str) -> str:
+    """The compat name, for sessions only; raises InputError."""
     if form != "session":
         raise InputError(source, "--compat", f"not allowed with --as {form}", "--as session")
     if compat not in COMPATS:
         raise InputError(source, "--compat", repr(compat), f"one of {', '.join(COMPATS)}")
-    return COMPATS[compat]
+    return compat
 
 
 def encoded(answer: dict[str, Any]) -> bytes:

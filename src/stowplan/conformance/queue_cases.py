@@ -6,43 +6,18 @@ from typing import Any
 
 import msgspec
 
+from stowplan.assembly.watched_kinds import VOLUME_AND_DEVICE_KINDS
 from stowplan.conformance.case_lines import case_reader
 from stowplan.inputs.input_error import mismatch
-from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from stowplan.objects.workload import Namespace
 from stowplan.queue import QueueOptions
 
-_KINDS: dict[str, type[Object]] = {
-    kind.__name__: kind
-    for kind in (
-        Pod,
-        Node,
-        Namespace,
-        PersistentVolume,
-        PersistentVolumeClaim,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        CSIStorageCapacity,
-        VolumeAttachment,
-        ResourceClaim,
-        ResourceSlice,
-        DeviceClass,
-    )
-}
+_PLAIN: tuple[type[Object], ...] = (Pod, Node, Namespace, *VOLUME_AND_DEVICE_KINDS)
+_KINDS = {kind.__name__: kind for kind in _PLAIN}
 # No plugin reads PodGroups, but scripts may contain them.
 _KINDS["PodGroup"] = NamespacedObject
 
@@ -115,6 +90,6 @@ read_case = case_reader(QueueCase)
 def value_of(kind: str, tree: dict[str, Any] | None) -> Object:
     """A tree decoded as an object of a kind; raises ValueError."""
     if kind not in _KINDS:
-        expected = f"one of {', '.join(_KINDS)}"
-        raise ValueError(f"kind: {mismatch(repr(kind), expected)}")
+        text = mismatch(repr(kind), f"one of {', '.join(_KINDS)}")
+        raise ValueError(f"kind: {text}")
     return convert(tree, _KINDS[kind])

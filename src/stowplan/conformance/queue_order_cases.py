@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from functools import cmp_to_key
 from typing import Any
 
-from stowplan import config
-from stowplan.assembly import frameworks_for, registered
-from stowplan.conformance.case_lines import case_reader
+from stowplan.assembly import frameworks_for
+from stowplan.conformance.case_lines import case_configuration, case_reader
 from stowplan.framework import QueuedPod
 from stowplan.objects.meta import Value
 from stowplan.objects.pod import Pod
@@ -54,8 +53,7 @@ read_case = case_reader(OrderCase)
 def answer(case: OrderCase, *, plugins: Sequence[type[Any]] = ()) -> dict[str, Any]:
     """Pod names in pop order; equal pods keep their order. Raises ConfigError and ContractError."""
     tree = YODA if case.profile is None else case.profile
-    full, defaults = registered(plugins, str(tree))
-    configuration = config.from_tree(tree, case.id, full, defaults, body=True)
+    configuration, full = case_configuration(tree, case.id, plugins)
     # All profiles of a configuration have the same queueSort plugin.
     framework = next(iter(frameworks_for(configuration, full).values()))
 

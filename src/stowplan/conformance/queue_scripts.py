@@ -38,7 +38,7 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry, SchedulingQueue
+from stowplan.queue import PodRecord, SchedulingQueue
 from stowplan.queue.in_flight_pods import InFlightEvent
 
 Answer = dict[str, Any]
@@ -67,7 +67,7 @@ class QueueScriptRunner:
         self.object_store = ObjectStore()
         self.pods: dict[str, Pod] = {}
         self._brought: dict[str, Pod] = {}
-        self.attempts: dict[str, list[QueueEntry]] = {}
+        self.attempts: dict[str, list[PodRecord]] = {}
         self.hints: list[Answer] = []
         for kind, trees in case.objects.items():
             for tree in trees:
@@ -125,7 +125,7 @@ class QueueScriptRunner:
         waiting = self.queue.unschedulable_pods.get(new.key)
         entries = [] if waiting is None or new.uid in self.queue.in_flight else [waiting]
         events = pod_update_events(old, new)
-        self._ask(_with_pod(entries, new), [(event, old, new) for event in events])
+        self._ask([_copy(entry, new) for entry in entries], [(event, old, new) for event in events])
         self.queue.update(old, new, self.now)
         result: Answer = {"events": event_labels(events)}
         if op.handler:
@@ -202,7 +202,7 @@ class QueueScriptRunner:
         same = listed is not None and listed.uid == entry.uid
         return {"error": self._requeue(entry, op, listed if same else None)}
 
-    def _requeue(self, entry: QueueEntry, op: QueueOperation, pod: Pod | None) -> str | None:
+    def _requeue(self, entry: PodRecord, op: QueueOperation, pod: Pod | None) -> str | None:
         refused, pending = op.unschedulable_plugins, op.pending_plugins
         if entry.uid in self.queue.in_flight:
             asked = _copy(entry, pod or entry.pod)
@@ -216,7 +216,7 @@ class QueueScriptRunner:
             or None
         )
 
-    def _attempt(self, op: QueueOperation, *, keep: bool = False) -> QueueEntry:
+    def _attempt(self, op: QueueOperation, *, keep: bool = False) -> PodRecord:
         """The attempt of an operation, removed unless `keep`."""
         running = self.attempts.get(op.pod, [])
         entry = next((one for one in running if op.uid in ("", one.uid)), None)
@@ -285,9 +285,7 @@ class QueueScriptRunner:
         return {"events": event_labels(events)}
 
     def _send(
-        self,
-        events: list[ScriptChange],
-        only: Callable[[Pod], bool] | None = None,
+        self, events: list[ScriptChange], only: Callable[[Pod], bool] | None = None
     ) -> Answer:
         for event, old, new in events:
             self._ask_unschedulable(event, old, new)
@@ -302,7 +300,7 @@ class QueueScriptRunner:
         ]
         self._ask(entries, [(event, old, new)])
 
-    def _ask(self, entries: Iterable[QueueEntry], events: Iterable[ScriptChange]) -> None:
+    def _ask(self, entries: Iterable[PodRecord], events: Iterable[ScriptChange]) -> None:
         """Record the queueing hints of these entries for each event."""
         hints = self.queue.hints
         waiting = sorted(entries, key=lambda entry: entry.key)
@@ -417,12 +415,11 @@ class QueueScriptRunner:
             by_expiry.setdefault(self.queue.backoff.expiry(entry), []).append(entry.key)
         return [sorted(keys) if len(keys) > 1 else keys[0] for keys in by_expiry.values()]
 
-    def _entry_in_flight(self, uid: str) -> QueueEntry:
-        """The attempt in flight of a uid."""
+    def _entry_in_flight(self, uid: str) -> PodRecord:
         found = [e for entries in self.attempts.values() for e in entries if e.uid == uid]
         return found[-1]
 
-    def _of_queued(self, entry: QueueEntry) -> Answer:
+    def _of_queued(self, entry: PodRecord) -> Answer:
         expiry = self.queue.backoff.expiry(entry)
         return {
             "uid": entry.uid,
@@ -439,7 +436,7 @@ def _defaults() -> tuple[Profile, Registry]:
     return profile, full
 
 
-def _common(entry: QueueEntry) -> Answer:
+def _common(entry: PodRecord) -> Answer:
     first = entry.initial_attempt
     return {
         "attempts": entry.attempts,
@@ -487,11 +484,7 @@ def _hint(event: ClusterEvent, key: str, answers: dict[str, QueueingHint]) -> An
     return {"event": event.label, "pod": key, "plugins": plugins}
 
 
-def _with_pod(entries: Iterable[QueueEntry], pod: Pod) -> list[QueueEntry]:
-    return [_copy(entry, pod) for entry in entries]
-
-
-def _copy(entry: QueueEntry, pod: Pod) -> QueueEntry:
+def _copy(entry: PodRecord, pod: Pod) -> PodRecord:
     return msgspec.structs.replace(entry, pod=pod)
 
 

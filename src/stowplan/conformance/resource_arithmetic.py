@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
-from stowplan.batch.compat import Compat
-from stowplan.batch.state.resource_vector import (
-    ResourceArithmetic,
+from typing import Protocol
+
+from stowplan.batch.state import task_requests
+from stowplan.conformance.session_cases import Answer, ArithmeticEntry, SessionCase
+from stowplan.framework.deciders.resource_vector import (
     ResourceVector,
-    SessionPanic,
     difference,
     minimum,
     parse_resources,
 )
-from stowplan.conformance.session_cases import Answer, ArithmeticEntry, SessionCase
+from stowplan.kube_batch_v05 import amounts
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
 
 
-def answer_units(case: SessionCase, compat: Compat) -> Answer:
-    """Answers to the entries, in order."""
-    arithmetic = ResourceArithmetic(compat)
+class Arithmetic(Protocol):
+    """Comparisons of one implementation."""
+
+    def is_empty(self, amount: ResourceVector) -> bool:
+        """True if nothing is named that counts."""
+
+    def less(self, a: ResourceVector, b: ResourceVector) -> bool:
+        """True if `a` is below `b`."""
+
+    def less_equal(self, a: ResourceVector, b: ResourceVector) -> bool:
+        """True if `a` is within `b`."""
+
+    def subtract(self, a: ResourceVector, b: ResourceVector) -> ResourceVector:
+        """Subtract in place."""
+
+    def shortage(self, have: ResourceVector, request: ResourceVector) -> ResourceVector:
+        """What is left of `have`, negative where it is insufficient."""
+
+
+def answer_units(case: SessionCase, compat: str) -> Answer:
+    """Answers to the entries, in order. compat: as for `session_evaluation.answer`."""
+    arithmetic: Arithmetic = amounts if compat else task_requests
     return {"units": [_entry(unit, arithmetic) for unit in case.units or ()]}
 
 
-def _entry(unit: ArithmeticEntry, arithmetic: ResourceArithmetic) -> Answer:
+def _entry(unit: ArithmeticEntry, arithmetic: Arithmetic) -> Answer:
     a = parse_resources(unit.a)
     if unit.op == "parse":
         return {"value": rounded_amount(a), "pods": a.pods}
     try:
         return {"value": _value(unit, a, parse_resources(unit.b), arithmetic)}
-    except SessionPanic as panic:
+    except KubeBatchPanic as panic:
         return {"panic": str(panic)}
 
 
 def _value(
-    unit: ArithmeticEntry, a: ResourceVector, b: ResourceVector, arithmetic: ResourceArithmetic
+    unit: ArithmeticEntry, a: ResourceVector, b: ResourceVector, arithmetic: Arithmetic
 ) -> object:
     match unit.op:
         case "add":

@@ -13,10 +13,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.assembly import registered
 from stowplan.columns.nodetable import NodeTable
-from stowplan.config import default, from_tree
-from stowplan.conformance.case_lines import case_reader
+from stowplan.conformance.case_lines import case_configuration, case_reader
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, PostFilterResult, Snapshot
@@ -71,12 +69,7 @@ def answer(
 
 
 def _framework(case: SequenceCase, *, columns: bool, plugins: Iterable[type[Any]]) -> Framework:
-    full, defaults = registered(plugins, "" if case.profile is None else str(case.profile))
-    configuration = (
-        default(full, defaults)
-        if case.profile is None
-        else from_tree(case.profile, case.id, full, defaults, body=True)
-    )
+    configuration, full = case_configuration(case.profile, case.id, plugins)
     (profile,) = configuration.profiles.values()
     return Framework(profile, full, FeatureGates(), columns=columns)
 

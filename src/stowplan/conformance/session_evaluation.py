@@ -12,17 +12,17 @@ from functools import cache
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_options
 from stowplan.assembly.sessions.profile_rules import session_framework
 from stowplan.assembly.sessions.session_config import (
+    SESSION_PLUGINS,
     batch_configuration,
     rules_for,
     session_options,
 )
-from stowplan.batch import Compat, Inventory, Session, SessionOptions
+from stowplan.batch import Inventory, Session
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.resource_vector import SessionPanic
-from stowplan.batch.state.session_state import BinderEvictor
-from stowplan.config.session_configuration import BatchConfiguration
+from stowplan.config.session_configuration import KUBE_BATCH_0_5, BatchConfiguration
 from stowplan.conformance.resource_arithmetic import answer_units
 from stowplan.conformance.session_cases import (
     Answer,
@@ -33,6 +33,11 @@ from stowplan.conformance.session_cases import (
 )
 from stowplan.conformance.session_observations import SessionObservations, session_uid
 from stowplan.framework import ConfigError, Framework
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
+from stowplan.kube_batch_v05.close import close
+from stowplan.kube_batch_v05.decider import open_session, run_actions
+from stowplan.kube_batch_v05.jobs import KubeBatchTask
+from stowplan.kube_batch_v05.session_cache import KubeBatchCache
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -45,19 +50,22 @@ _EPOCH = datetime.datetime(2019, 6, 1, 1, tzinfo=datetime.UTC)
 __all__ = ["answer", "read_case"]
 
 
-def answer(
-    case: SessionCase, compat: Compat | None = None, rng: np.random.Generator | None = None
-) -> Answer:
-    """The answer to one case; raises QuantityError for a bad one. rng: tie-break."""
-    compat = compat or Compat()
+def answer(case: SessionCase, compat: str = "", rng: np.random.Generator | None = None) -> Answer:
+    """The answer to one case; raises QuantityError for a bad one.
+
+    compat: "" for the sessions of today, KUBE_BATCH_0_5 for the original with its defects. rng:
+    tie-break.
+    """
     if case.units is not None:
         return answer_units(case, compat)
     try:
-        configuration = batch_configuration(case.conf, "conf", compat)
+        configuration = batch_configuration(case.conf, "conf", lenient=bool(compat))
     except ConfigError as error:
         return {"confError": str(error)}
-    options = session_options(configuration, compat, rules_for(compat, _framework()))
-    return _CaseCluster(case, options, compat, rng).run() | {"conf": _conf(configuration, options)}
+    cluster = (_KubeBatchCluster if compat == KUBE_BATCH_0_5 else _BatchCluster)(
+        case, configuration, rng
+    )
+    return cluster.run() | {"conf": _conf(configuration)}
 
 
 @cache
@@ -66,9 +74,9 @@ def _framework() -> Framework:
     return session_framework()
 
 
-def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
-    def policy(name: str, disabled: tuple[str, ...], arguments: dict[str, str]) -> Answer:
-        entry: Answer = {"name": name, "known": name in options.plugins}
+def _conf(configuration: BatchConfiguration) -> Answer:
+    def plugin(name: str, disabled: tuple[str, ...], arguments: dict[str, str]) -> Answer:
+        entry: Answer = {"name": name, "known": name in SESSION_PLUGINS}
         entry["disabled"] = sorted(disabled)
         return entry | ({"arguments": arguments} if arguments else {})
 
@@ -77,28 +85,25 @@ def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
         "actions": list(configuration.actions),
         "tiers": None
         if tiers is None
-        else [[policy(p.name, p.disabled, p.arguments) for p in tier] for tier in tiers],
+        else [[plugin(p.name, p.disabled, p.arguments) for p in tier] for tier in tiers],
     }
 
 
 class _CaseCluster:
-    """Cluster of a case between sessions."""
+    """Cluster of a case between sessions. inventory: state of the implementation that answers."""
 
-    def __init__(
-        self,
-        case: SessionCase,
-        options: SessionOptions,
-        compat: Compat,
-        rng: np.random.Generator | None,
-    ) -> None:
+    inventory: Inventory | KubeBatchCache
+
+    def __init__(self, case: SessionCase) -> None:
         self.case = case
-        self.rng = rng
-        self.options = options
-        self.inventory = Inventory(SCHEDULER, case.default_queue, compat)
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.going: dict[str, int] = {}
         self._arrive()
+
+    def observe(self, uid: str, now: datetime.datetime) -> Answer:
+        """Run one session and return what it decided."""
+        raise NotImplementedError
 
     def _arrive(self) -> None:
         case, inventory = self.case, self.inventory
@@ -126,7 +131,7 @@ class _CaseCluster:
             try:
                 self._between(number)
                 sessions.append(self._session(number))
-            except SessionPanic as panic:
+            except KubeBatchPanic as panic:
                 return {"sessions": sessions, "panic": str(panic)}
         return {"sessions": sessions}
 
@@ -135,16 +140,7 @@ class _CaseCluster:
         inventory.bound.clear()
         inventory.evicted.clear()
         now = _EPOCH + datetime.timedelta(seconds=number)
-        opened = inventory.open()
-        uid = session_uid(number)
-        session = Session(opened, self.options, _outside(inventory), uid, now, self.rng)
-        facts = SessionObservations(session)
-        session.run()
-        facts.after_actions()
-        writes, notes = session.close()
-        result = facts.after_close(writes, notes)
-        inventory.settle()
-        return result
+        return self.observe(session_uid(number), now)
 
     # Between sessions.
 
@@ -152,20 +148,22 @@ class _CaseCluster:
         for key in [key for key, last in self.going.items() if last < number]:
             del self.going[key]
             self._drop_pod(key)
-        for task in list(self.inventory.bound):
-            self._run_bound(task)
-        for task, _ in list(self.inventory.evicted):
+        bound: list[TaskInfo | KubeBatchTask] = [*self.inventory.bound]
+        evicted: list[TaskInfo | KubeBatchTask] = [task for task, _ in self.inventory.evicted]
+        for task in bound:
+            self._run_bound(task.key, task.node)
+        for task in evicted:
             self._evict(task.key, number)
         for event in self.case.events:
             if event.before == number:
                 self._happen(event)
         self.inventory.sweep()
 
-    def _run_bound(self, task: TaskInfo) -> None:
-        pod = self.pods.get(task.key)
+    def _run_bound(self, key: str, node: str) -> None:
+        pod = self.pods.get(key)
         if pod is None:
             return
-        spec = replace(pod.spec, node_name=task.node)
+        spec = replace(pod.spec, node_name=node)
         status = replace(pod.status, phase=self.case.bound_phase)
         self._add_pod(replace(pod, spec=spec, status=status))
 
@@ -235,10 +233,59 @@ class _CaseCluster:
         self.inventory.node_updated(node)
 
 
+class _BatchCluster(_CaseCluster):
+    """Sessions of today."""
+
+    def __init__(
+        self,
+        case: SessionCase,
+        configuration: BatchConfiguration,
+        rng: np.random.Generator | None,
+    ) -> None:
+        self._options = session_options(configuration, rules_for(_framework()))
+        self._rng = rng
+        self.inventory: Inventory = Inventory(SCHEDULER, case.default_queue)
+        super().__init__(case)
+
+    def observe(self, uid: str, now: datetime.datetime) -> Answer:
+        """Run one session and return what it decided."""
+        inventory = self.inventory
+        session = Session(inventory.open(), self._options, inventory, uid, now, self._rng)
+        facts = SessionObservations(session)
+        session.run()
+        facts.after_actions()
+        writes, notes = session.close()
+        groups = [(write.group.key, write.status, write.notes) for write in writes]
+        result = facts.after_close(groups, {note.key: note.message for note in notes})
+        inventory.settle()
+        return result
+
+
+class _KubeBatchCluster(_CaseCluster):
+    """The original with its defects."""
+
+    def __init__(
+        self,
+        case: SessionCase,
+        configuration: BatchConfiguration,
+        rng: np.random.Generator | None,
+    ) -> None:
+        self._options = kube_batch_options(configuration)
+        self._rng = rng
+        self.inventory: KubeBatchCache = KubeBatchCache((SCHEDULER,), case.default_queue)
+        super().__init__(case)
+
+    def observe(self, uid: str, now: datetime.datetime) -> Answer:
+        """Run one session and return what it decided."""
+        session = open_session(self.inventory, self._options, uid, now, self._rng)
+        facts = SessionObservations(session)
+        run_actions(session, self._options)
+        facts.after_actions()
+        closed = close(session)
+        groups = [(write.group.key, write.group.status, write.notes) for write in closed.groups]
+        return facts.after_close(groups, {task.key: text for task, text in closed.unplaced})
+
+
 def _queue(entry: SessionCaseQueue) -> Queue:
     meta = ObjectMeta(name=entry.name, creation_timestamp=entry.creation_timestamp)
     return Queue(metadata=meta, spec=QueueSpec(weight=entry.weight))
-
-
-def _outside(inventory: Inventory) -> BinderEvictor:
-    return inventory

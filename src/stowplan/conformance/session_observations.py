@@ -3,36 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from stowplan.batch import Session
-from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate
 from stowplan.batch.session_plugins.drf import DrfPlugin
 from stowplan.batch.session_plugins.proportion import ProportionPlugin
-from stowplan.batch.state.jobs import JobInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.conformance.resource_arithmetic import rounded_amount
 from stowplan.conformance.session_cases import Answer
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
+from stowplan.kube_batch_v05.plugins import KubeBatchDrf
+from stowplan.kube_batch_v05.proportion import KubeBatchProportion
+from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.podgroup import PodGroupStatus
+
+Note = tuple[str, str, str]
+"""Type, reason and message of an event."""
 
 
 class SessionObservations:
     """Observations of one session: after its actions and at its close."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session | KubeBatchSession) -> None:
         self._session = session
+        self._bound: list[TaskInfo] | list[KubeBatchTask]
+        self._evicted: list[tuple[TaskInfo, str]] | list[tuple[KubeBatchTask, str]]
+        state = session.state if isinstance(session, Session) else session
+        self._bound, self._evicted = state.bound, state.evicted
         self._facts: Answer = {}
 
     def after_actions(self) -> None:
         """Record the state after the actions."""
         session, facts = self._session, self._facts
-        state = session.state
-        jobs = session.jobs.values()
-        facts["binds"] = {task.key: task.node for task in state.bound}
-        facts["evicts"] = {task.key: reason for task, reason in state.evicted}
+        facts["binds"] = {task.key: task.node for task in self._bound}
+        facts["evicts"] = {task.key: reason for task, reason in self._evicted}
         facts["pipelined"] = _placed(session, TaskStatus.PIPELINED)
         facts["reserved"] = _placed(session, TaskStatus.ALLOCATED)
-        facts["order/binds"] = [task.key for task in state.bound]
-        facts["order/evicts"] = [task.key for task, _ in state.evicted]
-        bound_jobs = [task.job for task in state.bound]
+        facts["order/binds"] = [task.key for task in self._bound]
+        facts["order/evicts"] = [task.key for task, _ in self._evicted]
+        bound_jobs = [task.job for task in self._bound]
         facts["order/bindJobs"] = [
             job for i, job in enumerate(bound_jobs) if not i or bound_jobs[i - 1] != job
         ]
@@ -42,29 +53,24 @@ class SessionObservations:
             "pipelined": len(facts["pipelined"]),
         }
         bound = Counter(bound_jobs)
-        evicted = Counter(task.job for task, _ in state.evicted)
+        evicted = Counter(task.job for task, _ in self._evicted)
         facts["jobs"] = {
-            job.uid: _job(job, bound[job.uid], evicted[job.uid], session) for job in jobs
+            job.uid: _job(job, bound[job.uid], evicted[job.uid]) for job in session.jobs.values()
         }
         facts["nodes"] = {
-            name: {
-                kind: rounded_amount(column.amount(row))
-                for kind, column in (
-                    ("idle", state.nodes.idle),
-                    ("used", state.nodes.used),
-                    ("releasing", state.nodes.releasing),
-                )
-            }
-            for row, name in enumerate(state.nodes.names)
+            name: {kind: rounded_amount(amount) for kind, amount in amounts.items()}
+            for name, amounts in _node_amounts(session).items()
         }
-        if state.failed:
-            facts["failedCalls"] = {"": [[f"!{key}", text, job] for key, text, job in state.failed]}
+        if isinstance(session, KubeBatchSession) and session.failed:
+            failed = [[f"!{key}", text, job] for key, text, job in session.failed]
+            facts["failedCalls"] = {"": failed}
         self._shares()
 
     def _shares(self) -> None:
-        policies = self._session.plugins
-        proportion, drf = policies.get(ProportionPlugin.name), policies.get(DrfPlugin.name)
-        if isinstance(proportion, ProportionPlugin):
+        session = self._session
+        plugins = session.plugins
+        proportion, drf = plugins.get("proportion"), plugins.get("drf")
+        if isinstance(proportion, ProportionPlugin | KubeBatchProportion):
             self._facts["queues"] = {
                 name: {
                     "weight": held.queue.weight,
@@ -75,11 +81,11 @@ class SessionObservations:
                     "openOverused": held.open_overused,
                     "allocated": rounded_amount(held.allocated),
                     "share": round(held.share, 6),
-                    "overused": proportion.overused(held.queue),
+                    "overused": session.is_overused(name),
                 }
                 for name, held in proportion.shares.items()
             }
-        if isinstance(drf, DrfPlugin):
+        if isinstance(drf, DrfPlugin | KubeBatchDrf):
             self._facts["drf"] = {
                 uid: {
                     "openShare": round(held.open_share, 6),
@@ -90,32 +96,57 @@ class SessionObservations:
                 for uid, held in drf.shares.items()
             }
 
-    def after_close(self, writes: list[PodGroupStatusUpdate], notes: list[PodFitError]) -> Answer:
-        """Record the updates at close; returns all observations."""
+    def after_close(
+        self,
+        groups: Iterable[tuple[str, PodGroupStatus, Iterable[Note]]],
+        unplaced: Mapping[str, str],
+    ) -> Answer:
+        """Record the updates at close; returns all observations.
+
+        groups: key, status and events of each group that is written. unplaced: pod -> message.
+        """
         facts, session = self._facts, self._session
-        facts["podGroups"] = {write.group.key: _status(write.status) for write in writes}
+        written = [(key, status, list(notes)) for key, status, notes in groups]
+        facts["podGroups"] = {key: _status(status) for key, status, _ in written}
         facts["podConditions"] = {
-            note.key: f"PodScheduled=False Unschedulable: {note.message}" for note in notes
+            key: f"PodScheduled=False Unschedulable: {message}" for key, message in unplaced.items()
         }
         events: dict[str, list[str]] = {}
-        for task, reason in session.state.evicted:
+        for task, reason in self._evicted:
             job = session.jobs.get(task.job)
             if job is not None and not job.is_solo and job.group is not None:
                 events.setdefault(job.group.key, []).append(f"Normal Evict {reason}")
-        for write in writes:
-            for kind, reason, message in write.notes:
-                events.setdefault(write.group.key, []).append(f"{kind} {reason} {message}")
+        for key, _, notes in written:
+            for kind, reason, message in notes:
+                events.setdefault(key, []).append(f"{kind} {reason} {message}")
         facts["events"] = {key: sorted(texts) for key, texts in events.items()}
         return facts
 
 
-def _placed(session: Session, status: TaskStatus) -> dict[str, str]:
+def _node_amounts(
+    session: Session | KubeBatchSession,
+) -> dict[str, dict[str, ResourceVector]]:
+    """Node -> idle, used and releasing amount."""
+    if isinstance(session, KubeBatchSession):
+        return {
+            name: {"idle": node.idle, "used": node.used, "releasing": node.releasing}
+            for name, node in session.nodes.items()
+        }
+    nodes = session.state.nodes
+    columns = {"idle": nodes.idle, "used": nodes.used, "releasing": nodes.releasing}
+    return {
+        name: {kind: column.amount(row) for kind, column in columns.items()}
+        for row, name in enumerate(nodes.names)
+    }
+
+
+def _placed(session: Session | KubeBatchSession, status: TaskStatus) -> dict[str, str]:
     return {
         task.key: task.node for job in session.jobs.values() for task in job.of(status).values()
     }
 
 
-def _job(job: JobInfo, bound: int, evicted: int, session: Session) -> Answer:
+def _job(job: JobInfo | KubeBatchJob, bound: int, evicted: int) -> Answer:
     return {
         "queue": job.queue,
         "priority": job.priority,

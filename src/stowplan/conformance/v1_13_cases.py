@@ -35,7 +35,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.inputs.input_error import mismatch
-from stowplan.objects.meta import Object, Value
+from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -68,16 +68,10 @@ class LegacyCase(Value, frozen=True, gc=True):
 
     def object_store(self) -> ObjectStore:
         """Objects other than nodes and pods."""
-        kinds: tuple[tuple[Object, ...], ...] = (
-            self.services,
-            self.replication_controllers,
-            self.replica_sets,
-            self.stateful_sets,
-            self.persistent_volumes,
-            self.persistent_volume_claims,
-            self.storage_classes,
-        )
-        return ObjectStore(value for kind in kinds for value in kind)
+        return ObjectStore((
+            *self.services, *self.replication_controllers, *self.replica_sets, *self.stateful_sets,
+            *self.persistent_volumes, *self.persistent_volume_claims, *self.storage_classes,
+        ))  # fmt: skip
 
     def placed(self) -> list[Pod]:
         """Bound pods, with increasing creation times where they have none."""

@@ -5,6 +5,8 @@ Source: kube-controller-manager v1.36, pkg/controller/controller_ref_manager.go.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controller_runtime.object_fields import (
     controller_of,
@@ -18,30 +20,58 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store
 
 
-def claim_pods(api: Store, index: ObjectIndex, owner: Tree, owner_ref: Tree) -> list[PodFacts]:
-    """The pods that `owner` controls, after adopting matching orphans and releasing others."""
+def claim_pods(
+    api: Store,
+    index: ObjectIndex,
+    owner: Tree,
+    owner_ref: Tree,
+    *,
+    finished: bool = False,
+    is_member: Callable[[PodFacts], bool] = lambda pod: True,
+) -> list[PodFacts]:
+    """The pods that `owner` controls, after adopting matching orphans and releasing others.
+
+    finished: whether finished orphans are adopted, too. is_member: a condition beside the selector.
+    """
     meta = owner["metadata"]
     if is_deleting(owner):
         return index.of_owner(meta["uid"])
     wanted = parse_label_selector(owner["spec"].get("selector"))
     labels = (owner["spec"].get("selector") or {}).get("matchLabels") or {}
     for pod in index.orphans(meta["namespace"], labels):
-        if pod.is_active and selector_matches(wanted, pod.labels):
+        adoptable = not pod.deleting if finished else pod.is_active
+        if adoptable and selector_matches(wanted, pod.labels) and is_member(pod):
             _adopt(api, PODS, pod.key, pod.uid, owner_ref)
-    for pod in index.of_owner(meta["uid"]):
-        if not selector_matches(wanted, pod.labels):
-            _release(api, PODS, pod.key, pod.uid, meta["uid"])
-    return index.of_owner(meta["uid"])
+    owned = index.of_owner(meta["uid"])
+    others = [pod for pod in owned if not (selector_matches(wanted, pod.labels) and is_member(pod))]
+    for pod in others:
+        _release(api, PODS, pod.key, pod.uid, meta["uid"])
+    return index.of_owner(meta["uid"]) if others else owned
 
 
 def claim_replica_sets(api: Store, index: ObjectIndex, owner: Tree, owner_ref: Tree) -> list[Tree]:
     """The same for ReplicaSets, as fresh trees."""
+    return claim_objects(api, index, REPLICA_SETS, owner, owner_ref)
+
+
+def claim_objects(
+    api: Store,
+    index: ObjectIndex,
+    path: str,
+    owner: Tree,
+    owner_ref: Tree,
+    *,
+    releases: bool = True,
+) -> list[Tree]:
+    """The same for ReplicaSets or ControllerRevisions (by path), as fresh trees.
+
+    releases: whether owned objects that do not match are released; they are never returned.
+    """
     meta = owner["metadata"]
-    path = REPLICA_SETS
     wanted = parse_label_selector(owner["spec"].get("selector"))
     claimed = []
     owned = (item for item in index.dependents(meta["uid"]) if item[0] == path)
-    for item in (*owned, *index.loose_sets(meta["namespace"])):
+    for item in (*owned, *index.without_owner(path, meta["namespace"])):
         obj = api.get(*item)
         if obj is None:
             continue
@@ -51,7 +81,7 @@ def claim_replica_sets(api: Store, index: ObjectIndex, owner: Tree, owner_ref: T
         if controller is not None and controller.get("uid") == meta["uid"]:
             if fits or is_deleting(owner):
                 claimed.append(obj)
-            else:
+            elif releases:
                 _release(api, path, key, obj["metadata"]["uid"], meta["uid"])
         elif controller is None and fits and not is_deleting(owner) and not is_deleting(obj):
             adopted = _adopt(api, path, key, obj["metadata"]["uid"], owner_ref)

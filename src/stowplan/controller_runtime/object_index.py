@@ -14,11 +14,18 @@ import msgspec
 
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.controller_runtime.object_times import unix_seconds
-from stowplan.controller_runtime.resource_paths import NODES, PODS, REPLICA_SETS
+from stowplan.controller_runtime.resource_paths import (
+    CONTROLLER_REVISIONS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+)
 from stowplan.objects.store import WatchEvent
 
 Key = tuple[str, str]
 """Namespace and name."""
+_ADOPTABLE = frozenset({REPLICA_SETS, CONTROLLER_REVISIONS})
+"""Kinds beside pods that a controller adopts when they have no owner."""
 
 
 class _IndexedOwner(msgspec.Struct, gc=False, rename="camel"):
@@ -123,7 +130,7 @@ class ObjectIndex:
         self._in_namespace: dict[str, dict[Key, None]] = {}
         self._orphans: dict[tuple[str, str, str], dict[Key, None]] = {}
         self._dependents: dict[str, dict[tuple[str, str, str], None]] = {}
-        self._loose: dict[str, dict[tuple[str, str, str], None]] = {}
+        self._loose: dict[tuple[str, str], dict[tuple[str, str, str], None]] = {}
         self._owners: dict[tuple[str, str, str], tuple[str, ...]] = {}
         self._labels: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
         self.nodes: dict[str, None] = {}
@@ -169,9 +176,13 @@ class ObjectIndex:
         found = (self.pods[key] for key in keys)
         return [pod for pod in found if labels.items() <= pod.labels.items()]
 
-    def loose_sets(self, namespace: str) -> list[tuple[str, str, str]]:
-        """The ReplicaSets of a namespace without an owner."""
-        return list(self._loose.get(namespace, ()))
+    def without_owner(self, path: str, namespace: str) -> list[tuple[str, str, str]]:
+        """The ReplicaSets or ControllerRevisions (by path) of a namespace without an owner."""
+        return list(self._loose.get((path, namespace), ()))
+
+    def owners_of(self, path: str, namespace: str, name: str) -> tuple[str, ...]:
+        """The uids of the owners of an object; () for none."""
+        return self._owners.get((path, namespace, name), ())
 
     def dependents(self, uid: str) -> list[tuple[str, str, str]]:
         """Path, namespace and name of all objects with an owner of this uid."""
@@ -205,8 +216,8 @@ class ObjectIndex:
         return old
 
     def _relate(self, item: tuple[str, str, str], change: WatchEvent) -> None:
-        if item[0] == REPLICA_SETS:
-            self._sort_set(item, change)
+        if item[0] in _ADOPTABLE:
+            self._sort_adoptable(item, change)
         if change.type == "DELETED":
             self._set_owners(item, ())
         elif item in self._owners or b'"ownerReferences"' in change.value:
@@ -214,11 +225,11 @@ class ObjectIndex:
                 item, _OBJECT_DECODER.decode(change.value).metadata.owner_references or ()
             )
 
-    def _sort_set(self, item: tuple[str, str, str], change: WatchEvent) -> None:
+    def _sort_adoptable(self, item: tuple[str, str, str], change: WatchEvent) -> None:
         if change.type == "DELETED" or b'"ownerReferences"' in change.value:
-            _discard(self._loose, item[1], item)
+            _discard(self._loose, item[:2], item)
         else:
-            self._loose.setdefault(item[1], {})[item] = None
+            self._loose.setdefault(item[:2], {})[item] = None
 
     def _set_owners(
         self, item: tuple[str, str, str], owners: list[_IndexedOwner] | tuple[()]

@@ -116,8 +116,8 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
 
-def run_filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
-    """Verdicts of each filter run alone over all evaluated rows.
+def run_filters_independently(attempt: Attempt) -> dict[str, PluginVerdicts]:
+    """Verdicts of each filter, run independently of the others over all evaluated rows.
 
     A filter that breaks its contract on a row that it was not asked about before gets that error as
     its verdict.

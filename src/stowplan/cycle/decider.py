@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break
 from stowplan.cycle.attempt import Attempt, filter_pod
 from stowplan.cycle.decision import SamplingState, conclude
@@ -27,8 +28,9 @@ from stowplan.objects.pod import Pod
 class CycleDecider:
     """Decides pods; one instance serves all profiles of a scheduler.
 
-    Runs of pods go to the engine once compiling pays off. A refused pod is refused again from the
-    cache while nothing that the decision depends on has changed.
+    Runs of pods go to the engine, which has NumPy kernels until compiling others pays off. A
+    refused pod is refused again from the cache while nothing that the decision depends on has
+    changed.
     """
 
     def __init__(self, mode: EngineMode = EngineMode.AUTO) -> None:
@@ -36,17 +38,21 @@ class CycleDecider:
         self._mode = mode
         self._engine: Engine | None = None
         self._n_evaluated = 0
+        self._is_numba_missing = False
         self._refusals = RefusalCache()
         self._repeatable_profiles: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
-        """The engine that places runs of pods, or None."""
-        if self._engine is None and self._mode is not EngineMode.WALK and self._compiling_pays():
+        """The engine that places runs of pods; None in mode WALK."""
+        if self._mode is EngineMode.WALK:
+            return None
+        if self._engine is None:
+            self._engine = Engine(numpy_kernels)
+        if self._engine.kernels is numpy_kernels and self._compiling_pays(self._engine):
             compiled = load_kernels()
-            if compiled is None:
-                self._mode = EngineMode.WALK
-            else:
-                self._engine = Engine(compiled)
+            self._is_numba_missing = compiled is None
+            if compiled is not None:
+                self._engine.use(compiled)
         return self._engine
 
     def forget_idle(self) -> None:
@@ -55,10 +61,11 @@ class CycleDecider:
             self._engine.forget_idle()
             self._refusals.retain(self._engine.classes())
 
-    def _compiling_pays(self) -> bool:
-        return (
-            self._mode is EngineMode.COMPILED or is_loaded() or self._n_evaluated > COMPILE_ROWS_MIN
-        )
+    def _compiling_pays(self, engine: Engine) -> bool:
+        if self._is_numba_missing:
+            return False
+        n_evaluated = self._n_evaluated + engine.n_evaluated
+        return self._mode is EngineMode.COMPILED or is_loaded() or n_evaluated > COMPILE_ROWS_MIN
 
     def decide(
         self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource
@@ -107,5 +114,6 @@ def is_repeatable(framework: Framework) -> bool:
     declares neither this nor kernel terms may depend on more, such as state of its own."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
-        m.row_local or m.node_only or m.calls["parts"] or m.declaration.repeatable for m in filters
+        m.row_local or m.node_only or m.calls["kernel_terms"] or m.declaration.repeatable
+        for m in filters
     ) and all(m.declaration.repeatable for m in framework.at("postFilter"))

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
+from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
 from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
@@ -227,7 +227,7 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     if verdicts is None:
         refused = _refusal(absent) if attempt.failure is None else NOT_EVALUATED
         return [NodeExplanation(nodes.names[row], False, refused) for row in nodes.order.tolist()]
-    apart = run_filters_alone(attempt)
+    apart = run_filters_independently(attempt)
     place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
     result = []
     for row in nodes.order.tolist():

@@ -332,7 +332,7 @@ class ExtenderConsultation:
         self._blamed |= attempt.diagnosis.plugins
         self._candidates = {one.node_name: one for one in review.offered}
         self._enter_step(ConsultationStep.PREEMPT, None)
-        self._ask_about_evictions()
+        self._request_preemption()
         return None
 
     def _record_refusals(self, attempt: Attempt) -> None:
@@ -365,7 +365,7 @@ class ExtenderConsultation:
         answer: tuple[PreemptionCandidate, ...] | Status = self._take_preempted(nodes)
         if not isinstance(answer, Status) and answer:
             self._candidates = {one.node_name: one for one in answer}
-            if self._ask_about_evictions():
+            if self._request_preemption():
                 return None
         fits = {nodes.names[row] for row in attempt.passed.tolist()} - self._offered
         self._record_refusals(attempt)
@@ -381,7 +381,7 @@ class ExtenderConsultation:
             review.enter(attempt.state)
         return refusal(attempt, run_post_filters(attempt))
 
-    def _ask_about_evictions(self) -> bool:
+    def _request_preemption(self) -> bool:
         """Send the candidates to the next extender; False if all have been called."""
         extender = self._next_extender(ExtenderVerb.PREEMPT)
         if extender is None:

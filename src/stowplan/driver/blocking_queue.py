@@ -34,18 +34,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
 from stowplan._deprecated import deprecated_method
+from stowplan.driver.clocks import monotonic_ns
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
-from stowplan.queue.entry import NO_PLUGINS
+from stowplan.queue import PodRecord, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
+from stowplan.queue.pod_record import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def task(name: str, priority: int = 0, uid: str = "") -> Pod:
 def task_queue(options: QueueOptions | None = None) -> SchedulingQueue:
     """A queue without plugins: higher priority first, then first in, first out."""
 
-    def rank(entry: QueueEntry) -> tuple[int, float]:
+    def rank(entry: PodRecord) -> tuple[int, float]:
         return -entry.pod.priority, entry.added_at
 
     return SchedulingQueue(
@@ -82,7 +82,7 @@ def _after(now: int, period: int) -> int:
 class BaseBlockingQueue(ABC):
     """Common part of the two queues: everything but locking and waiting."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         """queue: used by nothing else from now on."""
         self._queue = queue
         self._now = clock
@@ -93,9 +93,7 @@ class BaseBlockingQueue(ABC):
         self._flush_unschedulable_at = clock() + self._unschedulable_flush_period
 
     @classmethod
-    def of_tasks(
-        cls, options: QueueOptions | None = None, clock: Clock = time.monotonic_ns
-    ) -> Self:
+    def of_tasks(cls, options: QueueOptions | None = None, clock: Clock = monotonic_ns) -> Self:
         """A queue for tasks, without plugins."""
         return cls(task_queue(options), clock)
 
@@ -133,7 +131,7 @@ class BaseBlockingQueue(ABC):
 
     def add_unschedulable_if_not_present(
         self,
-        entry: QueueEntry,
+        entry: PodRecord,
         *,
         refused_by: Iterable[str] = NO_PLUGINS,
         pending_on: Iterable[str] = NO_PLUGINS,
@@ -180,7 +178,7 @@ class BaseBlockingQueue(ABC):
             self._queue.flush_unschedulable(now)
             self._flush_unschedulable_at = now + self._unschedulable_flush_period
 
-    def _take(self) -> QueueEntry | None:
+    def _take(self) -> PodRecord | None:
         """Pop the next pod, None when none is ready. Raises QueueClosed."""
         if self._closed:
             raise QueueClosed
@@ -203,11 +201,11 @@ class BaseBlockingQueue(ABC):
 class BlockingQueue(BaseBlockingQueue):
     """The queue behind a lock: any thread may call any method."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = threading.Condition()
 
-    def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
+    def pop(self, timeout_s: float | None = None) -> PodRecord | None:
         """Pop the next pod, waiting for one; None after the timeout.
 
         The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises
@@ -232,11 +230,11 @@ class BlockingQueue(BaseBlockingQueue):
 class AsyncQueue(BaseBlockingQueue):
     """The queue for the tasks of one event loop; only `pop` waits."""
 
-    def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
+    def __init__(self, queue: SchedulingQueue, clock: Clock = monotonic_ns) -> None:
         super().__init__(queue, clock)
         self._changed = asyncio.Event()
 
-    async def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
+    async def pop(self, timeout_s: float | None = None) -> PodRecord | None:
         """Pop the next pod, waiting for one; None after the timeout.
 
         The caller must report the outcome: `done` or `add_unschedulable_if_not_present`. Raises

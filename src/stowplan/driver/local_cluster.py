@@ -35,6 +35,9 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
+from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
+from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
@@ -63,7 +66,6 @@ from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 log = logging.getLogger("stowplan.cluster")
 
 KUBECONFIG = "kubeconfig"
-IN_MEMORY_KUBECONFIG = "stowplan.kubeconfig"
 
 
 class UpError(Exception):
@@ -91,7 +93,8 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LocalCluster(NamedTuple):
-    """A running cluster. url: of its HTTPS side. failed: set when it cannot continue."""
+    """A running cluster. url: of its HTTPS side. failed: set when it cannot continue. tasks: its
+    background tasks."""
 
     cluster: EmbeddedCluster
     server_loop: ServerLoop
@@ -100,6 +103,7 @@ class LocalCluster(NamedTuple):
     scheduler_kubeconfig: Path
     loading: LoadResult
     failed: asyncio.Future[str]
+    tasks: BackgroundTasks
 
 
 ClusterService = Callable[[LocalCluster], contextlib.AbstractAsyncContextManager[object]]
@@ -131,20 +135,28 @@ async def running_local_cluster(
             url = _url(settings.host, listener)
             with _kubeconfigs(settings, url, keys, known) as paths:
                 server = HttpServer(server_loop, settings.bounds)
-                await server.start(
-                    listener, ServerTls(keys.context, plain=is_loopback(settings.host))
-                )
-                try:
+                tls = ServerTls(keys.context, plain=is_loopback(settings.host))
+                async with _serving(server, listener, tls) as tasks:
                     yield LocalCluster(
-                        cluster, server_loop, url, paths[0], paths[1], loading, failed
+                        cluster, server_loop, url, paths[0], paths[1], loading, failed, tasks
                     )
-                finally:
-                    await server.stop()
         except (StoreError, CredentialFilesError) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
                 _close(store)
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    server: HttpServer, listener: socket.socket, tls: ServerTls
+) -> AsyncIterator[BackgroundTasks]:
+    async with background_tasks() as tasks:
+        await server.start(listener, tasks, tls)
+        try:
+            yield tasks
+        finally:
+            await server.stop()
 
 
 def _close(store: SqliteStore) -> None:
@@ -203,10 +215,14 @@ def _restored_cluster(
     manager_options: ControllerManagerOptions | None,
 ) -> EmbeddedCluster:
     """A cluster with the stored objects. Raises StoreError for unusable records."""
+    options = _api_server_options(settings, port, known, is_durable=store is not None)
+    seed = secrets.randbits(64) if settings.seed is None else settings.seed
+    rng = np.random.default_rng(seed)
     if store is None:
-        return _cluster(settings, port, None, known, manager_options)
+        return EmbeddedCluster(options, rng, (), manager_options)
     try:
-        cluster = _cluster(settings, port, store, known, manager_options)
+        records = valid_records(store.records(), _log_skipped_record)
+        cluster = EmbeddedCluster(options, rng, records, manager_options)
         # Notify observers of the stored objects.
         cluster.server.tick(time.time())
     except StoreError:
@@ -217,28 +233,20 @@ def _restored_cluster(
     return cluster
 
 
-def _cluster(
-    settings: LocalClusterSettings,
-    port: int,
-    store: SqliteStore | None,
-    known: TokenUsers,
-    manager_options: ControllerManagerOptions | None,
-) -> EmbeddedCluster:
+def _api_server_options(
+    settings: LocalClusterSettings, port: int, known: TokenUsers, *, is_durable: bool
+) -> ApiServerOptions:
     access = TokenRbacAccess(
         StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
     )
-    address = f"{settings.host}:{port}"
-    seed = secrets.randbits(64) if settings.seed is None else settings.seed
-    options = ApiServerOptions(
+    return ApiServerOptions(
         registry=built_in_registry(),
         access=access,
         admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
-        pages=(ControllerMetricsPage(), *default_pages(address)),
+        pages=(ControllerMetricsPage(), *default_pages(f"{settings.host}:{port}")),
         observers=(access, DefinitionController()),
-        durable=store is not None,
+        durable=is_durable,
     )
-    records = valid_records(store.records(), _log_skipped_record) if store else ()
-    return EmbeddedCluster(options, np.random.default_rng(seed), records, manager_options)
 
 
 def _log_skipped_record(key: str, why: str) -> None:
@@ -306,7 +314,13 @@ def run(
     service: ClusterService = contextlib.nullcontext,
 ) -> None:
     """Run a cluster until SIGINT or SIGTERM. service: runs with it. Raises UpError."""
-    asyncio.run(_run_until_stopped(settings, documents, started, service))
+    with paused_collector() as resume_collector:
+
+        def loaded(cluster: LocalCluster) -> None:
+            resume_collector()
+            started(cluster)
+
+        asyncio.run(_run_until_stopped(settings, documents, loaded, service))
 
 
 async def _run_until_stopped(

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import platform
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -22,6 +22,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.gc_settings import freeze_long_lived_objects
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.configuration_files import (
@@ -77,46 +78,58 @@ def leader_election_configs(deciders: Deciders, identity: str) -> list[LeaderEle
 
 @contextlib.asynccontextmanager
 async def local_scheduler(
-    cluster: LocalCluster, deciders: Deciders | None = None
+    cluster: LocalCluster,
+    deciders: Deciders | None = None,
+    on_synced: Callable[[], None] | None = None,
 ) -> AsyncIterator[None]:
     """Schedule the pods of a cluster; if the scheduler fails, so does the cluster. deciders: None
-    for `local_deciders` without files.
+    for `local_deciders` without files. on_synced: see `SchedulerServer`; from another thread.
 
     Decides without kernels: compiling them would block the server, which shares the process.
     """
     client_config = load_client_config(str(cluster.kubeconfig))
     chosen = deciders or local_deciders()
-    keeping = asyncio.create_task(_restarting_scheduler(client_config, chosen, cluster.failed))
+    work = _restarting_scheduler(client_config, chosen, on_synced or _ignore, cluster.failed)
+    scheduling = cluster.tasks.start_independent(work, "scheduler")
     try:
         yield
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        # Before the server that it asks.
+        scheduling.cancel()
+        await asyncio.wait({scheduling})
 
 
 def local_scheduler_service(deciders: Deciders) -> ClusterService:
-    """Schedule the pods of a cluster with these deciders."""
-    return lambda cluster: local_scheduler(cluster, deciders)
+    """Schedule the pods of the cluster that is all of this process, with these deciders."""
+    return lambda cluster: local_scheduler(cluster, deciders, freeze_long_lived_objects)
 
 
 async def _restarting_scheduler(
-    client_config: ClientConfig, deciders: Deciders, failed: asyncio.Future[str]
+    client_config: ClientConfig,
+    deciders: Deciders,
+    on_synced: Callable[[], None],
+    failed: asyncio.Future[str],
 ) -> None:
     """Run a scheduler, and replace it when it loses a lease (after system sleep). The identity
-    stays the same, so that the new one need not wait for the lease to expire."""
+    stays the same, so that the new one need not wait for the lease to expire. Whatever else ends
+    it fails the cluster."""
     identity = local_lease_identity()
-    while True:
-        fault = await _run_scheduler(client_config, deciders, identity)
-        if fault is not None:
-            if not failed.done():
-                failed.set_result(f"the scheduler failed: {fault!r}")
-            return
+    try:
+        while True:
+            await _run_scheduler(client_config, deciders, identity, on_synced)
+    except Exception as fault:
+        if not failed.done():
+            failed.set_result(f"the scheduler failed: {fault!r}")
+        raise
 
 
 async def _run_scheduler(
-    client_config: ClientConfig, deciders: Deciders, identity: str
-) -> Exception | None:
-    """Run a scheduler; returns the exception that ended it, None for a lost lease."""
+    client_config: ClientConfig,
+    deciders: Deciders,
+    identity: str,
+    on_synced: Callable[[], None],
+) -> None:
+    """Run a scheduler until it loses a lease; raises any other exception that ends it."""
     leases = leader_election_configs(deciders, identity)
     first = leases[0] if leases else None
     ports: list[int] = []
@@ -130,6 +143,8 @@ async def _run_scheduler(
     background_scheduler = BackgroundScheduler(
         deciders, SchedulerServerOptions(client_config, first, engine="walk"), served
     )
+
+    background_scheduler.server.on_synced = on_synced
 
     def lost(why: str) -> None:
         background_scheduler.server.stop(f"leader election lost: {why}")
@@ -160,10 +175,10 @@ async def _run_scheduler(
         await asyncio.to_thread(background_scheduler.stop)
         for other in others:
             await asyncio.to_thread(other.stop)
-    if background_scheduler.fault is None:
-        reason = background_scheduler.server.stop_reason
-        log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
-    return background_scheduler.fault
+    if background_scheduler.fault is not None:
+        raise background_scheduler.fault
+    reason = background_scheduler.server.stop_reason
+    log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
 
 
 def _log_foreign_leases(
@@ -179,5 +194,5 @@ def _log_foreign_leases(
         )
 
 
-def _ignore(term: int) -> None:
+def _ignore(*_: object) -> None:
     """Callback that does nothing: leadership is polled."""

@@ -12,14 +12,18 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.client.backoff import JitteredBackoff
 from stowplan.client.leader_election import Lease
 from stowplan.client.requests import read_lease
 from stowplan.client.responses import ResponseOutcome, decode_body, error_message
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
 from stowplan.driver.live.configuration_files import (
     SCHEDULER_NAME,
@@ -83,15 +87,24 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(_on_stop_signal, server, number))
-    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, server, set()))
-    rereading = asyncio.create_task(_reload_configuration(server))
-    try:
-        code = await server.run()
-    finally:
-        rereading.cancel()
+    with paused_collector() as resume_collector:
+        server.on_synced = resume_collector
+        code = await server.run(partial(_start_background_tasks, server))
+    # By default this signal ends a process.
+    loop.add_signal_handler(signal.SIGUSR2, _ignore)
     if server.comparer is not None:
         _log_dry_run_summary(server)
     return code
+
+
+def _start_background_tasks(server: SchedulerServer, tasks: BackgroundTasks) -> None:
+    """Start what a scheduler process does besides scheduling."""
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGUSR2, lambda: tasks.start_independent(_dump(server), "state dump")
+    )
+    reload = partial(_reload_configuration, server)
+    backoff = JitteredBackoff(np.random.default_rng(), first_s=CONFIGURATION_POLL_S)
+    tasks.start_restarted(reload, "configuration reload", backoff)
 
 
 async def _wait_for_startup(
@@ -163,12 +176,6 @@ def _on_stop_signal(server: SchedulerServer, number: int) -> None:
     server.stop()
 
 
-def _on_dump_signal(server: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
-    task = asyncio.create_task(_dump(server))
-    under_way.add(task)
-    task.add_done_callback(under_way.discard)
-
-
 async def _dump(server: SchedulerServer) -> None:
     try:
         file = await server.call_between_handles(lambda: write_state_dump(server))
@@ -177,6 +184,10 @@ async def _dump(server: SchedulerServer) -> None:
         log_keys(log, logging.WARNING, "Unable to write state dump", err="session takes too long")
     except OSError as problem:
         log_keys(log, logging.WARNING, "Unable to write state dump", err=str(problem))
+
+
+def _ignore() -> None:
+    """Signal handler that does nothing."""
 
 
 def exit_after(seconds: float, code: int) -> None:

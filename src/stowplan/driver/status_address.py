@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from pathlib import Path
 
 import msgspec
 
@@ -14,7 +13,7 @@ from stowplan.client.responses import error_message
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import TIMEOUT_S, ServerUnreachable
-from stowplan.driver.local_cluster import IN_MEMORY_KUBECONFIG
+from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
 from stowplan.driver.logs import log_keys
 
 log = logging.getLogger("stowplan.http")
@@ -63,4 +62,5 @@ async def _published(client_config: ClientConfig) -> str:
 def local_cluster_config() -> ClientConfig | None:
     """Client configuration of the `stowplan up` cluster of this directory, None if there is none.
     Raises ConfigError and CredentialError."""
-    return load_client_config(IN_MEMORY_KUBECONFIG) if Path(IN_MEMORY_KUBECONFIG).exists() else None
+    kubeconfig = local_cluster_kubeconfig()
+    return None if kubeconfig is None else load_client_config(kubeconfig)

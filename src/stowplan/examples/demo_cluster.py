@@ -23,6 +23,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import JSON, MERGE_PATCH, ApiRequest
 from stowplan.client.resources import NODES, PODS, resources_of
 from stowplan.client.responses import error_message
+from stowplan.driver.background_tasks import background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ClusterListing
@@ -282,13 +283,11 @@ async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None
     """A view of the cluster, kept up to date."""
     groups = [one for one in resources_of([PodGroup, Queue]) if one.api_version == GROUP_API]
     following = Informers(api, (NODES, PODS, *groups), view.handle, np.random.default_rng())
-    following.start()
-    try:
+    async with background_tasks() as tasks:
+        following.start(tasks)
         async with asyncio.timeout(SYNC_S):
             await following.synced.wait()
         yield
-    finally:
-        await following.stop()
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from stowplan.examples import demo_manifests as manifests
 from stowplan.examples.demo_cluster import DemoCluster
+from stowplan.inputs.counts import count_of
 
 FAST_CLOCK_SPEED = 20.0
 
@@ -170,7 +171,10 @@ async def dead_node(demo: DemoCluster) -> None:
     await demo.expect(
         f"{victim} is tainted and its pods are evicted",
         lambda: not view.is_up(victim) and not view.per_node()[victim],
-        lambda: f"{'up' if view.is_up(victim) else 'tainted'}, {view.per_node()[victim]} pods left",
+        lambda: (
+            f"{'up' if view.is_up(victim) else 'tainted'}, "
+            f"{count_of(view.per_node()[victim], 'pod')} left"
+        ),
     )
     demo.clock.run(1.0)
     for app, n in (("web", 12), ("api", 6), ("train", 6)):
@@ -198,9 +202,5 @@ DEMO_STEPS = (
     DemoStep(
         "Reclaim", "A queue borrows idle resources of others, until they reclaim them.", reclaim
     ),
-    DemoStep(
-        "Node failure",
-        "Pods of an unreachable node are evicted and replaced.",
-        dead_node,
-    ),
+    DemoStep("Node failure", "Pods of an unreachable node are evicted and replaced.", dead_node),
 )

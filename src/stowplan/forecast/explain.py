@@ -17,6 +17,7 @@ from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import ContractError, Framework, Nominations, Snapshot
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
@@ -84,7 +85,8 @@ def _compared(
     """The outcome of a simulation, or why it was not run."""
     before = position_of(found.key, cluster.pending())
     if before * len(cluster.nodes) > compare_max:
-        why = f"{before:,} pods precede it, on {len(cluster.nodes):,} nodes"
+        pods = count_of(before, "pod precedes", "pods precede")
+        why = f"{pods} it, on {count_of(len(cluster.nodes), 'node')}"
         return SimulationOutcome(before, not_run=why)
     try:
         return _simulated(found, cluster, deciders, profile).simulation
@@ -112,7 +114,7 @@ def found_pod(key: str, cluster: Cluster) -> Pod:
         raise InputError.at(f"pod {key}", "not created", cluster.not_created[key])
     if pod is None:
         hint = did_you_mean(key, (p.key for p in cluster.pods))
-        wanted = f"one of the cluster's {len(cluster.pods)} pods"
+        wanted = f"one of the cluster's {count_of(len(cluster.pods), 'pod')}"
         raise InputError(f"pod {key}", "", "no such pod", f"{wanted}; {hint}" if hint else wanted)
     return pod
 

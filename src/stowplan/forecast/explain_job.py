@@ -6,24 +6,28 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
-from stowplan.batch.feasibility import eviction_notes, unstartable_reasons
+from stowplan.batch.feasibility import eviction_notes
 from stowplan.batch.fit_errors import NODES_NOT_READY
-from stowplan.batch.state.jobs import TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import format_resource
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
 from stowplan.forecast.explain import found_pod
+from stowplan.forecast.unstartable_jobs import unstartable_reasons
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
+from stowplan.kube_batch_v05.jobs import KubeBatchTask
+from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
-from stowplan.simulation.session_runner import JobReport, SessionRunner
+from stowplan.simulation.session_runner import AnyJob, AnySession, JobReport, SessionRunner, tasks
 
 SCHEMA = "stowplan.dev/job-explanation/v1"
 PREDICATES = "node(s) didn't pass the predicates"
@@ -104,7 +108,7 @@ def explain_job(
         promised=job.promised.get(found.key, "") if job is not None else "",
         evicted=inspection.evicted,
         evicted_for_others=len(run.evicted) - len(inspection.evicted),
-        gates=() if found.node_name or inspection.runner.compat.rules_of_1_13 else gates,
+        gates=() if found.node_name or inspection.runner.compat else gates,
         job=job,
         never=inspection.never,
         evictions=inspection.evictions,
@@ -184,33 +188,28 @@ class _SessionInspection:
         self._pod = pod
         runner.on_run = self._inspect
 
-    def _inspect(self, session: Session) -> None:
+    def _inspect(self, session: AnySession) -> None:
         task = None
         if self._pod is not None:
             task = _task(session, self._pod)
             self.job = task.job if task is not None else _job_of(self.runner, self._pod)
-        job = session.jobs.get(self.job) or session.invalid.get(self.job)
+        job = _job(session, self.job)
         if job is None:
             return
         if self._pod is None:
-            self.scheduler_name = _ours(self.runner, (one.pod for one in job.tasks.values()))
+            self.scheduler_name = _ours(self.runner, [one.pod for one in tasks(job, *TaskStatus)])
         if task is None:
-            pending = job.of(TaskStatus.PENDING).values()
+            pending = tasks(job, TaskStatus.PENDING)
             task = min(pending, key=lambda one: one.key, default=None)
         if task is not None and task.status is TaskStatus.PENDING:
             self.nodes = tuple(_nodes(self.runner, session, task))
             self.nodes_of = task.key
-        preemptors = session.state.preemptors
-        for victim, why in session.state.evicted:
-            taker = preemptors.get(victim.uid)
-            # kube-batch's reclaim does not record the preemptor of a victim.
-            is_unknown = taker is None and session.compat.reclaims_at_once
-            if is_unknown or (taker is not None and taker.job == job.uid):
-                self.evicted[victim.key] = why
-        if not session.hooks.job_ready(job):
+        self.evicted = _evicted_for(session, job.uid)
+        if not session.is_ready(job.uid):
             self.never = unstartable_reasons(session, job)
-        if not self.never and job.uid in session.jobs and job.of(TaskStatus.PENDING):
-            self.evictions = eviction_notes(session, job)
+        known = session.jobs.get(job.uid)
+        if isinstance(session, Session) and isinstance(known, JobInfo) and not self.never:
+            self.evictions = eviction_notes(session, known)
 
 
 def _ours(runner: SessionRunner, pods: Iterable[Pod]) -> str:
@@ -222,23 +221,66 @@ def _ours(runner: SessionRunner, pods: Iterable[Pod]) -> str:
 
 def _job_of(runner: SessionRunner, pod: Pod) -> str:
     """The job of a pod that is in no session, "" for none."""
-    jobs = runner.inventory.jobs.values()
-    return next((job.uid for job in jobs if pod.uid in job.tasks), "")
+    return next((job.uid for job in runner.known_jobs if pod.uid in job.tasks), "")
 
 
-def _task(session: Session, pod: Pod) -> TaskInfo | None:
-    for job in (*session.jobs.values(), *session.invalid.values()):
-        if pod.uid in job.tasks:
-            return job.tasks[pod.uid]
-    return None
+def _job(session: AnySession, uid: str) -> AnyJob | None:
+    """A job of the session, also one that it found invalid."""
+    if isinstance(session, KubeBatchSession):
+        return session.jobs.get(uid)
+    return session.jobs.get(uid) or session.invalid.get(uid)
 
 
-def _nodes(runner: SessionRunner, session: Session, task: TaskInfo) -> Iterator[NodeReasons]:
+def _evicted_for(session: AnySession, job: str) -> dict[str, str]:
+    """Pod -> reason, of the victims of a job."""
+    state = session.state if isinstance(session, Session) else session
+    found = {}
+    for victim, why in state.evicted:
+        taker = state.preemptors.get(victim.uid)
+        # The reclaim of kube-batch v0.5 does not record for which task a victim is evicted.
+        is_unknown = taker is None and isinstance(session, KubeBatchSession)
+        if is_unknown or (taker is not None and taker.job == job):
+            found[victim.key] = why
+    return found
+
+
+def _task(session: AnySession, pod: Pod) -> TaskInfo | KubeBatchTask | None:
+    jobs: list[AnyJob] = [*session.jobs.values()]
+    if isinstance(session, Session):
+        jobs += session.invalid.values()
+    return next((job.tasks[pod.uid] for job in jobs if pod.uid in job.tasks), None)
+
+
+def _nodes(
+    runner: SessionRunner, session: AnySession, task: TaskInfo | KubeBatchTask
+) -> Iterator[NodeReasons]:
     """Every node with its reasons, resources first."""
+    if isinstance(session, Session):
+        assert isinstance(task, TaskInfo)
+        return _nodes_of(runner, session, task)
+    assert isinstance(task, KubeBatchTask)
+    return _nodes_v0_5(session, task)
+
+
+def _nodes_v0_5(session: KubeBatchSession, task: KubeBatchTask) -> Iterator[NodeReasons]:
+    for name, node in sorted(session.nodes.items()):
+        reasons = []
+        for resource, wanted in task.ask.launching.pairs():
+            left = node.idle.get(resource) + node.releasing.get(resource)
+            if wanted > 0 and left <= wanted - (MEMORY_MIN if resource == "memory" else MILLI_MIN):
+                reasons.append(_insufficient(resource, wanted, left))
+        if len(node.tasks) >= node.allocatable.pods:
+            reasons.append(FULL)
+        if not session.passing(task, [node]):
+            reasons.append(PREDICATES)
+        yield NodeReasons(name, tuple(reasons))
+
+
+def _nodes_of(runner: SessionRunner, session: Session, task: TaskInfo) -> Iterator[NodeReasons]:
     ledger = session.state.nodes
-    refused = _refused(runner, session, task)
-    limits, counts = ledger.pod_limit, ledger.pod_count
     asks_rules = bool(session.hooks.walk("predicate"))
+    refused = _refused(runner, session, task) if asks_rules else {}
+    limits, counts = ledger.pod_limit, ledger.pod_count
     for row in sorted(range(ledger.n_nodes), key=lambda row: ledger.names[row]):
         if ledger.nodes[row] is None:
             continue
@@ -247,8 +289,7 @@ def _nodes(runner: SessionRunner, session: Session, task: TaskInfo) -> Iterator[
             reasons.insert(0, NODES_NOT_READY)
         if asks_rules and counts[row] >= limits[row]:
             reasons.append(FULL)
-        if asks_rules:
-            reasons += refused.get(ledger.names[row], ())
+        reasons += refused.get(ledger.names[row], ())
         yield NodeReasons(ledger.names[row], tuple(reasons))
 
 
@@ -257,20 +298,17 @@ def _short(session: Session, task: TaskInfo, row: int) -> Iterator[str]:
     for name, wanted in task.ask.wants:
         idle = float(ledger.idle.get(name, ledger.n_nodes)[row])
         later = float(ledger.releasing.get(name, ledger.n_nodes)[row])
-        if idle + later <= wanted - session.arithmetic.milli_epsilon:
-            need, have = (
-                format_resource(name, wanted),
-                format_resource(name, max(idle + later, 0.0)),
-            )
-            yield f"Insufficient {name} (needs {need}, {have} left)"
+        if idle + later <= wanted - EPSILON:
+            yield _insufficient(name, wanted, idle + later)
+
+
+def _insufficient(name: str, wanted: float, left: float) -> str:
+    need, have = format_resource(name, wanted), format_resource(name, max(left, 0.0))
+    return f"Insufficient {name} (needs {need}, {have} left)"
 
 
 def _refused(runner: SessionRunner, session: Session, task: TaskInfo) -> dict[str, tuple[str, ...]]:
     """Node -> reasons of the first plugin that rejects it."""
-    names = session.state.nodes.names
-    if runner.compat.rules_of_1_13:
-        passing = session.passing(task)
-        return {names[row]: (PREDICATES,) for row in np.flatnonzero(~passing).tolist()}
     attempt = filter_pod(task.pod, runner.snapshot(), runner.deciders.framework())
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent

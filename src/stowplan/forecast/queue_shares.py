@@ -8,16 +8,18 @@ on that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from stowplan.batch import Session
-from stowplan.batch.session_plugins.proportion import ProportionPlugin
+from stowplan.batch.session_plugins.proportion import ProportionPlugin, QueueShare
 from stowplan.batch.state.capability import PODS, limits_of
-from stowplan.batch.state.jobs import OCCUPYING, TaskStatus
-from stowplan.batch.state.resource_vector import ResourceVector
-from stowplan.simulation.session_runner import SessionRunner
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
+from stowplan.kube_batch_v05.proportion import KubeBatchProportion, KubeBatchQueueShare
+from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.simulation.session_runner import AnyJob, AnySession, SessionRunner, tasks
 
 SCHEMA = "stowplan.dev/queues/v1"
 LOAN_MIN = 0.5
@@ -87,12 +89,16 @@ def shares_of(runner: SessionRunner) -> Shares:
     return found[0]
 
 
-def _shares(runner: SessionRunner, session: Session) -> Shares:
+def _shares(runner: SessionRunner, session: AnySession) -> Shares:
     counts = _counted(session)
-    total = session.state.nodes.total()
+    total = _total(session)
     parts = _parts(session, total)
     proportion = session.plugins.get(ProportionPlugin.name)
-    shared = proportion.shares if isinstance(proportion, ProportionPlugin) else None
+    shared: Mapping[str, QueueShare | KubeBatchQueueShare] | None = (
+        proportion.shares
+        if isinstance(proportion, ProportionPlugin | KubeBatchProportion)
+        else None
+    )
     names = _resources(total, counts)
     queues = []
     for name in sorted(session.queues):
@@ -115,7 +121,7 @@ def _shares(runner: SessionRunner, session: Session) -> Shares:
         )
     strays: dict[str, int] = {}
     ungrouped: dict[str, int] = {}
-    for job in runner.inventory.jobs.values():
+    for job in runner.known_jobs:
         if job.group is None and not job.has_budget and job.tasks:
             ungrouped[job.uid] = len(job.tasks)
         elif job.queue not in session.queues and job.tasks:
@@ -125,26 +131,42 @@ def _shares(runner: SessionRunner, session: Session) -> Shares:
     return Shares(SCHEMA, runner.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
 
 
-def _idle(session: Session, names: list[str]) -> dict[str, float]:
+def _total(session: AnySession) -> ResourceVector:
+    """Allocatable resources of all ready nodes."""
+    if isinstance(session, Session):
+        return session.state.nodes.total()
+    total = ResourceVector()
+    for node in session.nodes.values():
+        total.add(node.allocatable)
+    return total
+
+
+def _idle(session: AnySession, names: list[str]) -> dict[str, float]:
     """Resource -> idle amount on ready nodes."""
+    if isinstance(session, KubeBatchSession):
+        held = session.nodes.values()
+        return {name: sum(node.idle.get(name) for node in held) for name in names}
     nodes = session.state.nodes
     there = nodes.has_ready_nodes()
     return {name: float(nodes.idle.get(name, nodes.n_nodes)[there].sum()) for name in names}
 
 
-def _counted(session: Session) -> dict[str, _QueueTotals]:
+def _counted(session: AnySession) -> dict[str, _QueueTotals]:
     counts: dict[str, _QueueTotals] = {}
-    for job in (*session.jobs.values(), *session.invalid.values()):
+    jobs: list[AnyJob] = [*session.jobs.values()]
+    if isinstance(session, Session):
+        jobs += session.invalid.values()
+    for job in jobs:
         count = counts.setdefault(job.queue, _QueueTotals())
         count.allocated.add(job.allocated)
         count.n_placed += job.count(OCCUPYING)
-        for task in job.of(TaskStatus.PENDING).values():
+        for task in tasks(job, TaskStatus.PENDING):
             count.pending.add(task.ask.running)
             count.n_pending += 1
     return counts
 
 
-def _parts(session: Session, total: ResourceVector) -> dict[str, ResourceVector]:
+def _parts(session: AnySession, total: ResourceVector) -> dict[str, ResourceVector]:
     """Weighted part of each queue."""
     weights = {name: max(queue.weight, 0) for name, queue in session.queues.items()}
     whole = sum(weights.values())
@@ -191,9 +213,9 @@ def _loans(
                 )
 
 
-def _capability(session: Session, queue: str) -> dict[str, float]:
+def _capability(session: AnySession, queue: str) -> dict[str, float]:
     """Resource -> capability of a queue; pods as a number."""
-    if session.compat.ignores_capability:
+    if isinstance(session, KubeBatchSession):
         return {}
     limits = limits_of(session.queues[queue])
     return {name: n if name == PODS else _unit(name, n) for name, n in limits.items()}

@@ -84,13 +84,49 @@ __all__ = [
 
 _OLD_NAMES = {"World": "ObjectStore"}
 _OLD_MODULES = {
+    "stowplan.framework.binding": MovedModule(
+        "stowplan.framework.plugin_calls",
+        {
+            "ANSWERS": "ANSWER_TYPES",
+            "asks_for": "takes_parameter",
+            "blamed_hint": "wrap_hint",
+            "bound": "bind_method",
+            "class_at": "class_location",
+            "constructed": "construct_plugin",
+            "defined_at": "definition_location",
+            "narrowed": "narrow_parameters",
+            "place_of": "failure_location",
+        },
+    ),
+    "stowplan.framework.decider": MovedModule(
+        "stowplan.framework.deciders.decider",
+        {"Rooms": "FitCheck", "Run": "KernelRun", "RunPlacer": "KernelPlacer"},
+    ),
     "stowplan.framework.gates": MovedModule(
         "stowplan.framework.feature_gates", {"Gates": "FeatureGateSet"}
+    ),
+    "stowplan.framework.joined": MovedModule(
+        "stowplan.framework.runtime.joined_refusals", {"joined": "join_statuses"}
+    ),
+    "stowplan.framework.member": MovedModule(
+        "stowplan.framework.runtime.registered_plugin",
+        {"KEPT_NODES_MIN": "CACHED_NODES_MIN", "Member": "RegisteredPlugin"},
+    ),
+    "stowplan.framework.nominated": MovedModule(
+        "stowplan.framework.runtime.nominated_pods",
+        {
+            "CrowdedNodes": "NodesWithNominatedPods",
+            "Crowds": "NominatedPodsByRow",
+            "Judge": "RowFilter",
+            "can_judge": "can_filter_by_amounts",
+            "refusals_of_crowds": "refusals_with_nominated_pods",
+        },
     ),
     "stowplan.framework.parts": MovedModule(
         "stowplan.framework.deciders.kernel_terms",
         {
             "Even": "BalancedAllocation",
+            "GivesParts": "stowplan.framework.plugin:KernelTermsPlugin",
             "Kind": "TopologyTermKind",
             "Part": "KernelTerm",
             "Peers": "PeerAffinityTerms",
@@ -119,14 +155,39 @@ _OLD_MODULES = {
     "stowplan.framework.registry": MovedModule(
         "stowplan.framework.runtime.registry", {"Entry": "RegistryEntry"}
     ),
+    "stowplan.framework.review": MovedModule(
+        "stowplan.framework.deciders.extender_review",
+        {"Candidate": "PreemptionCandidate", "Review": "ExtenderReview"},
+    ),
     "stowplan.framework.rules": MovedModule(
         "stowplan.framework.functions.decorators",
         {"Judge": "FilterFunction", "Scorer": "ScoreFunction"},
+    ),
+    "stowplan.framework.sessions": MovedModule(
+        "stowplan.framework.deciders.session_decider",
+        {
+            "GroupReport": "PodGroupReport",
+            "Place": "NodeAssignment",
+            "Retry": "BindFailureResult",
+            "Victim": "SessionVictim",
+        },
     ),
     "stowplan.framework.shared": MovedModule(
         "stowplan.framework.handle_state", {"Shared": "HandleState"}
     ),
     "stowplan.framework.state": MovedModule("stowplan.framework.cycle_state"),
+    "stowplan.framework.timed": MovedModule(
+        "stowplan.framework.runtime.timed_framework",
+        {
+            "COUNTED": "EVALUATED_METHODS",
+            "Stopwatch": "FrameworkMetricsRecorder",
+            "TimedMember": "TimedRegisteredPlugin",
+            "title_of": "status_title",
+        },
+    ),
+    "stowplan.framework.touched": MovedModule(
+        "stowplan.framework.runtime.touched_rows", {"Touched": "TouchedRows"}
+    ),
     "stowplan.framework.verdicts": MovedModule(
         "stowplan.framework.node_to_status",
         {"Verdicts": "NodeToStatus", "refusal_of": "as_refusal"},

@@ -174,12 +174,15 @@ class ClusterEventWithHint(msgspec.Struct, frozen=True):
     hint: QueueingHintFn | None = None
 
 
+RegisteredEvents = tuple[ClusterEventWithHint, ...]
+
+
 def on(resource: str, action: Action, hint: QueueingHintFn | None = None) -> ClusterEventWithHint:
     """Shorthand for a registration."""
     return ClusterEventWithHint(ClusterEvent(resource, action), hint)
 
 
-EVERY_EVENT: tuple[ClusterEventWithHint, ...] = tuple(
+EVERY_EVENT: RegisteredEvents = tuple(
     on(resource, Action.ALL)
     for resource in (
         POD,
@@ -197,9 +200,7 @@ EVERY_EVENT: tuple[ClusterEventWithHint, ...] = tuple(
 """Registration of a plugin that can reject pods and has no `events_to_register`."""
 
 
-def with_node_taint_events(
-    events: Iterable[ClusterEventWithHint],
-) -> tuple[ClusterEventWithHint, ...]:
+def with_node_taint_events(events: Iterable[ClusterEventWithHint]) -> RegisteredEvents:
     """`events`, with UpdateNodeTaint added where they contain Node/Add but not it.
 
     A workaround of the original for a defect that it has fixed since; its queue still applies it,

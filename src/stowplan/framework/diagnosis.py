@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.status import Code, Status, unresolvable
 
@@ -63,7 +63,7 @@ class Diagnosis:
             return self.verdicts.status_of(row)
         return self.absent
 
-    def rows_with(self, code: Code) -> NDArray[np.int64]:
+    def rows_with(self, code: Code) -> Ints:
         """int64: the rows whose status has this code, ascending."""
         if self.verdicts is None:
             rows = np.arange(self.n_nodes)

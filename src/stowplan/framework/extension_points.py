@@ -45,12 +45,14 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "bind": ("pod", "node_name", "state"),
     "post_bind": ("pod", "node_name", "state"),
     "events_to_register": (),
-    "concerns": ("pod",),
-    "parts": ("pod", "snapshot", "peers"),
+    "applies_to": ("pod",),
+    "kernel_terms": ("pod", "snapshot", "peers"),
     "signature": ("pod",),
     "explain": ("pod", "node", "state"),
 }
 """Method -> parameters, in the order in which the runtime passes them."""
+RENAMED_METHODS = {"applies_to": "concerns", "kernel_terms": "parts"}
+"""Method -> old name; plugins that have the old one are accepted for one release."""
 
 
 def public_methods(plugin: type) -> tuple[str, ...]:

@@ -64,11 +64,7 @@ class Metrics:
                 del series[key]
 
     def observe(
-        self,
-        name: str,
-        value: float,
-        labels: Labels = (),
-        bounds: tuple[float, ...] = BUCKETS,
+        self, name: str, value: float, labels: Labels = (), bounds: tuple[float, ...] = BUCKETS
     ) -> None:
         """Observe a value. bounds: the same for all series of a name."""
         self.histogram(name, labels, bounds).add(value)

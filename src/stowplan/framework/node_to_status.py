@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework.status import OK, Status, error
 
 PASSED = -1
@@ -30,7 +31,7 @@ class PluginVerdicts(msgspec.Struct, frozen=True):
     True when no answer can be an error, so that they need no check.
     """
 
-    codes: NDArray[np.int64]
+    codes: Ints
     explain: Callable[[int], Status]
     certain: bool = False
 
@@ -42,28 +43,28 @@ class NodeToStatus:
     first that rejects, PASSED where none does. codes: int64 (n_rows,), its code.
     """
 
-    def __init__(self, rows: NDArray[np.int64], plugins: Sequence[str]) -> None:
+    def __init__(self, rows: Ints, plugins: Sequence[str]) -> None:
         self.rows = rows
         self.plugins = tuple(plugins)
         self.by: NDArray[np.int16] = np.full(rows.shape[0], PASSED, dtype=np.int16)
-        self.codes: NDArray[np.int64] = np.zeros(rows.shape[0], dtype=np.int64)
+        self.codes: Ints = np.zeros(rows.shape[0], dtype=np.int64)
         self._explain: dict[int, Callable[[int], Status]] = {}
         # For a replaced verdict the code is the index of the given status.
-        self._overruled: NDArray[np.bool_] | None = None
+        self._overruled: Bools | None = None
         self._given: dict[Status, int] = {}
         self._kept: dict[tuple[int, int], Status] = {}
         self._may_err = False
-        self._refusals: list[tuple[Status, NDArray[np.int64]]] | None = None
+        self._refusals: list[tuple[Status, Ints]] | None = None
 
     @classmethod
-    def given(cls, rows: NDArray[np.int64], statuses: Sequence[Status]) -> NodeToStatus:
+    def given(cls, rows: Ints, statuses: Sequence[Status]) -> NodeToStatus:
         """Verdicts from one status per row."""
         verdicts = cls(rows, tuple(dict.fromkeys(status.plugin for status in statuses)))
         everywhere = np.arange(rows.shape[0])
         verdicts.overrule_all(everywhere, everywhere, statuses)
         return verdicts
 
-    def record(self, plugin: int, verdicts: PluginVerdicts, places: NDArray[np.int64]) -> None:
+    def record(self, plugin: int, verdicts: PluginVerdicts, places: Ints) -> None:
         """Record a plugin's answers for `places` (positions in `rows`); earlier rejections stay."""
         refused = verdicts.codes != 0
         if not refused.any():
@@ -83,9 +84,7 @@ class NodeToStatus:
         """True when all rows were evaluated and no verdict was replaced."""
         return self.rows.shape[0] == n_nodes and self._overruled is None
 
-    def overrule_all(
-        self, places: NDArray[np.int64], which: NDArray[np.int64], statuses: Sequence[Status]
-    ) -> None:
+    def overrule_all(self, places: Ints, which: Ints, statuses: Sequence[Status]) -> None:
         """Replace the verdicts at `places`. which: int64, for each the index of its status."""
         self._refusals = None
         if self._overruled is None:
@@ -114,9 +113,9 @@ class NodeToStatus:
         found = (status for status, _ in self.refusals() if not status.is_rejected)
         return list(dict.fromkeys(found))
 
-    def passed(self) -> NDArray[np.int64]:
+    def passed(self) -> Ints:
         """int64: the rows that passed, ascending by place in `rows`."""
-        rows: NDArray[np.int64] = self.rows[self.by == PASSED]
+        rows: Ints = self.rows[self.by == PASSED]
         return rows
 
     def at(self, place: int) -> Status:
@@ -133,13 +132,13 @@ class NodeToStatus:
             raise LookupError(f"row {row} was not evaluated")
         return self.at(int(places[0]))
 
-    def refusals(self) -> Sequence[tuple[Status, NDArray[np.int64]]]:
+    def refusals(self) -> Sequence[tuple[Status, Ints]]:
         """Each distinct rejection with its rows: int64, at least one."""
         if self._refusals is None:
             self._refusals = list(self._grouped())
         return self._refusals
 
-    def _grouped(self) -> Iterator[tuple[Status, NDArray[np.int64]]]:
+    def _grouped(self) -> Iterator[tuple[Status, Ints]]:
         usual = self.by != PASSED
         if self._overruled is not None:
             special = np.flatnonzero(usual & self._overruled)
@@ -160,9 +159,7 @@ class NodeToStatus:
         return status
 
 
-def _group_by_code(
-    places: NDArray[np.int64], codes: NDArray[Any]
-) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def _group_by_code(places: Ints, codes: NDArray[Any]) -> Iterator[tuple[int, Ints]]:
     """The distinct codes, ascending, each with its places; codes: one per place."""
     distinct = _distinct_codes(codes)
     for code in distinct:

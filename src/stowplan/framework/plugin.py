@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from stowplan._deprecated import deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.deciders.kernel_terms import KernelTerm, PeerAffinityTerms
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
@@ -314,12 +315,7 @@ class ScoreExtensions(Protocol):
     """Scales a plugin's scores of one pod to 0..SCORE_MAX, given all of them."""
 
     def normalize_score(
-        self,
-        scores: NDArray[np.int64],
-        pod: Pod,
-        nodes: NodeTable,
-        rows: Rows,
-        state: CycleState,
+        self, scores: NDArray[np.int64], pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.int64]:
         """int64 (n_rows,): the final scores. `scores` must not be changed in place."""
 
@@ -487,6 +483,36 @@ class SignPlugin(Protocol):
         `by_amounts` beside it, `filter_column` reads of the pods on nodes `pod_count` and
         `requested` only, and pods nominated to many nodes are counted at once. Misuse: declaring it
         where the answer for a node depends on other nodes, other objects or the cycle state.
+        """
+
+
+@runtime_checkable
+class AppliesToPlugin(Protocol):
+    """Tells which pods a plugin has nothing to do for."""
+
+    def applies_to(self, pod: Pod) -> bool:
+        """False where every extension point of the plugin leaves the pod alone: PreFilter and
+        PreScore skip it, Filter passes every node, PreEnqueue, Reserve, Permit and PreBind succeed
+        without effect.
+
+        The answer must depend on the pod's spec only; the plugin is then not called for pods of
+        that spec. Plugins without this method apply to every pod. Misuse: reading labels,
+        annotations, nodes or other objects.
+        """
+
+
+@runtime_checkable
+class KernelTermsPlugin(Protocol):
+    """States a plugin's rule as values that compiled kernels evaluate."""
+
+    def kernel_terms(
+        self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms
+    ) -> tuple[KernelTerm, ...] | None:
+        """Terms that are equivalent to the plugin's methods for `pod`; None where no terms are.
+
+        peers: pods that may be placed beside it. Called once per class of pods and revision of the
+        other objects, not per attempt. Values in a term must not change; only `TopologyTerm.counts`
+        is read again. Misuse: terms that differ from `filter` or `score` for some node.
         """
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from types import MethodType
 from typing import Any
 
-from stowplan.framework.extension_points import METHOD_PARAMETERS
+from stowplan.framework.extension_points import METHOD_PARAMETERS, RENAMED_METHODS
 from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait, RestrictTo
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.status import Status
@@ -56,10 +57,14 @@ ANSWER_TYPES: dict[str, tuple[type[Any], ...]] = {
 
 def check_signatures(plugin: type[Any], where: str) -> None:
     """Raise ContractError where a plugin class has methods that the runtime cannot call."""
-    for method, offered in METHOD_PARAMETERS.items():
-        function = getattr(plugin, method, None)
-        if not callable(function):
+    for new_name, offered in METHOD_PARAMETERS.items():
+        method = method_name(plugin, new_name)
+        if not method:
             continue
+        if method != new_name:
+            message = f"{where}: method `{method}` is deprecated, use `{new_name}`"
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        function = getattr(plugin, method)
         static = isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod)
         for name in parameters_of(function)[0 if static else 1 :]:
             if name not in offered:
@@ -77,6 +82,13 @@ def check_signatures(plugin: type[Any], where: str) -> None:
             f"{where}: `REJECTED` is {rejected!r}; expected "
             f"{REJECTED_MEANS}{class_location(plugin)}"
         )
+
+
+def method_name(plugin: object, method: str) -> str:
+    """The name by which a plugin, or its class, has a method: also the old one of a renamed method;
+    "" where it has none."""
+    names = (method, RENAMED_METHODS.get(method, method))
+    return next((name for name in names if callable(getattr(plugin, name, None))), "")
 
 
 def parameters_of(function: Call) -> tuple[str, ...]:
@@ -126,10 +138,11 @@ def bind_method(plugin: object, method: str, *, in_tree: bool) -> Call | None:
 
     An exception of a plugin that is not part of Stowplan becomes a ContractError that names it.
     """
-    function = getattr(plugin, method, None)
-    if not callable(function):
-        return None
     offered = METHOD_PARAMETERS[method]
+    method = method_name(plugin, method)
+    if not method:
+        return None
+    function = getattr(plugin, method)
     wanted = parameters_of(function)
     call = narrow_parameters(function, offered, wanted)
     return call if in_tree else _wrap_errors(call, plugin, method, offered)
@@ -242,6 +255,16 @@ def definition_location(plugin: object, *methods: str) -> str:
     if code is None:
         return ""
     return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def duplicate_name(first: type[Any], second: type[Any], kind: str = "plugin class") -> str:
+    """The error text for two plugins of one name, with the location of both."""
+    titles = [
+        f"{kind} {one.__module__}.{one.__qualname__}"
+        + (definition_location(one) or class_location(one))
+        for one in (second, first)
+    ]
+    return f"{titles[0]}: a plugin named {second.name!r} already exists: {titles[1]}"
 
 
 def failure_location(failure: BaseException) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan._deprecated import deprecated_property
+from stowplan._deprecated import deprecated_keywords, deprecated_property
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.pod import Pod
@@ -104,6 +104,7 @@ class Snapshot:
 
     __slots__ = ("nodes", "nominations", "object_store")
 
+    @deprecated_keywords(world="object_store")
     def __init__(
         self,
         nodes: NodeTable,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
@@ -17,6 +15,7 @@ from stowplan._deprecated import deprecated_method
 from stowplan.columns.nodetable import NodeTable
 from stowplan.framework import ObjectStore
 from stowplan.inputs.admission.admission_result import AdmissionResult
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
@@ -60,8 +59,8 @@ class Cluster(msgspec.Struct):
     manifests: list[Tree] = []
 
     def __repr__(self) -> str:
-        pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
-        return f"Cluster({len(self.nodes):,} nodes, {pods})"
+        pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
+        return f"Cluster({count_of(len(self.nodes), 'node')}, {pods})"
 
     def table(self) -> NodeTable:
         """A new node table with the bound pods."""
@@ -116,22 +115,9 @@ def read_cluster(
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
-    with _collector_paused():
-        for file in files_at(named):
-            reading.take(file)
-        return reading.cluster(", ".join(map(str, named)), orphans)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Disable the garbage collector: reading creates no garbage, and scanning is expensive."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+    for file in files_at(named):
+        reading.take(file)
+    return reading.cluster(", ".join(map(str, named)), orphans)
 
 
 class _ClusterReader:
@@ -189,8 +175,7 @@ class _ClusterReader:
             try:
                 self.inventory.add(found, f"{file.source}: {place}")
             except DecodeError as problem:
-                where = f"{place}: {problem.path}"
-                raise InputError.at(file.source, where, problem.what) from None
+                raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
 
     def cluster(self, named: str, orphans: str) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes."""
@@ -202,7 +187,7 @@ class _ClusterReader:
             raise InputError.at("", "", problem) from None
         nodes = list(self.inventory.all(Node))
         if not nodes:
-            got = f"no nodes ({len(population.pods)} pods)"
+            got = f"no nodes ({count_of(len(population.pods), 'pod')})"
             raise InputError(named, "", got, "a cluster with at least one node")
         admitted = self._admitted(population.pods)
         found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)

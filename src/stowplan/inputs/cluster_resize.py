@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from stowplan.apis.apps.daemon_pods import target_node
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.manifests import ManifestInventory
-from stowplan.inputs.orphaned_pods import count_of, release_pods
-from stowplan.inputs.workloads.daemon_pods import target_node
+from stowplan.inputs.orphaned_pods import release_pods
 from stowplan.inputs.workloads.workload_expansion import expand_workloads
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
@@ -40,7 +41,7 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
     left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
     found = release_pods(cluster.pods, left, set())
     pods = [pod for pod in found.pods if not (_is_daemon(pod) and target_node(pod) in left)]
-    note = f"{n_nodes} nodes instead of {len(cluster.nodes)}, of the same mix"
+    note = f"{count_of(n_nodes, 'node')} instead of {len(cluster.nodes)}, of the same mix"
     notes = [*cluster.notes, note]
     n_gone = len(cluster.pods) - len(pods)
     if found.pending:

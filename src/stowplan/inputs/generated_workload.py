@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
 from stowplan.objects.node import HOSTNAME_LABEL, Node
@@ -97,7 +98,9 @@ def generate_workload(n_nodes: int = 1000, n_pods: int = 5000, seed: int = 0) ->
     nodes = list(_nodes(n_nodes, rng))
     pods, objects = _pods(n_pods, rng)
     pods = list(_timed(pods, np.random.default_rng([seed, 1])))
-    notes = [f"generated workload: {n_nodes} nodes, {n_pods} pods, seed {seed}"]
+    notes = [
+        f"generated workload: {count_of(n_nodes, 'node')}, {count_of(n_pods, 'pod')}, seed {seed}"
+    ]
     return Cluster(nodes=nodes, pods=pods, objects=objects, notes=notes)
 
 

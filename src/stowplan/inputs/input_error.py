@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from stowplan._deprecated import deprecated_keywords
+
 _LITERAL = re.compile(
     r"""['"\[{*+-]|\d|(true|false|null|nan|inf)\b|an? (empty )?(list|mapping)\b"""
 )
@@ -16,6 +18,7 @@ class InputError(ValueError):
     Several mistakes in manifests are a line each.
     """
 
+    @deprecated_keywords(wanted="expected")
     def __init__(self, source: str, place: str, got: str, expected: str) -> None:
         """source: the file. place: where in it, "" for the whole file."""
         super().__init__(_line(source, place, mismatch(got, expected)))

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
-from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects import storage, workload
+from stowplan.objects.devices import device
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
@@ -26,32 +27,18 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity, QuantityError, value
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
 from stowplan.objects.volume import PVCTemplate
-from stowplan.objects.workload import (
-    DaemonSet,
-    Deployment,
-    Job,
-    Namespace,
-    PodDisruptionBudget,
-    PriorityClass,
-    ReplicaSet,
-    ReplicationController,
-    Service,
-    StatefulSet,
-)
 
 T = TypeVar("T", bound=Object)
 
-Workload = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job | ReplicationController
+Workload = (
+    workload.Deployment
+    | workload.ReplicaSet
+    | workload.StatefulSet
+    | workload.DaemonSet
+    | workload.Job
+    | workload.ReplicationController
+)
 
 
 # Fields that only the controller of a kind reads.
@@ -106,26 +93,26 @@ _GANGS = tuple(version.partition("/")[0] for version in GROUP_API_VERSIONS)
 KINDS: Mapping[str, ManifestKind] = {
     "Pod": ManifestKind(("",), Pod),
     "Node": ManifestKind(("",), Node),
-    "Namespace": ManifestKind(("",), Namespace),
-    "Service": ManifestKind(("",), Service),
-    "ReplicationController": ManifestKind(("",), ReplicationController),
-    "PersistentVolume": ManifestKind(("",), PersistentVolume),
-    "PersistentVolumeClaim": ManifestKind(("",), PersistentVolumeClaim),
-    "Deployment": ManifestKind(_APPS, Deployment),
-    "ReplicaSet": ManifestKind(_APPS, ReplicaSet),
-    "DaemonSet": ManifestKind(_APPS, DaemonSet),
-    "StatefulSet": ManifestKind(_APPS, StatefulSet, StatefulSetControllerFields),
-    "Job": ManifestKind(("batch",), Job, JobControllerFields),
-    "StorageClass": ManifestKind(_STORAGE, StorageClass),
-    "CSINode": ManifestKind(_STORAGE, CSINode),
-    "CSIDriver": ManifestKind(_STORAGE, CSIDriver),
-    "CSIStorageCapacity": ManifestKind(_STORAGE, CSIStorageCapacity),
-    "VolumeAttachment": ManifestKind(_STORAGE, VolumeAttachment),
-    "PodDisruptionBudget": ManifestKind(("policy",), PodDisruptionBudget),
-    "ResourceClaim": ManifestKind(_DEVICES, ResourceClaim),
-    "ResourceSlice": ManifestKind(_DEVICES, ResourceSlice),
-    "DeviceClass": ManifestKind(_DEVICES, DeviceClass),
-    "PriorityClass": ManifestKind(("scheduling.k8s.io",), PriorityClass),
+    "Namespace": ManifestKind(("",), workload.Namespace),
+    "Service": ManifestKind(("",), workload.Service),
+    "ReplicationController": ManifestKind(("",), workload.ReplicationController),
+    "PersistentVolume": ManifestKind(("",), storage.PersistentVolume),
+    "PersistentVolumeClaim": ManifestKind(("",), storage.PersistentVolumeClaim),
+    "Deployment": ManifestKind(_APPS, workload.Deployment),
+    "ReplicaSet": ManifestKind(_APPS, workload.ReplicaSet),
+    "DaemonSet": ManifestKind(_APPS, workload.DaemonSet),
+    "StatefulSet": ManifestKind(_APPS, workload.StatefulSet, StatefulSetControllerFields),
+    "Job": ManifestKind(("batch",), workload.Job, JobControllerFields),
+    "StorageClass": ManifestKind(_STORAGE, storage.StorageClass),
+    "CSINode": ManifestKind(_STORAGE, storage.CSINode),
+    "CSIDriver": ManifestKind(_STORAGE, storage.CSIDriver),
+    "CSIStorageCapacity": ManifestKind(_STORAGE, storage.CSIStorageCapacity),
+    "VolumeAttachment": ManifestKind(_STORAGE, storage.VolumeAttachment),
+    "PodDisruptionBudget": ManifestKind(("policy",), workload.PodDisruptionBudget),
+    "ResourceClaim": ManifestKind(_DEVICES, device.ResourceClaim),
+    "ResourceSlice": ManifestKind(_DEVICES, device.ResourceSlice),
+    "DeviceClass": ManifestKind(_DEVICES, device.DeviceClass),
+    "PriorityClass": ManifestKind(("scheduling.k8s.io",), workload.PriorityClass),
     "LimitRange": ManifestKind(("",), LimitRange),
     "ResourceQuota": ManifestKind(("",), ResourceQuota),
     "Scv": ManifestKind(("core.run-linux.com",), Scv),
@@ -168,8 +155,7 @@ class ManifestInventory:
         entries = self._by_kind.setdefault(type(found), {})
         first = entries.setdefault(_key(found), entry)
         if first is not entry:
-            what = f"Duplicate value: first defined in {first.place}"
-            raise DecodeError(what, title(found))
+            raise DecodeError(f"Duplicate value: first defined in {first.place}", title(found))
         self.entries.append(entry)
 
     def all(self, kind: type[T]) -> Iterator[T]:
@@ -237,8 +223,7 @@ def items(
     listed: kind and apiVersion of a typed list, for items without them. Raises DecodeError.
     """
     if not isinstance(tree, dict):
-        expected = "an object with apiVersion and kind"
-        raise DecodeError(mismatch(format_value(tree), expected), path)
+        raise DecodeError(mismatch(format_value(tree), "an object with apiVersion and kind"), path)
     tree = {**(listed or {}), **{k: v for k, v in tree.items() if v is not None}}
     kind = tree.get("kind", "")
     if not isinstance(kind, str) or not kind:
@@ -366,7 +351,6 @@ def _join(path: str, field: str) -> str:
 
 
 def _at(path: str, key: str) -> str:
-    """Path of a mapping entry."""
     return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
 
 
@@ -386,11 +370,11 @@ def _quantities(found: Object) -> Iterator[Named]:
             yield from _of_status(found)
         case _ if isinstance(found, Workload):
             yield from _of_spec(found.spec.template.spec, "spec.template.spec")
-        case PersistentVolume():
+        case storage.PersistentVolume():
             yield from _each("spec.capacity", found.spec.capacity)
-        case PersistentVolumeClaim():
+        case storage.PersistentVolumeClaim():
             yield from _each("spec.resources.requests", found.spec.resources.requests)
-        case CSIStorageCapacity():
+        case storage.CSIStorageCapacity():
             sizes = {"capacity": found.capacity, "maximumVolumeSize": found.maximum_volume_size}
             yield from _each("", {name: q for name, q in sizes.items() if q is not None})
         case Queue():

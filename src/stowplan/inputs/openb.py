@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeStatus
@@ -146,8 +147,7 @@ class OpenBReader:
             if models:
                 labels[MODEL_LABEL] = models[0]
         return Node(
-            metadata=ObjectMeta(name=name, labels=labels),
-            status=NodeStatus(allocatable=offers),
+            metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=offers)
         )
 
     def pod(self, row: OpenBRow) -> Pod:
@@ -187,7 +187,6 @@ def _spec(
 
 
 def _requiring(models: tuple[str, ...]) -> Affinity:
-    """Node affinity to nodes with one of the models."""
     requirement = NodeSelectorRequirement(key=MODEL_LABEL, operator="In", values=models)
     term = NodeSelectorTerm(match_expressions=(requirement,))
     return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=(term,))))
@@ -203,7 +202,7 @@ def _rows(lines: list[str], header: list[str], source: str) -> Iterator[OpenBRow
             continue
         cells = _cells(line, source, number)
         if len(cells) != len(header):
-            got = f"{len(cells)} cells"
+            got = count_of(len(cells), "cell")
             raise InputError(source, f"line {number}", got, f"{len(header)}, as in the header")
         yield OpenBRow(source, number, dict(zip(header, cells, strict=True)))
 

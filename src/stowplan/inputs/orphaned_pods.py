@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.pod import Pod, PodSpec, PodStatus
 
@@ -103,8 +104,3 @@ def list_pods(pods: dict[str, str]) -> str:
     first = [f"{pod} (node {node})" for pod, node in list(pods.items())[:NAMED_MAX]]
     more = len(pods) - len(first)
     return ", ".join(first) + (f" and {more:,} more" if more else "")
-
-
-def count_of(number: int, noun: str) -> str:
-    """`1 pod`, `3 pods`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.batch.state.jobs import group_of
+from stowplan.framework.deciders.tasks import group_of
+from stowplan.inputs.counts import count_of
 from stowplan.objects.pod import Pod
 
 LOAD_SESSIONS = "no sessions are configured (add --config FILE with actions and tiers)"
@@ -29,5 +30,5 @@ def gang_notes(pods: Iterable[Pod], deciders: Deciders) -> list[str]:
     if deciders.batch is not None:
         return []
     n_pods = sum(bool(group_of(pod)) for pod in pods)
-    note = f"{n_pods} pods are in PodGroups and were tried alone: {LOAD_SESSIONS}"
-    return [note] if n_pods else []
+    what = count_of(n_pods, "pod is in a PodGroup and was", "pods are in PodGroups and were")
+    return [f"{what} tried alone: {LOAD_SESSIONS}"] if n_pods else []

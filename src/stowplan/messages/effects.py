@@ -22,64 +22,56 @@ class Numbered(Message, frozen=True):
     term: int
 
 
-class Bind(Numbered, frozen=True):
-    """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed."""
+class OnObject(Numbered, frozen=True):
+    """Base of effects on one object: its uid, namespace and name."""
 
     uid: str
     namespace: str
     name: str
+
+
+class Bind(OnObject, frozen=True):
+    """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed."""
+
     node: str
 
 
-class ReadPod(Numbered, frozen=True):
+class ReadPod(OnObject, frozen=True):
     """Read a pod whose binding has an unknown result. Outcome: PodRead.
 
     A read writes nothing, so it is executed in any term. A failed read needs no outcome: the
     scheduler sends it again.
     """
 
-    uid: str
-    namespace: str
-    name: str
 
-
-class PatchStatus(Numbered, frozen=True):
+class PatchStatus(OnObject, frozen=True):
     """Set the PodScheduled condition to False, and the nomination. Outcome: only PatchFailed.
 
     reason: Unschedulable or SchedulerError, "" leaves the condition unchanged. nominated_node: None
     leaves status.nominatedNodeName unchanged, "" clears it.
     """
 
-    uid: str
-    namespace: str
-    name: str
     reason: str = ""
     message: str = ""
     nominated_node: str | None = None
 
 
-class PatchGroup(Numbered, frozen=True):
+class PatchGroup(OnObject, frozen=True):
     """Set the status of a PodGroup. Outcome: only PatchFailed.
 
     api_version: version under which it was read. Conditions without a time get that of the write.
     """
 
-    uid: str
-    namespace: str
-    name: str
     api_version: str
     status: PodGroupStatus
 
 
-class RecordEvent(Numbered, frozen=True):
+class RecordEvent(OnObject, frozen=True):
     """Record an Event (events.k8s.io/v1) about a pod or a group. No outcome.
 
     type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of the regarding object.
     """
 
-    uid: str
-    namespace: str
-    name: str
     scheduler: str
     type: str
     reason: str
@@ -89,7 +81,7 @@ class RecordEvent(Numbered, frozen=True):
     api_version: str = "v1"
 
 
-class Evict(Numbered, frozen=True):
+class Evict(OnObject, frozen=True):
     """Evict a victim: set its DisruptionTarget condition, then delete it.
 
     The condition has status True, reason PreemptionByScheduler and `message`; if it cannot be set
@@ -97,22 +89,16 @@ class Evict(Numbered, frozen=True):
     particular. Outcome: EvictDone when the deletion was accepted, EvictFailed.
     """
 
-    uid: str
-    namespace: str
-    name: str
     preemptor: str
     message: str
 
 
-class Prepare(Numbered, frozen=True):
+class Prepare(OnObject, frozen=True):
     """Run a plugin's `perform` for a pod, with a timeout. Outcome: PrepareDone, PrepareFailed.
 
     `Scheduler.work` returns its context.
     """
 
-    uid: str
-    namespace: str
-    name: str
     plugin: str
     point: str
     node: str

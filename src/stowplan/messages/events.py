@@ -71,112 +71,87 @@ class ObjectDeleted(Message, frozen=True):
     value: Object
 
 
-class BindDone(Message, frozen=True):
-    """The API accepted the binding. The watch confirms it."""
+class Outcome(Message, frozen=True):
+    """Base of outcomes. effect: number of the effect. uid: of the pod or object it is about."""
 
     effect: int
     uid: str
 
 
-class BindFailed(Message, frozen=True):
-    """The API refused the binding, or its result is unknown.
+class FailedRequest(Outcome, frozen=True):
+    """Base of outcomes of a request that failed.
 
     code: HTTP status, 0 for none (a timeout, a broken connection). 4xx is definite, except 408;
-    with that, 0 and 5xx the pod may be bound.
+    with that, 0 and 5xx the request may have been carried out.
     """
 
-    effect: int
-    uid: str
     code: int
     reason: str = ""
 
 
-class PodRead(Message, frozen=True):
+class BindDone(Outcome, frozen=True):
+    """The API accepted the binding. The watch confirms it."""
+
+
+class BindFailed(FailedRequest, frozen=True):
+    """The API refused the binding, or its result is unknown: the pod may be bound."""
+
+
+class PodRead(Outcome, frozen=True):
     """Outcome of ReadPod. pod: None when it does not exist."""
 
-    effect: int
-    uid: str
     pod: Pod | None
 
 
-class PatchFailed(Message, frozen=True):
+class PatchFailed(FailedRequest, frozen=True):
     """A status patch was refused or lost."""
 
-    effect: int
-    uid: str
-    code: int
-    reason: str = ""
 
-
-class EvictDone(Message, frozen=True):
+class EvictDone(Outcome, frozen=True):
     """The API accepted the deletion of a victim; the watch shows when it is deleted."""
 
-    effect: int
-    uid: str
 
-
-class EvictFailed(Message, frozen=True):
+class EvictFailed(FailedRequest, frozen=True):
     """The API refused to delete a victim."""
 
-    effect: int
-    uid: str
-    code: int
-    reason: str = ""
 
-
-class PrepareDone(Message, frozen=True):
+class PrepareDone(Outcome, frozen=True):
     """`perform` of a plugin's PreBind, Bind or PostBind has finished."""
 
-    effect: int
-    uid: str
 
-
-class PrepareFailed(Message, frozen=True):
+class PrepareFailed(Outcome, frozen=True):
     """`perform` failed or timed out."""
 
-    effect: int
-    uid: str
     reason: str = ""
 
 
-class WriteDone(Message, frozen=True):
+class WriteDone(Outcome, frozen=True):
     """The API accepted a write of an object; the watch will show it.
 
     version: its new resource version, where known; unchanged by a write without effect.
     """
 
-    effect: int
-    uid: str
     version: str = ""
 
 
-class WriteFailed(Message, frozen=True):
+class WriteFailed(FailedRequest, frozen=True):
     """The API refused a write, or its result is unknown."""
 
-    effect: int
-    uid: str
-    code: int
-    reason: str = ""
 
-
-class ExtenderReplied(Message, frozen=True):
+class ExtenderReplied(Outcome, frozen=True):
     """An extender has responded. code: HTTP status. body: decompressed."""
 
-    effect: int
-    uid: str
     code: int
     body: bytes = b""
 
 
-class ExtenderFailed(Message, frozen=True):
+class ExtenderFailed(Outcome, frozen=True):
     """An extender could not be called or did not respond in time.
 
     reason: in the words of Go's HTTP client: `Post "URL": dial tcp HOST:PORT: connect: connection
     refused`.
     """
 
-    effect: int
-    uid: str
     reason: str
 
 

@@ -204,14 +204,14 @@ def _victims_tree(body: ExtenderPreemptionArgs, node: str, whole: ObjectEncoder)
 
 def _pod_tree(pod: Pod, whole: ObjectEncoder) -> dict[str, Any]:
     """Without kind and version, and without managedFields, which schedulers drop from pods."""
-    tree = _bare(whole(pod))
+    tree = _without_type_meta(whole(pod))
     meta = {key: value for key, value in tree["metadata"].items() if key != "managedFields"}
     return tree | {"metadata": meta}
 
 
 def _node_tree(node: Node | dict[str, Any], whole: ObjectEncoder) -> dict[str, Any]:
     """With the fields that every node has, even if empty."""
-    tree = node if isinstance(node, dict) else _bare(whole(node))
+    tree = node if isinstance(node, dict) else _without_type_meta(whole(node))
     status = tree.get("status") or {}
     info = dict.fromkeys(_NODE_INFO, "") | (status.get("nodeInfo") or {})
     ports = {"kubeletEndpoint": {"Port": 0}} | (status.get("daemonEndpoints") or {})
@@ -220,7 +220,7 @@ def _node_tree(node: Node | dict[str, Any], whole: ObjectEncoder) -> dict[str, A
     return tree | {"metadata": meta, "spec": tree.get("spec") or {}, "status": status}
 
 
-def _bare(tree: dict[str, Any]) -> dict[str, Any]:
+def _without_type_meta(tree: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
 
 

@@ -54,11 +54,7 @@ _Read = Callable[[Quantity], _N]
 
 
 def pod_requests(
-    pod: Pod,
-    *,
-    use_status: bool,
-    pod_level: bool = True,
-    defaults: Mapping[str, int] | None = None,
+    pod: Pod, *, use_status: bool, pod_level: bool = True, defaults: Mapping[str, int] | None = None
 ) -> dict[str, int]:
     """Requests of the pod by resource name; raises QuantityError.
 

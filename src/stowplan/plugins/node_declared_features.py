@@ -6,14 +6,13 @@ nodedeclaredfeatures.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins import node_hints as hints
+from stowplan.plugins.pod_hints import queueing_hint
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -43,7 +42,7 @@ class NodeDeclaredFeatures:
         declared = node.node.status.declared_features
         return OK if all(f in declared for f in self.required(pod)) else self.REJECTED
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         return nodes.features.has_all(self.required(pod), rows)
 
@@ -52,13 +51,26 @@ class NodeDeclaredFeatures:
         declared = node.node.status.declared_features
         return [f"feature {f} is not declared" for f in self.required(pod) if f not in declared]
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or declares other features, or the pod needs others."""
-        return hints.node_declared_features_events(self.required) if self._is_enabled else ()
+        if not self._is_enabled:
+            return ()
+        return (
+            on(NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE, _after_node),
+            on(POD, Action.UPDATE, self._after_update),
+        )
+
+    def _after_update(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        return queueing_hint(new.uid == pod.uid and self.required(new) != self.required(old))
 
     def signature(self, pod: Pod) -> object:
         """The required features."""
         return self.required(pod)
+
+
+def _after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+    declared = None if old is None else old.status.declared_features
+    return queueing_hint(declared != new.status.declared_features)
 
 
 def required_features(spec: PodSpec) -> tuple[str, ...]:

@@ -5,38 +5,58 @@ Source: kube-scheduler v1.36, plugins/nodeports.
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from stowplan.columns.array_types import Bools
 from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    QUEUE_SKIP,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins import node_hints as hints
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 _KEPT = "NodePorts"
 
 
-class NodePorts:
+class HostPortsFilter:
+    """Filter on the host ports of containers and sidecars."""
+
+    # Resolvable: the pod that uses the port may be evicted.
+    REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where every port of the pod is free. Ports within the pod never conflict."""
+        return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
+        """bool (n_rows,): True where `filter` succeeds."""
+        return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
+
+    def signature(self, pod: Pod) -> object:
+        """The ports, in any order."""
+        return frozenset(host_ports_of(pod))
+
+
+class NodePorts(HostPortsFilter):
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
     declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
-    # Resolvable: the pod that uses the port may be evicted.
-    REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without host ports."""
         return bool(host_ports_of(pod))
 
     def pre_filter(self, pod: Pod) -> Status:
         """Skip for pods without host ports."""
         return OK if host_ports_of(pod) else SKIP
-
-    def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where every port of the pod is free. Ports within the pod never conflict."""
-        return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
         """The ports that are in use."""
@@ -46,17 +66,17 @@ class NodePorts:
             if node.port_conflicts((ip, protocol, number))
         ]
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
-        """bool (n_rows,): True where `filter` succeeds."""
-        return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
-
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added, or a pod frees a port."""
-        return hints.node_ports_events(host_ports_of)
+        return (on(POD, Action.DELETE, _after_delete), on(NODE, Action.ADD))
 
-    def signature(self, pod: Pod) -> object:
-        """The ports, in any order."""
-        return frozenset(host_ports_of(pod))
+
+def _after_delete(pod: Pod, old: Pod, new: None) -> QueueingHint:
+    """The deleted pod freed a port that the pod requests."""
+    if not is_assigned_or_nominated(old):
+        return QUEUE_SKIP
+    freed = NodeInfo(Node(), used_ports=host_ports_of(old))
+    return queueing_hint(any(map(freed.port_conflicts, host_ports_of(pod))))
 
 
 def host_ports_of(pod: Pod) -> tuple[Port, ...]:

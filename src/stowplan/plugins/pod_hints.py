@@ -1,19 +1,8 @@
-"""What several queueing hints read of a changed pod, and the hint of SchedulingGates.
-
-Source: kube-scheduler v1.36, plugins/schedulinggates.
-"""
+"""What the queueing hints of several plugins share."""
 
 from __future__ import annotations
 
-from stowplan.framework.clusterevents import (
-    POD,
-    QUEUE_POD,
-    QUEUE_SKIP,
-    Action,
-    ClusterEventWithHint,
-    QueueingHint,
-    on,
-)
+from stowplan.framework.clusterevents import QUEUE_POD, QUEUE_SKIP, QueueingHint
 from stowplan.objects.pod import Pod
 
 
@@ -30,8 +19,3 @@ def is_assigned_or_nominated(pod: Pod) -> bool:
 def after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
     """QUEUE when the changed pod is the refused pod itself."""
     return queueing_hint(new.uid == pod.uid)
-
-
-def scheduling_gates_events() -> tuple[ClusterEventWithHint, ...]:
-    """SchedulingGates: the last gate of the pod was removed."""
-    return (on(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, after_own_update),)

@@ -6,10 +6,10 @@ Source: kube-scheduler v1.36, plugins/schedulinggates.
 from __future__ import annotations
 
 from stowplan.framework import OK, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import POD, Action, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins import pod_hints
+from stowplan.plugins.pod_hints import after_own_update
 
 
 class SchedulingGates:
@@ -18,7 +18,7 @@ class SchedulingGates:
     name = "SchedulingGates"
     declaration = Plugin(name=name, reads=(), repeatable=True)
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without gates."""
         return bool(pod.spec.scheduling_gates)
 
@@ -30,6 +30,6 @@ class SchedulingGates:
         names = " ".join(gate.name for gate in gates)
         return unresolvable(f"waiting for scheduling gates: [{names}]")
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """The last gate of the pod was removed."""
-        return pod_hints.scheduling_gates_events()
+        return (on(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, after_own_update),)

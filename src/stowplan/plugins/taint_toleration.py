@@ -6,16 +6,16 @@ Source: kube-scheduler v1.36, plugins/tainttoleration.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import NODE, POD, Action, QueueingHint, RegisteredEvents, on
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_untolerated
-from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import default_normalize_score_reversed
+from stowplan.plugins.pod_hints import after_own_update, queueing_hint
 
 
 class TaintToleration:
@@ -65,24 +65,31 @@ class TaintToleration:
 
     # Every node: the same answers, with one call of the rule per distinct taint.
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         repelled = nodes.taints.count_where(
             lambda t: self.is_untolerated(t, pod, HARD_EFFECTS), rows
         )
         return np.equal(repelled, 0)
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return nodes.taints.count_where(lambda t: self.is_untolerated(t, pod, SOFT_EFFECTS), rows)
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
         return default_normalize_score_reversed(scores)
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or has other taints, or the pod tolerates more."""
-        return hints.taint_toleration_events(self.tolerates_node)
+        return (
+            on(NODE, Action.ADD | Action.UPDATE_NODE_TAINT, self._after_node),
+            on(POD, Action.UPDATE_POD_TOLERATION, after_own_update),
+        )
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        tolerated_before = old is not None and self.tolerates_node(pod, old)
+        return queueing_hint(not tolerated_before and self.tolerates_node(pod, new))
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""

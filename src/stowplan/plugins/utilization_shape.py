@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import SCORE_MAX, Problem
+from stowplan.plugins.args_base import PluginArgs
 
 UTILIZATION_MAX = 100
 POINT_SCORE_MAX = 10
 
 
-class UtilizationShapePoint(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class UtilizationShapePoint(PluginArgs, frozen=True):
     """A point of the function. utilization: percent. score: 0 to 10."""
 
     utilization: int = 0
@@ -42,13 +40,14 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterato
             yield Problem(f"{path}[{i}].score", str(point.score), "0 to 10")
 
 
-def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> Ints:
     """int64 (101,): the score, 0 to 100, at each whole percentage of utilization."""
-    return np.array([_score_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
-
-
-def _score_at(percent: int, shape: Sequence[UtilizationShapePoint]) -> int:
     scale = SCORE_MAX // POINT_SCORE_MAX
+    return np.array([score_at(p, shape, scale) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
+
+
+def score_at(percent: int, shape: Sequence[UtilizationShapePoint], scale: int = 1) -> int:
+    """The score at a percentage of utilization, times `scale`."""
     if percent <= shape[0].utilization:
         return shape[0].score * scale
     for before, point in pairwise(shape):

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from stowplan._deprecated import deprecated_names
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.queue.entry import QueueEntry
 from stowplan.queue.options import QueueOptions, seconds_to_ns
+from stowplan.queue.pod_record import PodRecord
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
 from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue
 
 __all__ = [
     "SECOND",
-    "QueueEntry",
+    "PodRecord",
     "QueueOptions",
     "QueueingHintMap",
     "QueueingStrategy",
@@ -22,6 +22,7 @@ __all__ = [
 
 _OLD_NAMES = {
     "Hints": "QueueingHintMap",
+    "QueueEntry": "PodRecord",
     "Place": "SubQueue",
     "Worth": "QueueingStrategy",
     "in_ns": "seconds_to_ns",

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.queue.entry import QueueEntry
 from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.options import QueueOptions, seconds_to_ns
+from stowplan.queue.pod_record import PodRecord
 
 
 class BackoffQueue:
@@ -33,7 +33,7 @@ class BackoffQueue:
         # Without hints a backoff is over at its expiry time itself, not after it.
         self._ends_late = options.hints or options.pops_from_backoff
 
-        def by_expiry_and_rank(entry: QueueEntry) -> tuple[int, object]:
+        def by_expiry_and_rank(entry: PodRecord) -> tuple[int, object]:
             return self._ends(entry), rank(entry)
 
         self.refused = KeyedHeap(by_expiry_and_rank if self._windows else self._ends)
@@ -45,11 +45,11 @@ class BackoffQueue:
     def __contains__(self, key: str) -> bool:
         return key in self.refused.live or key in self.failed.live
 
-    def __iter__(self) -> Iterator[QueueEntry]:
+    def __iter__(self) -> Iterator[PodRecord]:
         yield from self.refused
         yield from self.failed
 
-    def expiry(self, entry: QueueEntry) -> int | None:
+    def expiry(self, entry: PodRecord) -> int | None:
         """When the backoff of `entry` expires, in the queue or not; None when it has no backoff."""
         count = entry.errors or entry.refusals
         if count == 0 or self._max == 0:
@@ -57,20 +57,20 @@ class BackoffQueue:
         ends = int(entry.added_at) + self._duration(count)
         return ends - ends % SECOND if self._windows else ends
 
-    def is_waiting(self, entry: QueueEntry, now: int) -> bool:
+    def is_waiting(self, entry: PodRecord, now: int) -> bool:
         """True while the backoff of `entry` is not over."""
         ends = self.expiry(entry)
         return ends is not None and not self._is_over(ends, now)
 
-    def put(self, entry: QueueEntry) -> None:
+    def put(self, entry: PodRecord) -> None:
         """Add an entry to the heap of its last result."""
         (self.refused if entry.refusers or not self._separates_errors else self.failed).put(entry)
 
-    def get(self, key: str) -> QueueEntry | None:
+    def get(self, key: str) -> PodRecord | None:
         """The entry of a key."""
         return self.refused.get(key) or self.failed.get(key)
 
-    def take(self, key: str) -> QueueEntry | None:
+    def take(self, key: str) -> PodRecord | None:
         """Remove the entry of a key and return it."""
         return self.refused.take(key) or self.failed.take(key)
 
@@ -78,11 +78,11 @@ class BackoffQueue:
         """Compute an entry's sort key again after its pod has changed."""
         (self.refused if key in self.refused else self.failed).refresh(key)
 
-    def pop_before_expiry(self) -> QueueEntry | None:
+    def pop_before_expiry(self) -> PodRecord | None:
         """Pop the rejected entry whose backoff expires first, over or not; None without windows."""
         return self.refused.pop() if self._windows else None
 
-    def pop_over(self, now: int) -> list[QueueEntry]:
+    def pop_over(self, now: int) -> list[PodRecord]:
         """Remove and return all entries whose backoff is over, rejected ones first."""
         found = []
         for heap in (self.refused, self.failed):
@@ -106,7 +106,7 @@ class BackoffQueue:
             return self._max
         return self._initial << (count - 1)
 
-    def _ends(self, entry: QueueEntry) -> int:
+    def _ends(self, entry: PodRecord) -> int:
         """`expiry` as a sort key: -1 for an entry without backoff."""
         ends = self.expiry(entry)
         return -1 if ends is None else ends

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
-SortKey = Callable[[QueueEntry], Any]
+SortKey = Callable[[PodRecord], Any]
 """Sort key of an entry, computed when the entry is added; the smallest is popped first."""
 
-_Item = tuple[Any, int, QueueEntry]
+_Item = tuple[Any, int, PodRecord]
 
 _STALE_MIN = 64
 
@@ -39,7 +39,7 @@ class KeyedHeap:
     def __contains__(self, key: str) -> bool:
         return key in self.live
 
-    def put(self, entry: QueueEntry) -> None:
+    def put(self, entry: PodRecord) -> None:
         """Add an entry; replaces one with the same key."""
         self._arrivals = arrival = self._arrivals + 1
         item = (self._rank(entry), arrival, entry)
@@ -49,7 +49,7 @@ class KeyedHeap:
         if len(heap) > 2 * len(live) + _STALE_MIN:
             self._sweep()
 
-    def put_first(self, entry: QueueEntry) -> None:
+    def put_first(self, entry: PodRecord) -> None:
         """Return a popped entry to the heap, ahead of entries with an equal sort key."""
         self._returns -= 1
         item = (self._rank(entry), self._returns, entry)
@@ -61,7 +61,7 @@ class KeyedHeap:
         """Number of `put` calls so far; `put_first` does not count."""
         return self._arrivals
 
-    def get(self, key: str) -> QueueEntry | None:
+    def get(self, key: str) -> PodRecord | None:
         """The entry of a key."""
         item = self.live.get(key)
         return None if item is None else item[2]
@@ -76,7 +76,7 @@ class KeyedHeap:
             if len(self._heap) > 2 * len(self.live) + _STALE_MIN:
                 self._sweep()
 
-    def take(self, key: str) -> QueueEntry | None:
+    def take(self, key: str) -> PodRecord | None:
         """Remove the entry of a key and return it."""
         item = self.live.pop(key, None)
         if item is None:
@@ -85,7 +85,7 @@ class KeyedHeap:
             self._sweep()
         return item[2]
 
-    def peek(self) -> QueueEntry | None:
+    def peek(self) -> PodRecord | None:
         """The first entry; it stays in the heap."""
         heap, live = self._heap, self.live
         while heap:
@@ -95,7 +95,7 @@ class KeyedHeap:
             heappop(heap)
         return None
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> PodRecord | None:
         """Remove the first entry and return it."""
         heap, live = self._heap, self.live
         while heap:
@@ -106,11 +106,11 @@ class KeyedHeap:
                 return entry
         return None
 
-    def in_order(self) -> list[QueueEntry]:
+    def in_order(self) -> list[PodRecord]:
         """All entries in pop order."""
         return [item[2] for item in sorted(self.live.values())]
 
-    def __iter__(self) -> Iterator[QueueEntry]:
+    def __iter__(self) -> Iterator[PodRecord]:
         """All entries, in no particular order."""
         return (item[2] for item in self.live.values())
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import msgspec
 
+from stowplan._deprecated import RenamedFields, deprecated_property
 from stowplan.framework import Problem
 from stowplan.objects.encoding.duration import SECOND
 
 
-class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QueueOptions(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, metaclass=RenamedFields
+):
     """Options of the scheduling queue; durations in seconds.
 
     initial_backoff_s: after the first failure; doubles with each one. max_backoff_s: upper limit; 0
@@ -24,6 +28,11 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plugins are ignored.
     """
 
+    OLD_FIELDS: ClassVar[Mapping[str, str]] = {
+        "max_parked_s": "max_in_unschedulable_pods_s",
+        "flush_leftover_s": "flush_unschedulable_s",
+    }
+
     initial_backoff_s: float | None = None
     max_backoff_s: float | None = None
     max_in_unschedulable_pods_s: float | None = None
@@ -32,6 +41,9 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pop_from_backoff: bool | None = None
     hints: bool = True
     by_arrival: bool = False
+
+    max_parked_s = deprecated_property("max_parked_s", "max_in_unschedulable_pods_s")
+    flush_leftover_s = deprecated_property("flush_leftover_s", "flush_unschedulable_s")
 
     @property
     def initial_s(self) -> float:

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from stowplan.columns.pods.podterms import terms_of
 from stowplan.objects.pod import Pod
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
 
 def is_helped_across_nodes(
-    entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str], plugins: frozenset[str]
+    entry: PodRecord, pod: Pod, namespace_labels: Mapping[str, str], plugins: frozenset[str]
 ) -> bool:
     """True when one of `plugins`, which declare `cross_node`, rejected the entry, or its required
     affinity matches `pod`."""

@@ -11,7 +11,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
 from stowplan.objects.pod import Pod
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
 PreEnqueueCheck = Callable[[Pod], Status]
 
@@ -24,23 +24,23 @@ _KEPT = "gates"
 class PreEnqueueGates:
     """The PreEnqueue plugins of each profile, in call order.
 
-    Plugins that do not concern pods of a spec are skipped: `concerns` holds for all pods of a
+    Plugins that do not concern pods of a spec are skipped: `applies_to` holds for all pods of a
     template and is called once per spec.
     """
 
     def __init__(
         self,
         by_profile: Mapping[str, Sequence[tuple[str, PreEnqueueCheck]]],
-        concerns: Mapping[str, Callable[[Pod], bool]] | None = None,
+        applies_to: Mapping[str, Callable[[Pod], bool]] | None = None,
     ) -> None:
-        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> function
-        that tells whether the plugin concerns a pod, for plugins that have one."""
+        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). applies_to: plugin -> function
+        that tells whether the plugin applies to a pod, for plugins that have one."""
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
         self.faults: list[tuple[Pod, str]] = []
         self._by_name = {
             (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
         }
-        self._concerns = dict(concerns or {})
+        self._applies_to = dict(applies_to or {})
         # Cache key of the names noted on a spec. Only strings are noted: specs are not tracked by
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
@@ -50,15 +50,15 @@ class PreEnqueueGates:
     def of(cls, frameworks: Mapping[str, Framework]) -> PreEnqueueGates:
         """The PreEnqueue plugins of the profiles."""
         found: dict[str, list[tuple[str, PreEnqueueCheck]]] = {name: [] for name in frameworks}
-        concerns: dict[str, Callable[[Pod], bool]] = {}
+        applies_to: dict[str, Callable[[Pod], bool]] = {}
         for name, framework in frameworks.items():
             for member in framework.at("preEnqueue"):
                 call = member.calls["pre_enqueue"]
                 if call is not None:
                     found[name].append((member.name, call))
-                    if member.calls["concerns"] is not None:
-                        concerns[member.name] = member.calls["concerns"]
-        return cls(found, concerns)
+                    if member.calls["applies_to"] is not None:
+                        applies_to[member.name] = member.calls["applies_to"]
+        return cls(found, applies_to)
 
     def _about(self, pod: Pod) -> NamedChecks:
         """The gates that concern a pod."""
@@ -68,7 +68,7 @@ class PreEnqueueGates:
             names = tuple(
                 name
                 for name, _ in self._by_profile.get(spec.scheduler_name, ())
-                if name not in self._concerns or self._concerns[name](pod)
+                if name not in self._applies_to or self._applies_to[name](pod)
             )
             known = spec.__dict__[_KEPT] = self._mark, names
         key = spec.scheduler_name, known[1]
@@ -78,7 +78,7 @@ class PreEnqueueGates:
             self._named[key] = gates
         return gates
 
-    def holds(self, entry: QueueEntry) -> bool:
+    def holds(self, entry: PodRecord) -> bool:
         """True when the gate that keeps the entry out still does. Writes nothing."""
         ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
         if ask is None:
@@ -90,7 +90,7 @@ class PreEnqueueGates:
             return False
         return status is not OK and not status.is_success
 
-    def admits(self, entry: QueueEntry) -> bool:
+    def admits(self, entry: PodRecord) -> bool:
         """Call the gates and set `gated_by` of the entry; True when none keeps it out.
 
         The gate that kept it out before is called first. A gate that rejects is added to refused_by

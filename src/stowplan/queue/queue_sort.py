@@ -7,8 +7,8 @@ from typing import Any
 
 from stowplan.framework.plugin import QueuedPod
 from stowplan.framework.runtime.framework import Framework
-from stowplan.queue.entry import QueueEntry
 from stowplan.queue.heap import SortKey
+from stowplan.queue.pod_record import PodRecord
 
 LessFunction = Callable[[QueuedPod, QueuedPod], bool]
 
@@ -22,7 +22,7 @@ class LessSortKey:
 
     __slots__ = ("_less", "_queued")
 
-    def __init__(self, less: LessFunction, entry: QueueEntry) -> None:
+    def __init__(self, less: LessFunction, entry: PodRecord) -> None:
         self._less = less
         self._queued = QueuedPod(entry.pod, entry.added_at)
 
@@ -42,7 +42,7 @@ def sort_key_by_less(less: LessFunction) -> SortKey:
     return lambda entry: LessSortKey(less, entry)
 
 
-def by_arrival(entry: QueueEntry) -> int:
+def by_arrival(entry: PodRecord) -> int:
     """Equal for all entries: they leave in order of arrival."""
     return 0
 

@@ -24,7 +24,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
-from stowplan.queue.entry import QueueEntry
+from stowplan.queue.pod_record import PodRecord
 
 REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
 """Extension points at which a plugin can reject a pod until an event."""
@@ -113,7 +113,7 @@ class QueueingHintMap:
         return gate in self.listeners(event)
 
     def queueing_strategy(
-        self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
+        self, entry: PodRecord, event: ClusterEvent, old: Any, new: Any
     ) -> QueueingStrategy:
         """Queueing strategy of a pod for an event, by the hints of the plugins that rejected it.
 
@@ -152,7 +152,7 @@ class QueueingHintMap:
             return QueueingHint.QUEUE
 
     def answers(
-        self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
+        self, entry: PodRecord, event: ClusterEvent, old: Any, new: Any
     ) -> dict[str, QueueingHint]:
         """Hint results of all plugins that rejected the pod and registered for the event."""
         found: dict[str, QueueingHint] = {}

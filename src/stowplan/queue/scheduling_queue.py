@@ -48,17 +48,16 @@ from stowplan.framework.runtime.framework import Framework
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 from stowplan.queue.backoff_queue import BackoffQueue
-from stowplan.queue.entry import NO_PLUGINS, QueueEntry
 from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.in_flight_pods import InFlightPods
 from stowplan.queue.nominator import Nominator, PodLister
 from stowplan.queue.options import QueueOptions, seconds_to_ns
+from stowplan.queue.pod_record import NO_PLUGINS, PodRecord, PodState
 from stowplan.queue.pod_updates import is_helped_across_nodes, is_updated
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queue_sort import by_arrival, queue_sort_key
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
-from stowplan.queue.unschedulable_index import UnschedulableIndex
-from stowplan.queue.unschedulable_pods import UnschedulablePods
+from stowplan.queue.unschedulable_pods import UnschedulableIndex, UnschedulablePods
 
 ArrivalCause = ClusterEvent | str
 """What puts a pod into a sub-queue: a cluster event, or one of the strings below."""
@@ -79,6 +78,9 @@ class SubQueue(Enum):
 
 _COUNTED = (SubQueue.ACTIVE, SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
 _TO_ACTIVE, _TO_BACKOFF, _TO_UNSCHEDULABLE = range(3)
+# Members of an enum are found slowly, and these are set for every pod.
+_ACTIVE, _BACKOFF, _IN_FLIGHT = PodState.ACTIVE, PodState.BACKOFF, PodState.IN_FLIGHT
+_GATED, _UNSCHEDULABLE = PodState.GATED, PodState.UNSCHEDULABLE
 
 
 class SchedulingQueue:
@@ -111,7 +113,7 @@ class SchedulingQueue:
         self._uses_hints = self.options.hints
         self.cycle = 0
         self.move_request_cycle = -1
-        self.discarded: list[QueueEntry] = []
+        self.discarded: list[PodRecord] = []
         self.unschedulable_index: UnschedulableIndex | None = None
         self._cause: ArrivalCause = ""
         self._arrivals: dict[ArrivalCause, list[int]] = {}
@@ -159,13 +161,13 @@ class SchedulingQueue:
         """Number of pods in the queue, without those in flight."""
         return len(self.active) + len(self.backoff) + len(self.unschedulable_pods)
 
-    def __iter__(self) -> Iterator[QueueEntry]:
+    def __iter__(self) -> Iterator[PodRecord]:
         """All entries in the queue."""
         yield from self.active
         yield from self.backoff
         yield from self.unschedulable_pods
 
-    def get(self, key: str) -> QueueEntry | None:
+    def get(self, key: str) -> PodRecord | None:
         """The entry of a pod in the queue, by `NAMESPACE/NAME`."""
         return self.active.get(key) or self.backoff.get(key) or self.unschedulable_pods.get(key)
 
@@ -188,21 +190,25 @@ class SchedulingQueue:
         Replaces an entry of the same key, except that a gated pod does not replace an entry in the
         active or backoff queue.
         """
-        return self.enter(pod, pod.key, now)
+        return self.enter(PodRecord.of(pod, now), now)
 
-    def enter(self, pod: Pod, key: str, now: int) -> bool:
-        """Same as `add`, for callers that have the pod's key."""
+    def enter(self, entry: PodRecord, now: int) -> bool:
+        """Same as `add`, for callers that keep the record."""
+        pod = entry.pod
         self._set_arrival_cause(UNSCHEDULABLE_POD_ADD)
-        ready = self._activate(QueueEntry(pod, now, key), now)
+        ready = self._activate(entry, now)
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)
         return ready
 
-    def update(self, old: Pod, new: Pod, now: int) -> tuple[ClusterEvent, ...]:
+    def update(
+        self, old: Pod, new: Pod, now: int, record: PodRecord | None = None
+    ) -> tuple[ClusterEvent, ...]:
         """Update a pending pod and return the events that the update consists of.
 
         For a pod in flight the events are only recorded. An unschedulable pod may be requeued;
-        elsewhere the new version replaces the old one. An unknown pod is added.
+        elsewhere the new version replaces the old one. A pod that is in no sub-queue is added.
+        record: that of such a pod; None makes one.
         """
         events = pod_update_events(old, new)
         self._set_arrival_cause(UNSCHEDULABLE_POD_UPDATE)
@@ -225,7 +231,7 @@ class SchedulingQueue:
             entry.pod = new
             self.nominator.follow(old, new)
             self._update_unschedulable(entry, old, events, now)
-        elif self._activate(QueueEntry(new, now, new.key), now):
+        elif self._activate(PodRecord.of(new, now) if record is None else record, now):
             self.nominator.nominate(new)
         return events
 
@@ -237,7 +243,7 @@ class SchedulingQueue:
 
     # Scheduling attempts.
 
-    def pop(self) -> QueueEntry | None:
+    def pop(self) -> PodRecord | None:
         """Pop the next pod and mark it in flight; None when no pod is ready.
 
         When the active queue is empty, pops the pod of the backoff queue whose backoff expires
@@ -252,10 +258,11 @@ class SchedulingQueue:
                 continue
             self.cycle += 1
             entry.cycle = self.cycle
+            entry.state = _IN_FLIGHT
             return entry
         return None
 
-    def pop_unschedulable(self, entry: QueueEntry) -> None:
+    def pop_unschedulable(self, entry: PodRecord) -> None:
         """Pop an unschedulable pod directly, with the same bookkeeping as `pop`."""
         self.unschedulable_pods.take(entry.key)
         entry.attempts += 1
@@ -263,26 +270,28 @@ class SchedulingQueue:
             self.in_flight.start(entry.pod.metadata.uid or entry.key)
         self.cycle += 1
         entry.cycle = self.cycle
+        entry.state = _IN_FLIGHT
 
-    def try_again(self, entry: QueueEntry, now: int) -> None:
+    def try_again(self, entry: PodRecord, now: int) -> None:
         """Requeue an unschedulable pod, as an event that matches it would."""
         self.unschedulable_pods.take(entry.key)
         self._requeue(entry, QueueingStrategy.AFTER_BACKOFF, now)
 
-    def _pop_from_backoff(self) -> QueueEntry | None:
+    def _pop_from_backoff(self) -> PodRecord | None:
         entry = self.backoff.pop_before_expiry()
         if entry is not None:
             self._set_arrival_cause(POP_FROM_BACKOFF)
             self._counts[_TO_ACTIVE] += 1
         return entry
 
-    def undo_pops(self, entries: Sequence[QueueEntry]) -> None:
+    def undo_pops(self, entries: Sequence[PodRecord]) -> None:
         """Undo the latest pops of active pods that were not attempted; entries are in pop order."""
         for entry in reversed(entries):
             entry.attempts -= 1
             self.cycle -= 1
             if self._uses_hints:
                 self.in_flight.done(entry.uid)
+            entry.state = _ACTIVE
             self.active.put_first(entry)
         self.move_request_cycle = min(self.move_request_cycle, self.cycle)
 
@@ -298,7 +307,7 @@ class SchedulingQueue:
 
     def add_unschedulable_if_not_present(
         self,
-        entry: QueueEntry,
+        entry: PodRecord,
         now: int,
         *,
         refused_by: Iterable[str] = NO_PLUGINS,
@@ -451,7 +460,7 @@ class SchedulingQueue:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
-    def _count_failure(self, entry: QueueEntry, now: int) -> None:
+    def _count_failure(self, entry: PodRecord, now: int) -> None:
         # Without hints, errors and rejections are not distinguished.
         if entry.refusers or not self._uses_hints:
             entry.refusals += 1
@@ -461,7 +470,7 @@ class SchedulingQueue:
         entry.added_at = now
         entry.flushed = False
 
-    def _strategy_after_flight(self, entry: QueueEntry, uid: str) -> QueueingStrategy:
+    def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
         """Queueing strategy by all events that arrived while the pod was in flight."""
         if not entry.refusers or uid not in self.in_flight:
             return QueueingStrategy.AFTER_BACKOFF
@@ -478,14 +487,14 @@ class SchedulingQueue:
                 break
         return queueing_strategy
 
-    def _candidates(self, event: ClusterEvent) -> list[QueueEntry]:
+    def _candidates(self, event: ClusterEvent) -> list[PodRecord]:
         """The unschedulable entries that an event may move, in a fixed order."""
         if event.is_wildcard or not self._uses_hints:
             return list(self.unschedulable_pods)
         return self.unschedulable_pods.refused_by(self.hints.listeners(event))
 
     def _move(
-        self, entries: Iterable[QueueEntry], event: ClusterEvent, old: Any, new: Any, now: int
+        self, entries: Iterable[PodRecord], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
         opened = set(self.hints.listeners(event))
         self._set_arrival_cause(event)
@@ -502,7 +511,7 @@ class SchedulingQueue:
             self.in_flight.note(event, old, new)
 
     def _update_unschedulable(
-        self, entry: QueueEntry, old: Pod, events: Iterable[ClusterEvent], now: int
+        self, entry: PodRecord, old: Pod, events: Iterable[ClusterEvent], now: int
     ) -> None:
         """Apply the events in order until one of them requeues the pod.
 
@@ -527,9 +536,7 @@ class SchedulingQueue:
             if place is not SubQueue.GATED:
                 return
 
-    def _requeue(
-        self, entry: QueueEntry, queueing_strategy: QueueingStrategy, now: int
-    ) -> SubQueue:
+    def _requeue(self, entry: PodRecord, queueing_strategy: QueueingStrategy, now: int) -> SubQueue:
         """Put an entry that is in no sub-queue into the one that the strategy calls for."""
         if queueing_strategy is QueueingStrategy.SKIP:
             self._add_unschedulable(entry)
@@ -540,21 +547,23 @@ class SchedulingQueue:
             return self._back_off(entry)
         return SubQueue.ACTIVE if self._activate(entry, now) else SubQueue.GATED
 
-    def _back_off(self, entry: QueueEntry) -> SubQueue:
+    def _back_off(self, entry: PodRecord) -> SubQueue:
         """Move to the backoff queue. A pod can be popped from there, so its gates are checked
         now."""
         if self.options.pops_from_backoff and not self._gates.admits(entry):
             self._add_unschedulable(entry)
             return SubQueue.GATED
+        entry.state = _BACKOFF
         self.backoff.put(entry)
         self._counts[_TO_BACKOFF] += 1
         return SubQueue.BACKOFF
 
-    def _add_unschedulable(self, entry: QueueEntry) -> None:
+    def _add_unschedulable(self, entry: PodRecord) -> None:
+        entry.state = _GATED if entry.gated_by else _UNSCHEDULABLE
         self.unschedulable_pods.put(entry)
         self._counts[_TO_UNSCHEDULABLE] += 1
 
-    def _activate(self, entry: QueueEntry, now: int, *, ask_gates: bool = True) -> bool:
+    def _activate(self, entry: PodRecord, now: int, *, ask_gates: bool = True) -> bool:
         """Move to the active queue; False when a gate keeps the pod out. Replaces an entry of the
         same key."""
         key = entry.key
@@ -568,11 +577,12 @@ class SchedulingQueue:
             self.unschedulable_pods.take(key)
         elif key in self.backoff:
             self.backoff.take(key)
+        entry.state = _ACTIVE
         self.active.put(entry)
         self._counts[_TO_ACTIVE] += 1
         return True
 
-    def _across_nodes(self, pod: Pod) -> list[QueueEntry]:
+    def _across_nodes(self, pod: Pod) -> list[PodRecord]:
         """The unschedulable entries that a bound pod may help on any node."""
         namespace = self._object_store.find(Namespace, pod.namespace)
         labels = {} if namespace is None else namespace.labels

@@ -9,19 +9,38 @@ Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
-from stowplan.queue.entry import QueueEntry
+from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.queue.pod_record import PodRecord
 
 
 class UnschedulablePodsListener(Protocol):
     """Receives entries that are added and removed."""
 
-    def entered(self, entry: QueueEntry) -> None:
+    def entered(self, entry: PodRecord) -> None:
         """An entry has been added."""
 
-    def left(self, entry: QueueEntry) -> None:
+    def left(self, entry: PodRecord) -> None:
         """An entry has been removed."""
+
+
+class UnschedulableIndex(Protocol):
+    """Keeps unschedulable pods in place of the queue; see `scheduler.unschedulable_classes`."""
+
+    def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
+        """Same as `SchedulingQueue.move`; False when all entries are back in the queue, which must
+        move them."""
+
+    def flush(self, moment: int) -> bool:
+        """Same as `SchedulingQueue.flush_unschedulable` for pods older than `moment`; False as in
+        `move`."""
+
+    def release(self, entry: PodRecord) -> None:
+        """Return an entry to the queue."""
+
+    def settle(self) -> None:
+        """Return all entries to the queue."""
 
 
 class UnschedulablePods:
@@ -35,8 +54,8 @@ class UnschedulablePods:
     __slots__ = ("_by_plugin", "entries", "since", "watcher")
 
     def __init__(self) -> None:
-        self.entries: dict[str, QueueEntry] = {}
-        self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
+        self.entries: dict[str, PodRecord] = {}
+        self._by_plugin: dict[str, dict[str, PodRecord]] = {}
         self.since: int | None = None
         self.watcher: UnschedulablePodsListener | None = None
 
@@ -46,10 +65,10 @@ class UnschedulablePods:
     def __contains__(self, key: str) -> bool:
         return key in self.entries
 
-    def __iter__(self) -> Iterator[QueueEntry]:
+    def __iter__(self) -> Iterator[PodRecord]:
         return iter(self.entries.values())
 
-    def put(self, entry: QueueEntry) -> None:
+    def put(self, entry: PodRecord) -> None:
         """Add an entry; replaces one with the same key."""
         self.take(entry.key)
         self.entries[entry.key] = entry
@@ -60,11 +79,11 @@ class UnschedulablePods:
         if self.watcher is not None:
             self.watcher.entered(entry)
 
-    def get(self, key: str) -> QueueEntry | None:
+    def get(self, key: str) -> PodRecord | None:
         """The entry of a key."""
         return self.entries.get(key)
 
-    def take(self, key: str) -> QueueEntry | None:
+    def take(self, key: str) -> PodRecord | None:
         """Remove the entry of a key and return it."""
         entry = self.entries.pop(key, None)
         if entry is not None:
@@ -86,14 +105,14 @@ class UnschedulablePods:
         """True when any of `plugins` rejected an entry."""
         return any(self._by_plugin.get(plugin) for plugin in plugins)
 
-    def refused_by(self, plugins: Iterable[str]) -> list[QueueEntry]:
+    def refused_by(self, plugins: Iterable[str]) -> list[PodRecord]:
         """The entries that any of `plugins` rejected, each once."""
-        found: dict[str, QueueEntry] = {}
+        found: dict[str, PodRecord] = {}
         for plugin in plugins:
             found |= self._by_plugin.get(plugin, {})
         return list(found.values())
 
-    def older_than(self, moment: int) -> list[QueueEntry]:
+    def older_than(self, moment: int) -> list[PodRecord]:
         """The entries that arrived or failed before `moment`."""
         self.since = self.oldest()
         return [entry for entry in self.entries.values() if entry.added_at < moment]

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
 
 from stowplan.cache import Cache
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
+from stowplan.framework.deciders.lane import Lane
 from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.messages.effects import Effect
@@ -19,6 +23,7 @@ from stowplan.queue import SchedulingQueue
 from stowplan.scheduler.extenders.interest import InterestedExtenders
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.outbox import Outbox
+from stowplan.scheduler.pods.pod_records import PodTable
 
 EVENT_LOG_LENGTH = 2000
 EVENT_LOG_LINES_MAX = 20
@@ -27,8 +32,7 @@ EVENT_LOG_LINES_MAX = 20
 class SchedulerContext:
     """Shared state: configuration, cache, queue, outbox and the current time.
 
-    now: nanoseconds since an origin that is a whole second. pods: latest version of every pod,
-    pending and bound, by `NAMESPACE/NAME`.
+    now: nanoseconds since an origin that is a whole second. pods: those of the table.
     """
 
     def __init__(
@@ -40,13 +44,12 @@ class SchedulerContext:
         sessions: SessionDecider | None = None,
     ) -> None:
         self.frameworks = dict(frameworks)
-        # Scheduler names of the pods that sessions decide.
-        self.session_scheduler_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
             frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
         self.extenders = InterestedExtenders(extenders)
         self.cache = cache
-        self.pods: dict[str, Pod] = {}
+        self.table = PodTable()
+        self.pods = self.table.pods
         self.options = options
         others = (EXTENDER,) if len(self.extenders) else ()
         self.queue = SchedulingQueue.of(
@@ -56,6 +59,10 @@ class SchedulerContext:
         self.shared: HandleState = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
+        self.lanes: tuple[Lane, ...] = ()
+        self.pod_watchers: tuple[Lane, ...] = ()
+        self._lane_of: dict[str, Lane] = {}
+        self._listeners: dict[type[Any], tuple[Lane, ...]] = {}
         # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
 
@@ -87,6 +94,12 @@ class SchedulerContext:
             requested.clear()
             self.queue.activate(pods, self.now)
 
+    def resources_released(self, pod: Pod, node: str, but: str = "") -> None:
+        """Retry pods that the resources of an assumed pod may help. but: uid of a pod to leave
+        out."""
+        only = (lambda other: other.uid != but) if but else None
+        self.queue.move(ASSIGNED_POD_DELETE, placed_on(pod, node), None, self.now, only)
+
     def requeue_lower_priority(self, pod: Pod) -> None:
         """Retry pods of the same or lower priority, from which a nomination of the pod held
         resources."""
@@ -95,13 +108,44 @@ class SchedulerContext:
             ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.priority <= priority
         )
 
-    def is_ours(self, pod: Pod) -> bool:
-        """True for a pod that one of our profiles or sessions schedules."""
-        return pod.spec.scheduler_name in self.frameworks or self.is_session_pod(pod)
+    # Lanes.
 
-    def is_session_pod(self, pod: Pod) -> bool:
-        """True for a pod that sessions schedule."""
-        return pod.spec.scheduler_name in self.session_scheduler_names
+    def use_lanes(self, lanes: Iterable[Lane]) -> None:
+        """Set the lanes, in the order in which they decide."""
+        self.lanes = tuple(lanes)
+        self.pod_watchers = tuple(lane for lane in self.lanes if lane.follows_pods)
+        self._lane_of = {name: lane for lane in self.lanes for name in lane.scheduler_names}
+        kinds = {kind for lane in self.lanes for kind in lane.outcomes}
+        self._listeners = {
+            kind: tuple(lane for lane in self.lanes if kind in lane.outcomes) for kind in kinds
+        }
+
+    def listeners(self, kind: type[Any]) -> tuple[Lane, ...]:
+        """Lanes that receive outcomes of a type."""
+        return self._listeners.get(kind, ())
+
+    def notify(self, outcome: Any) -> None:
+        """Tell the lanes about an outcome."""
+        for lane in self._listeners.get(type(outcome), ()):
+            lane.on_outcome(outcome)
+
+    def lane_of(self, pod: Pod) -> Lane | None:
+        """The lane that decides a pod; None for a pod of another scheduler."""
+        return self._lane_of.get(pod.spec.scheduler_name)
+
+    def is_ours(self, pod: Pod) -> bool:
+        """True for a pod that one of our lanes decides."""
+        return pod.spec.scheduler_name in self._lane_of
+
+    def is_queued(self, pod: Pod) -> bool:
+        """True for a pod of a lane whose pods wait in the scheduling queue."""
+        lane = self._lane_of.get(pod.spec.scheduler_name)
+        return lane is not None and lane.is_queued
+
+
+def placed_on(pod: Pod, node: str) -> Pod:
+    """The pod with a node name, for events about the resources that it releases there."""
+    return replace(pod, spec=replace(pod.spec, node_name=node))
 
 
 def _concerns_pod(message: Event | Effect, uid: str) -> bool:

@@ -8,49 +8,36 @@ from __future__ import annotations
 from stowplan.framework.clusterevents import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
-    NODE,
-    RESOURCE_OF_KIND,
-    Action,
-    ClusterEvent,
-    node_update_events,
     pod_update_events,
 )
 from stowplan.framework.object_store import key_of
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
-from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
-from stowplan.scheduler.session_lane import SessionLane
+from stowplan.scheduler.pods.transitions import BOUND, DELETED, IN_BINDING_CYCLE, PodEvent
 
-NODE_ADD = ClusterEvent(NODE, Action.ADD)
-NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
+# Members of an enum are found slowly, and these are needed for every pod.
+_UPDATED, _TERMINATING = PodEvent.UPDATED, PodEvent.TERMINATING
+_BOUND, _DELETED = PodEvent.BOUND, PodEvent.DELETED
 
 
 class EventHandlers:
-    """Applies cluster changes to the cache and notifies queue, binding cycles and session lane.
+    """Applies cluster changes to the cache and to the records of pods, and tells the lanes.
 
     Differs: without hints the original retries only those unschedulable pods that a new or changed
     node would admit; here all of them are retried.
     """
 
-    def __init__(
-        self,
-        context: SchedulerContext,
-        bindings: BindingCycles,
-        evictions: Evictions,
-        extender_attempts: ExtenderAttempts,
-        sessions: SessionLane | None = None,
-    ) -> None:
-        self._sessions = sessions
+    def __init__(self, context: SchedulerContext, evictions: Evictions) -> None:
         self._context = context
         self._cache = context.cache
         self._queue = context.queue
-        self._bindings = bindings
         self._evictions = evictions
-        self._extender_attempts = extender_attempts
+        self._table = context.table
+        self._records = context.table.records
 
     # Pods.
 
@@ -65,24 +52,26 @@ class EventHandlers:
             if not is_same_pod(before, pod):
                 self._forget_pod(before, before)
                 before = None
-        if self._sessions is not None:
-            self._sessions.pod_updated(pod, before)
-        if pod.is_finished:
+        is_finished = pod.is_finished
+        if not is_finished:
+            known[key] = pod
+        for lane in self._context.pod_watchers:
+            lane.on_event(before, pod)
+        if is_finished:
             if before is not None:
                 self._forget_pod(before, pod)
             return
-        known[key] = pod
         if self._context.outbox.requested_status:
             self._context.outbox.pod_observed(pod)
-        if pod.spec.node_name:
+        spec = pod.spec
+        if spec.node_name:
             self._assigned_pod_updated(pod, before)
-        elif pod.spec.scheduler_name in self._context.frameworks:
-            if before is None:
-                self._queue.enter(pod, key, self._context.now)
-            else:
-                self._pending_pod_updated(pod, before)
-        elif before is not None and pod.uid in self._bindings:
-            self._binding_pod_updated(pod, before)
+        elif before is not None:
+            self._pending_pod_updated(pod, before)
+        elif spec.scheduler_name in self._context.frameworks:
+            now = self._context.now
+            self._records[pod.uid] = record = PodRecord(pod, now, key)
+            self._queue.enter(record, now)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod was deleted. A pod with another uid under the same name is left alone."""
@@ -91,9 +80,9 @@ class EventHandlers:
             self._forget_pod(before, pod)
             if not pod.is_finished:
                 return
-        if self._sessions is not None:
-            # Finished pods are known to sessions only.
-            self._sessions.pod_deleted(pod.uid)
+        # Finished pods are known to sessions only.
+        for lane in self._context.pod_watchers:
+            lane.on_event(pod, None)
 
     def _forget_pod(self, before: Pod, last: Pod) -> None:
         """Forget a pod. before: its latest known version; last: its final version."""
@@ -101,19 +90,20 @@ class EventHandlers:
         uid = before.uid
         del self._context.pods[before.key]
         self._context.outbox.forget_status(uid)
-        if self._sessions is not None and not (last.is_finished and last.uid == uid):
-            self._sessions.pod_deleted(uid)
+        if not (last.is_finished and last.uid == uid):
+            for lane in self._context.pod_watchers:
+                lane.on_event(before, None)
         self._evictions.victim_terminating(uid)
         self._evictions.preemptor_gone(uid)
-        self._extender_attempts.stop(uid)
-        held = self._bindings.pod_deleted(last)
+        nominated = queue.nominator.node_of(uid) or before.status.nominated_node_name
+        record, held = self._records.get(uid), None
+        if record is not None:
+            held = self._table.transition(record, _DELETED, last)
         self._cache.drop_pod(uid)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
-            return
-        nominated = queue.nominator.node_of(uid) or before.status.nominated_node_name
-        if self._context.is_ours(before):
-            queue.delete(before)
+        elif self._context.is_ours(before):
+            queue.nominator.drop(uid)
             if held is not None:
                 queue.move(ASSIGNED_POD_DELETE, held, None, now)
             elif nominated:
@@ -131,69 +121,79 @@ class EventHandlers:
                 else:
                     queue.assigned_pod_updated(before, pod, event, now)
             return
-        was_ours = before is not None and self._context.is_ours(before)
-        was_in_binding_cycle = was_ours and self._bindings.pod_bound(pod)
+        record = self._records.get(pod.uid)
+        if record is not None and record.state in IN_BINDING_CYCLE:
+            self._table.transition(record, _BOUND, pod)
+            is_pending = False
+        else:
+            is_pending = before is not None and self._context.is_ours(before)
         self._cache.put_pod(pod)
         if queue.options.hints:
             queue.move(ASSIGNED_POD_ADD, None, pod, now)
         else:
             queue.assigned_pod_added(pod, now)
-        if was_ours and not was_in_binding_cycle:
-            self._extender_attempts.stop(pod.uid)
-            queue.delete(pod)
+        if is_pending:
+            if record is not None:
+                self._table.transition(record, _BOUND, pod)
+            queue.nominator.drop(pod.uid)
             self._evictions.preemptor_gone(pod.uid)
 
     def _pending_pod_updated(self, pod: Pod, before: Pod) -> None:
-        now = self._context.now
-        leaving = pod.metadata.deletion_timestamp is not None
-        if pod.uid in self._bindings:
-            self._binding_pod_updated(pod, before)
+        record = self._records.get(pod.uid)
+        if record is None:
             return
-        if leaving and before.metadata.deletion_timestamp is None:
+        event = _UPDATED
+        if pod.metadata.deletion_timestamp and not before.metadata.deletion_timestamp:
+            event = _TERMINATING
             self._evictions.victim_terminating(pod.uid)
-        if pod.uid in self._extender_attempts and self._skips_queue_update(pod, is_leaving=leaving):
-            return
-        self._queue.update(before, pod, now)
+        self._table.transition(record, event, (pod, before))
+
+    # Transitions of pods that are not in a binding cycle.
+
+    def queued_pod_updated(
+        self, record: PodRecord, change: tuple[Pod, Pod], fresh: PodRecord | None = None
+    ) -> None:
+        """A pod in the queue was updated. change: the new version and the one before."""
+        pod, before = change
+        self._queue.update(before, pod, self._context.now, fresh)
         nominated = before.status.nominated_node_name
         if nominated and nominated != pod.status.nominated_node_name:
             self._context.requeue_lower_priority(before)
 
-    def _binding_pod_updated(self, pod: Pod, before: Pod) -> None:
-        """A pod in a binding cycle was updated."""
-        leaving = pod.metadata.deletion_timestamp is not None
-        if leaving and before.metadata.deletion_timestamp is None:
-            self._evictions.victim_terminating(pod.uid)
-            self._bindings.pod_terminating(pod)
+    def attempted_pod_updated(self, record: PodRecord, change: tuple[Pod, Pod]) -> None:
+        """A pod that awaits extenders was updated; without hints no events are recorded for pods in
+        flight, and the newest version is requeued."""
+        if self._queue.options.hints:
+            self.queued_pod_updated(record, change)
 
-    def _skips_queue_update(self, pod: Pod, *, is_leaving: bool) -> bool:
-        """True if an update of a pod that awaits extenders needs no change in the queue."""
-        if is_leaving:
-            self._extender_attempts.stop(pod.uid)
-            self._context.record_skip_deleting(pod)
-            return True
-        # Without hints no events are recorded for pods in flight; the newest version is requeued.
-        return not self._queue.options.hints
+    def skipped_pod_updated(self, record: PodRecord, change: tuple[Pod, Pod]) -> None:
+        """A pod that is being deleted was updated after its attempt was skipped: it is queued as a
+        new one."""
+        pod = change[0]
+        fresh = PodRecord(pod, self._context.now, record.key)
+        self._records[pod.uid] = fresh
+        self.queued_pod_updated(record, change, fresh)
+
+    def queued_pod_bound(self, record: PodRecord, pod: Pod) -> None:
+        """Another client bound a pod that is in the queue."""
+        self._queue.delete(pod)
+        self._table.drop(pod.uid, BOUND)
+
+    def queued_pod_deleted(self, record: PodRecord, pod: Pod) -> None:
+        """A pod in the queue was deleted."""
+        self._queue.delete(pod)
+        self._table.drop(pod.uid, DELETED)
 
     # Nodes and other objects.
 
     def node_updated(self, node: Node) -> None:
         """A node was added or updated."""
-        now = self._context.now
-        before = self._cache.put_node(node)
-        if self._sessions is not None:
-            self._sessions.node_updated(node, before)
-        if before is None:
-            self._queue.move(NODE_ADD, None, node, now)
-            return
-        for event in node_update_events(before, node):
-            self._queue.move(event, before, node, now)
+        self._notify_lanes(self._cache.put_node(node), node)
 
     def node_deleted(self, node: Node) -> None:
         """A node was deleted; its pods stay known until the watch deletes them."""
-        self._queue.move(NODE_DELETE, node, None, self._context.now)
         self._cache.drop_node(node.name)
-        if self._sessions is not None:
-            self._sessions.node_deleted(node.name)
+        self._notify_lanes(node, None)
 
     def object_updated(self, value: Object) -> None:
         """Any other object that plugins read was added or updated."""
@@ -202,27 +202,18 @@ class EventHandlers:
             # Changes assumed for it stay in force.
             return
         self._cache.object_store.put(value)
-        if self._sessions is not None:
-            self._sessions.object_updated(value, before)
-        action = Action.ADD if before is None else Action.UPDATE
-        self._move(value, action, before, value)
+        self._notify_lanes(before, value)
 
     def object_deleted(self, value: Object) -> None:
         """Any other object that plugins read was deleted."""
         key = key_of(value)
         if self._cache.object_store.find(type(value), key) is not None:
             self._cache.object_store.drop(type(value), key)
-            if self._sessions is not None:
-                self._sessions.object_deleted(value)
-            self._move(value, Action.DELETE, value, None)
+            self._notify_lanes(value, None)
 
-    def _move(
-        self, value: Object, action: Action, before: Object | None, after: Object | None
-    ) -> None:
-        resource = RESOURCE_OF_KIND.get(type(value).__name__)
-        if resource is not None:
-            event = ClusterEvent(resource, action)
-            self._queue.move(event, before, after, self._context.now)
+    def _notify_lanes(self, before: Object | None, after: Object | None) -> None:
+        for lane in self._context.lanes:
+            lane.on_event(before, after)
 
 
 def is_same_version(before: Object, after: Object) -> bool:

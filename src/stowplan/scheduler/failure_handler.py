@@ -5,12 +5,14 @@ Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from stowplan.framework.deciders.lane import BindingCycleFailed
 from stowplan.framework.diagnosis import single_node_diagnosis
 from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
+from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.outbox import RequestedStatus, condition_of
 
@@ -23,12 +25,10 @@ class FailureHandler:
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
-        # Handles failed pods of sessions, which are in no queue.
-        self.to_sessions: Callable[[Pod, str, str], None] | None = None
 
     def attempt_failed(
         self,
-        entry: QueueEntry,
+        entry: PodRecord,
         message: str,
         *,
         reason: str,
@@ -45,8 +45,10 @@ class FailureHandler:
         itself.
         """
         context = self._context
-        if self.to_sessions is not None and context.is_session_pod(entry.pod):
-            self.to_sessions(entry.pod, message, reason)
+        lane = context.lane_of(entry.pod)
+        if lane is not None and not lane.is_queued:
+            context.table.drop(entry.uid, PodState.AWAITING_SESSION)
+            lane.on_outcome(BindingCycleFailed(entry.pod, message, reason))
             return
         pod = context.pods[entry.key]
         context.queue.add_unschedulable_if_not_present(
@@ -58,14 +60,12 @@ class FailureHandler:
         if announced or is_condition_new(pod, reason, message, nominated_node, requested_status):
             context.outbox.patch_status(pod, nominated_node, reason, message)
 
-    def failed(self, entry: QueueEntry, status: Status, *, announced: bool = False) -> None:
+    def failed(self, entry: PodRecord, status: Status, *, announced: bool = False) -> None:
         """Requeue with backoff after a failure that no cluster event can resolve."""
         reason = UNSCHEDULABLE if status.is_rejected else SCHEDULER_ERROR
         self.attempt_failed(entry, status.message, reason=reason, announced=announced)
 
-    def refused_on_node(
-        self, entry: QueueEntry, status: Status, *, announced: bool = False
-    ) -> None:
+    def refused_on_node(self, entry: PodRecord, status: Status, *, announced: bool = False) -> None:
         """Requeue after a refusal on the chosen node, reported as if the cluster had only that
         node."""
         if not status.is_rejected:

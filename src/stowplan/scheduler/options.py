@@ -19,7 +19,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     until an unanswered read is repeated. work_timeout_s: timeout of plugin I/O that does not set
     its own (`perform_timeout_s`). heads_max: default for the number of pods decided per call.
     extender_waits_max: number of attempts that may wait for extenders at the same time; 1 keeps the
-    original's order of decisions. counts_repeats: see `scheduler.unschedulable_classes`. leads:
+    original's order of decisions. counts_repeats: see `lanes.unschedulable_classes`. leads:
     whether the scheduler starts as the leader; otherwise it waits for LeaderElected. term:
     leadership term at the start.
 

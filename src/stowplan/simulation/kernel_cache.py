@@ -1,8 +1,8 @@
 """Kernel cache: whether compiled kernels are on disk, and their compilation in the background.
 
 Numba caches compiled code on disk; loading it takes a third of a second. Compiling takes seconds,
-once per machine and version. A background process compiles while the walk decides pods; it outlives
-the command, so that the next command finds the kernels.
+once per machine and version. A background process compiles while NumPy kernels place pods; it
+outlives the command, so that the next command finds the kernels.
 
 Source: Numba 0.61 to 0.68, numba/core/caching.py: location and header of cache files.
 """

@@ -65,7 +65,7 @@ class PlacementRun:
             self._observe,
         )
         self.instance.heads_max = 1
-        scheduler.on_refused = self._note_refusal
+        scheduler.pod_lane.on_refused = self._note_refusal
         load_cluster(self.cluster, cluster)
         self.instance.follow()
         self.cluster.event_queue.run(0)
@@ -196,7 +196,7 @@ class DirectBindCheck:
         if framework is None or not self._is_plain[pod.spec.scheduler_name]:
             return False
         between = (m for point in ("reserve", "permit", "preBind") for m in framework.at(point))
-        return not any(m.calls["concerns"] is None or m.call("concerns", pod) for m in between)
+        return not any(m.calls["applies_to"] is None or m.call("applies_to", pod) for m in between)
 
 
 def _is_plain(framework: Framework) -> bool:

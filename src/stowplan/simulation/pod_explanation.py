@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stowplan.cycle.explanation import SIMULATED, Explanation, SimulationOutcome
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_placement import Placement, frameworks_of
 from stowplan.objects.pod import Pod
@@ -79,7 +80,7 @@ def position_of(key: str, pods: list[Pod]) -> int:
         if pod.key == key:
             return at
     hint = did_you_mean(key, (pod.key for pod in pods))
-    wanted = f"one of the {len(pods)} pending pods" + (f"; {hint}" if hint else "")
+    wanted = f"one of the {count_of(len(pods), 'pending pod')}" + (f"; {hint}" if hint else "")
     raise InputError(f"pod {key}", "", "no pending pod of this name", wanted)
 
 

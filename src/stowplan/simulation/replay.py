@@ -23,7 +23,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodStatus
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.scheduler.outbox import truncate_note
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import OK, ClusterApi, Pace
@@ -117,8 +117,8 @@ class Replay:
         self.cluster.on_started = self._started
         self.cluster.on_ended = self._ended
         self.instance.dispatcher.on_result = self._taken
-        if scheduler.unschedulable_classes is not None:
-            scheduler.unschedulable_classes.on_repeats = self._repeated
+        if scheduler.pod_lane.unschedulable_classes is not None:
+            scheduler.pod_lane.unschedulable_classes.on_repeats = self._repeated
         self._load(cluster)
         self.instance.follow()
         self.node_churn: NodeChurnController | None = None
@@ -242,7 +242,7 @@ class Replay:
                 self.fault = self.fault or effect.text
         self.cluster.compact(instance.streams[0].version)
 
-    def _repeated(self, entry: QueueEntry, n_repeats: int) -> None:
+    def _repeated(self, entry: PodRecord, n_repeats: int) -> None:
         """Count repeated refusals of a pod, which have no effects."""
         self.refusals += n_repeats
         pod_history = self.pod_histories.get(entry.key)
@@ -251,7 +251,7 @@ class Replay:
 
     def _apply_repeats(self) -> None:
         """Set note and condition of pods whose repeated refusals were only counted."""
-        classes = self.scheduler.unschedulable_classes
+        classes = self.scheduler.pod_lane.unschedulable_classes
         if classes is None:
             return
         for entry, decision in classes.latest(self.scheduler.cache.snapshot()):

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
-from stowplan.batch import COMPATS, Compat
-from stowplan.config.session_configuration import DEFAULT_TEXT, is_session_configuration
+from stowplan.config.session_configuration import COMPATS, DEFAULT_TEXT, is_session_configuration
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.files import read_text
 from stowplan.inputs.input_error import InputError
@@ -35,7 +34,7 @@ def read_deciders(
     compat: "" for none. With kube-batch's compat a missing file of actions and tiers means its
     default configuration; a missing file of profiles is an error.
     """
-    switches = compat_named(compat)
+    check_compat(compat)
     texts: list[ConfigText] = []
     missing: list[InputError] = []
     for file in config_files(config):
@@ -46,18 +45,15 @@ def read_deciders(
     if missing:
         # The missing file is the session configuration if no other file has one.
         has_sessions = any(is_session_configuration(text.text) for text in texts)
-        if not switches.lenient_file or has_sessions or len(missing) > 1:
+        if not compat or has_sessions or len(missing) > 1:
             raise missing[0]
         texts.append(ConfigText(DEFAULT_TEXT, "default configuration"))
-    return deciders_of(texts, plugin_classes(plugins), switches)
+    return deciders_of(texts, plugin_classes(plugins), compat)
 
 
-def compat_named(name: str) -> Compat:
-    """The switches of a compat name, none for ""; raises InputError."""
-    if not name:
-        return Compat()
-    if name not in COMPATS:
+def check_compat(name: str) -> None:
+    """Raise InputError for an unknown compat name; "" stands for none."""
+    if name and name not in COMPATS:
         hint = did_you_mean(name, COMPATS)
         wanted = f"one of {', '.join(COMPATS)}"
         raise InputError("compat", "", repr(name), f"{wanted} ({hint})" if hint else wanted)
-    return COMPATS[name]

@@ -13,18 +13,22 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.batch import Inventory, Session
+from stowplan.batch import Session
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND, missing
 from stowplan.batch.session import INVALID_GROUP
 from stowplan.batch.state.capability import REACHED
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import SessionPanic
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.columns import NodeTable
 from stowplan.framework import ContractError, Snapshot
 from stowplan.framework.deciders.session_decider import SessionResult
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
+from stowplan.kube_batch_v05.amounts import KubeBatchPanic
+from stowplan.kube_batch_v05.decider import KubeBatchDecider
+from stowplan.kube_batch_v05.jobs import KubeBatchJob, KubeBatchTask
+from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -36,6 +40,9 @@ from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
 from stowplan.simulation.placement_run import load_cluster
+
+AnySession = Session | KubeBatchSession
+AnyJob = JobInfo | KubeBatchJob
 
 OVERUSED = "QueueOverused"
 AT_CAPABILITY = "QueueCapabilityReached"
@@ -101,7 +108,7 @@ class SessionRunner:
         self.compat = deciders.compat
         self.deciders = deciders
         self.n_sessions = 0
-        self.on_run: Callable[[Session], None] = lambda session: None
+        self.on_run: Callable[[AnySession], None] = lambda session: None
         # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
         self.scheduler = replace(deciders, configuration=alone).scheduler(rng=rng)
@@ -125,10 +132,10 @@ class SessionRunner:
             self.cluster.put_pod(pod)
         self._instance.follow()
 
-    def _attached(self) -> BatchDecider:
+    def _attached(self) -> BatchDecider | KubeBatchDecider:
         assert self.scheduler.sessions is not None
         decider = self.scheduler.sessions.decider
-        assert isinstance(decider, BatchDecider)
+        assert isinstance(decider, BatchDecider | KubeBatchDecider)
         decider.on_run = lambda session: self.on_run(session)
         decider.on_closed = self._closed
         return decider
@@ -141,9 +148,11 @@ class SessionRunner:
                 self._fault = effect.text
 
     @property
-    def inventory(self) -> Inventory:
-        """Current jobs, nodes and queues."""
-        return self.decider.inventory
+    def known_jobs(self) -> list[AnyJob]:
+        """Current jobs, also those that are in no session."""
+        decider = self.decider
+        state = decider.inventory if isinstance(decider, BatchDecider) else decider.cache
+        return [*state.jobs.values()]
 
     @property
     def table(self) -> NodeTable:
@@ -156,14 +165,18 @@ class SessionRunner:
 
     def disable_actions(self) -> None:
         """Run sessions without actions from now on."""
-        plan = self.decider.plan
-        self.decider.plan = replace(plan, options=replace(plan.options, actions=()))
+        decider = self.decider
+        if isinstance(decider, BatchDecider):
+            options = replace(decider.plan.options, actions=())
+            decider.plan = replace(decider.plan, options=options)
+        else:
+            decider.plan = replace(decider.plan, options=replace(decider.plan.options, actions=()))
 
     def run_session(self) -> SessionRun:
         """Run one session and apply its effects. If no session is due, the result is empty.
 
-        Raises ContractError for out-of-tree plugins and actions, InputError when kube-batch, under
-        `compat`, would panic.
+        Raises ContractError for out-of-tree plugins and actions, InputError when kube-batch v0.5
+        panics.
         """
         event_queue, before = self.cluster.event_queue, self._held
         self._held = None
@@ -172,7 +185,7 @@ class SessionRunner:
             while not self._has_run() and event_queue.next() is not None:
                 event_queue.step()
             event_queue.run(event_queue.now)
-        except SessionPanic as panic:
+        except KubeBatchPanic as panic:
             wanted = "a cluster that kube-batch survives, or no --compat"
             raise InputError(
                 f"session {self.n_sessions}", "", f"a panic ({panic})", wanted
@@ -201,8 +214,8 @@ class SessionRunner:
     def _has_run(self) -> bool:
         return self._held is not None or bool(self._fault)
 
-    def _closed(self, session: Session, result: SessionResult) -> None:
-        jobs = [self._report(session, job) for job in self.inventory.jobs.values() if job.tasks]
+    def _closed(self, session: AnySession, result: SessionResult) -> None:
+        jobs = [self._report(session, job) for job in self.known_jobs if job.tasks]
         jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
         self._held = SessionRun(
             {place.pod.key: place.node for place in result.binds},
@@ -210,15 +223,16 @@ class SessionRunner:
             jobs,
         )
 
-    def _report(self, session: Session, job: JobInfo) -> JobReport:
-        # Under compat the session has worked on copies.
-        job = session.jobs.get(job.uid) or session.invalid.get(job.uid) or job
+    def _report(self, session: AnySession, job: AnyJob) -> JobReport:
+        # kube-batch v0.5 works on copies.
+        job = session.jobs.get(job.uid) or job
         pending = tuple(task.key for task in tasks(job, TaskStatus.PENDING))
         gated = tuple(task.key for task in tasks(job, TaskStatus.GATED))
         kept = tasks(job, TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
         promised = {task.key: task.node for task in kept}
         reason, message = self._reason(session, job, len(promised), is_waiting=bool(pending))
-        mine = {task.uid for task in session.state.bound}
+        state = session.state if isinstance(session, Session) else session
+        mine = {task.uid for task in state.bound}
         return JobReport(
             uid=job.uid,
             name=_name(job),
@@ -237,20 +251,19 @@ class SessionRunner:
         )
 
     def _reason(
-        self, session: Session, job: JobInfo, n_promised: int, *, is_waiting: bool
+        self, session: AnySession, job: AnyJob, n_promised: int, *, is_waiting: bool
     ) -> tuple[str, str]:
-        lacks = missing(job, session.queues, self.inventory.default_queue)
+        lacks = missing(job, session.queues, self.batch.default_queue)
         if lacks is not None:
             return lacks.reason, lacks.message
-        queue = session.queues[job.queue]
-        known = job.uid in session.jobs
-        if n_promised and session.hooks.job_pipelined(job):
+        if n_promised and session.is_pipelined(job.uid):
             return ROOM_BEING_FREED, f"{n_promised} of its pods wait for victims to terminate"
-        if known and is_waiting and REACHED in job.fit_errors:
-            return AT_CAPABILITY, job.fit_errors
-        overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
-        if overuse and job.fit_errors == overuse:
-            return OVERUSED, overuse
+        if is_waiting and isinstance(session, Session) and job.uid in session.jobs:
+            error = session.jobs[job.uid].fit_errors
+            if REACHED in error:
+                return AT_CAPABILITY, error
+            if error and error == session.hooks.why_overused(session.queues[job.queue]):
+                return OVERUSED, error
         status = job.group.status if job.group is not None else None
         for condition in status.conditions if status is not None else ():
             is_unschedulable = condition.type == UNSCHEDULABLE and condition.status == "True"
@@ -259,23 +272,23 @@ class SessionRunner:
         return "", ""
 
 
-def tasks(job: JobInfo, *statuses: TaskStatus) -> Iterator[TaskInfo]:
+def tasks(job: AnyJob, *statuses: TaskStatus) -> Iterator[TaskInfo | KubeBatchTask]:
     """The tasks of a job in these statuses."""
     for status in statuses:
         yield from job.of(status).values()
 
 
-def _kind(job: JobInfo) -> str:
+def _kind(job: AnyJob) -> str:
     if job.has_budget:
         return "PodDisruptionBudget"
     return "Pods" if job.group is not None and job.group.is_solo else "PodGroup"
 
 
-def _name(job: JobInfo) -> str:
+def _name(job: AnyJob) -> str:
     """The PodGroup, else the only pod, else the controller of the pods."""
     if not job.is_solo or (job.group is None and not job.has_budget):
         return job.uid
-    first = next(iter(job.tasks.values()))
+    first = next(tasks(job, *TaskStatus))
     owner = first.pod.controller
     if owner is None:
         return first.key

@@ -27,6 +27,7 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.cluster_resize import resized
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
@@ -96,7 +97,7 @@ class Simulation(msgspec.Struct):
     def __repr__(self) -> str:
         figures = self.summary
         placed, pods, nodes = (figures[name] for name in ("placed", "pods", "nodes"))
-        return f"Simulation({placed:,} of {pods:,} pods on {nodes:,} nodes)"
+        return f"Simulation({placed:,} of {pods:,} pods on {count_of(nodes, 'node')})"
 
     def to_frame(self, library: str = "") -> Any:
         """The placements as a DataFrame of pandas or polars, one row per pod.
@@ -333,8 +334,8 @@ def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]
 
 
 def _engine(cluster: Cluster, *, replays: bool) -> str:
-    """Engine mode: compiled kernels from the first pod on when they are cached and pay; else the
-    walk until the background compilation has finished."""
+    """Engine mode: compiled kernels from the first pod on when they are cached and pay; else NumPy
+    kernels until the background compilation has finished."""
     n_pods = len(cluster.pending())
     waits = (
         replays

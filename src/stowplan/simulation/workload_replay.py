@@ -135,8 +135,14 @@ class WorkloadReplay(Replay):
 
     def _created(self, pod: Pod) -> None:
         history = PodHistory(pod, self.event_queue.now)
+        former = self.pod_histories.get(pod.key)
         if pod.node_name and not self.event_queue.now:
             history = PodHistory(pod, 0, pod.node_name, 0, bound_at_start=True)
+        elif former is not None:
+            # A pod of a StatefulSet, created again under its name: one history, as in a trace.
+            history.restarts, history.refusals = former.restarts + 1, former.refusals
+            if not former.bound_at_start:
+                history.arrived, history.waited = former.arrived, former.waited
         self.pod_histories[pod.key] = history
 
     def _ended(self, pod: Pod, why: str) -> None:

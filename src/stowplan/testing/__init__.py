@@ -42,7 +42,6 @@ __all__ = [
     "term",
 ]
 
-# The module `check_batch_policy` had the name of its function, which is what is imported.
 _OLD_NAMES = {
     "BatchCheck": "SessionPluginCheck",
     "Scene": "GeneratedCluster",
@@ -56,6 +55,21 @@ _OLD_MODULES = {
         "stowplan.testing.object_changes",
         {"Kept": "ObjectSnapshot", "title": "object_title", "watched": "record_mutations"},
     ),
+    "stowplan.testing.check_batch_policy": MovedModule(
+        "stowplan.testing.check_session_plugin",
+        {
+            "BATCH_SEEDS": "SESSION_SEEDS",
+            "BatchCheck": "SessionPluginCheck",
+            "BatchTrial": "SessionPluginTrial",
+            "MOST": "COMPARED_MAX",
+            "ORDERS": "ORDER_HOOKS",
+            "TRUTHS": "BOOLEAN_HOOKS",
+            "VICTIMS": "VICTIM_HOOKS",
+            "batch_checks": "session_plugin_checks",
+            "check_batch_policy": "check_session_plugin",
+        },
+        function="check_session_plugin",
+    ),
     "stowplan.testing.dice": MovedModule(
         "stowplan.testing.generators.choices",
         {"Dice": "RandomSource", "number": "random_int", "some": "sample"},
@@ -65,8 +79,7 @@ _OLD_MODULES = {
         {"Scene": "GeneratedCluster", "scene": "generate_cluster"},
     ),
     "stowplan.testing.generate_batch": MovedModule(
-        "stowplan.testing.generators.session_clusters",
-        {"batch_world": "generate_session_cluster"},
+        "stowplan.testing.generators.session_clusters", {"batch_world": "generate_session_cluster"}
     ),
     "stowplan.testing.generate_world": MovedModule(
         "stowplan.testing.generators.api_objects", {"world_objects": "generate_objects"}

@@ -15,14 +15,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from stowplan.objects.meta import ObjectMeta
-from stowplan.objects.node import (
-    HOSTNAME_LABEL,
-    ContainerImage,
-    Node,
-    NodeSpec,
-    NodeStatus,
-    Taint,
-)
+from stowplan.objects.node import HOSTNAME_LABEL, ContainerImage, Node, NodeSpec, NodeStatus, Taint
 from stowplan.objects.pod import (
     DEFAULT_SCHEDULER,
     Affinity,

@@ -84,12 +84,7 @@ class Check:
     """One check of one plugin; call it to run it. `__name__` names both, for test ids."""
 
     def __init__(
-        self,
-        name: str,
-        plugin: type[Any],
-        args: Any,
-        seeds: Iterable[int],
-        gates: FeatureGates,
+        self, name: str, plugin: type[Any], args: Any, seeds: Iterable[int], gates: FeatureGates
     ) -> None:
         self.name = name
         self.plugin = plugin

@@ -28,11 +28,13 @@ from stowplan.assembly.sessions.session_config import (
     rules_for,
     session_options,
 )
-from stowplan.batch import Compat, Session, SessionAction, SessionOptions, SessionPlugin
+from stowplan.batch import Session, SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.hook_contracts import HOOK_KINDS, ValidateResult
-from stowplan.batch.state.jobs import TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import FINE, ResourceVector
+from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.task_requests import EPSILON
 from stowplan.batch.tiers import SessionPluginUse
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.testing.check_plugin import CheckFailed
 from stowplan.testing.generators.session_clusters import generate_session_cluster
 
@@ -53,7 +55,7 @@ class SessionPluginTrial:
         self.rng = np.random.default_rng(seed)
         self.name = policy.name
         use = SessionPluginUse(policy.name, arguments=arguments)
-        options = SessionOptions(((use,),), (), {policy.name: policy}, rules=rules_for(Compat()))
+        options = SessionOptions(((use,),), (), {policy.name: policy}, rules=rules_for())
         self.inventory = generate_session_cluster(self.rng)
         self.session = Session(self.inventory.open(), options, self.inventory, "session-1")
         self.hooks = self.session.hooks
@@ -355,7 +357,7 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
     rng = np.random.default_rng(seed)
     inventory = generate_session_cluster(rng)
     configuration = batch_configuration(None, "default")
-    options = session_options(configuration, None, rules_for(Compat()))
+    options = session_options(configuration, rules_for())
     options = replace(options, actions=(action(),))
     session = Session(inventory.open(), options, inventory, "session-1")
     session.run()
@@ -370,15 +372,15 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
                 taken.add(task.ask.running)
         for resource, there in nodes.allocatable[row].pairs():
             left = float(nodes.idle.get(resource, nodes.n_nodes)[row])
-            if abs(there - taken.get(resource) - left) > FINE:
+            if abs(there - taken.get(resource) - left) > EPSILON:
                 have = f"{there} {resource}, {taken.get(resource)} taken"
                 yield f"{name} has {have} and {left} idle: they do not add up"
-            if left < -FINE:
+            if left < -EPSILON:
                 yield f"{name} was given {-left} {resource} more than it has"
 
 
 ACTION_CHECKS: Mapping[str, Callable[[type[SessionAction], int], Iterator[str]]] = {
-    "job_and_node_ledgers_agree": _job_and_node_ledgers_agree,
+    "job_and_node_ledgers_agree": _job_and_node_ledgers_agree
 }
 """Name -> check of actions."""
 

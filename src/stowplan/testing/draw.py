@@ -24,6 +24,7 @@ from typing import Any
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import TableError, table_of
 from stowplan.framework import ObjectStore, Snapshot
+from stowplan.inputs.counts import count_of
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -84,7 +85,7 @@ def draw(text: str) -> Drawing:
 def _made(line: int, header: list[str], cells: list[str]) -> Any:
     if len(cells) != len(header):
         wanted = f"{len(header)} ({' '.join(header)})"
-        raise DrawError(line, f"{len(cells)} cells; expected {wanted}")
+        raise DrawError(line, f"{count_of(len(cells), 'cell')}; expected {wanted}")
     kind, name = header[0], cells[0]
     columns, build = (_NODE, node) if kind == "node" else (_POD, pod)
     given: dict[str, Any] = {}

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     CycleState,
     FeatureGates,
@@ -94,7 +94,7 @@ class PluginTrial:
         """The plugin with its methods bound."""
         return framework.members[self.plugin.name]
 
-    def some_rows(self, table: NodeTable) -> NDArray[np.int64]:
+    def some_rows(self, table: NodeTable) -> Ints:
         """int64: some of the rows, in any order."""
         rows = self.rng.permutation(table.n_nodes)
         return rows[: random_int(self.rng, 0, table.n_nodes)].astype(np.int64)
@@ -159,7 +159,7 @@ def score(
     framework: Framework,
     pod: Pod,
     snapshot: Snapshot,
-    rows: NDArray[np.int64],
+    rows: Ints,
     state: CycleState,
     known: PluginAnswers,
 ) -> PluginAnswers:

@@ -9,18 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch import Session
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
-from stowplan.testing.auditor import Violation
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.columns.array_types import Floats
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 
-Floats = NDArray[np.float64]
 Shares = dict[str, dict[str, float]]
 
 EPSILON = 0.1
 _PIPELINED = TaskStatus.PIPELINED
 WAITING_STATUSES = OCCUPYING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
+
+
+class Violation(AssertionError):
+    """An event that must never happen. uid: of the pod that it happened to, "" for none."""
+
+    def __init__(self, what: str, uid: str = "") -> None:
+        super().__init__(what)
+        self.uid = uid
 
 
 def check_session(session: Session) -> None:
@@ -272,7 +279,7 @@ def check_reclaim(session: Session) -> None:
     known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
     if not known or "reclaim" not in {action.name for action in options.actions}:
         return
-    if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
+    if state.bound or state.evicted or state.nodes.has_releases:
         return
     if any(job.of(_PIPELINED) for job in session.jobs.values()):
         return

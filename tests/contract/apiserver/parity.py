@@ -19,7 +19,7 @@ from tests.contract.apiserver.replay import Replay, replayed, scenarios
 from tests.contract.apiserver.symbols import Finding
 
 PAGE = Path(__file__).parents[3] / "docs" / "parity-api.md"
-SHOWN = 300
+TEXT_MAX = 300
 
 
 def names(group: str) -> list[str]:
@@ -46,13 +46,11 @@ def everywhere(finding: Finding) -> bool:
     return any(re.fullmatch(known.place, finding.where) for known in EVERYWHERE)
 
 
-def complaints(
-    group: str, scenario: str, entries: Iterable[NotModelled] = NOT_MODELLED
-) -> list[str]:
+def problems(group: str, scenario: str, entries: Iterable[NotModelled] = NOT_MODELLED) -> list[str]:
     """What differs from the recording without standing in the list, and entries without use."""
     replay = repeated(group, scenario)
     mine = [e for e in entries if (e.group, e.scenario) == (group, scenario)]
-    told = [
+    lines = [
         _line(n, finding)
         for n, finding in replay.findings
         if not everywhere(finding)
@@ -63,12 +61,12 @@ def complaints(
         for entry in mine
         if not any(explains(entry, group, scenario, n, f) for n, f in replay.findings)
     )
-    told += [f"{entry.exchange} {entry.place}: listed, but does not differ" for entry in stale]
-    return told
+    lines += [f"{entry.exchange} {entry.place}: listed, but does not differ" for entry in stale]
+    return lines
 
 
 def _line(n: int, finding: Finding) -> str:
-    wanted, got = str(finding.wanted)[:SHOWN], str(finding.got)[:SHOWN]
+    wanted, got = str(finding.wanted)[:TEXT_MAX], str(finding.got)[:TEXT_MAX]
     return f"{n} {finding.where}: wanted {wanted}, got {got}"
 
 

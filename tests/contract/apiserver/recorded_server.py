@@ -34,7 +34,7 @@ USERS = (
 )
 
 
-class World:
+class RestartableCluster:
     """A server that can be driven and started again."""
 
     def __init__(self, settings: str, now: float) -> None:
@@ -44,11 +44,11 @@ class World:
         self.tick(now)
 
     def _start(self, records: object) -> ApiServer:
-        guard = TokenRbacAccess(StaticTokens(USERS, anonymous=self.settings != "no-anonymous"))
-        observers: list[ChangeObserver] = [guard, DefinitionController()]
+        access = TokenRbacAccess(StaticTokens(USERS, anonymous=self.settings != "no-anonymous"))
+        observers: list[ChangeObserver] = [access, DefinitionController()]
         options = ApiServerOptions(
             registry=built_in_registry(),
-            access=guard,
+            access=access,
             admission=default_admission(),
             observers=observers,
             pages=default_pages("10.255.0.1:26443"),

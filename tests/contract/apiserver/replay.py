@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from tests.contract.apiserver.not_modelled import STAND_INS
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.symbols import Finding, Symbols
 
 Tree = dict[str, Any]
@@ -69,9 +69,9 @@ class Watch:
 class Replay:
     """One scenario against a world that earlier scenarios of its group have left."""
 
-    def __init__(self, scenario: Tree, world: World, now: float) -> None:
+    def __init__(self, scenario: Tree, cluster: RestartableCluster, now: float) -> None:
         self.scenario = scenario
-        self.world = world
+        self.cluster = cluster
         self.now = now
         self.symbols = Symbols(scenario.get("continue_tokens") or {})
         self.watches: dict[str, Watch] = {}
@@ -86,30 +86,30 @@ class Replay:
         for exchange in self.scenario["exchanges"]:
             self.now += 0.02
             self.symbols.now = self.now
-            self.world.tick(self.now)
+            self.cluster.tick(self.now)
             if "action" in exchange:
                 self._act(exchange["action"])
             else:
                 self._exchange(exchange)
             self._drain(exchange["n"])
         for watch in self.watches.values():
-            self.world.close(watch.number)
+            self.cluster.close(watch.number)
 
     def _found(self, n: int, findings: Iterator[Finding]) -> None:
         self.findings += [(n, finding) for finding in findings]
 
     def _act(self, action: str) -> None:
         if "compacted" in action:
-            version = self.world.server.version
+            version = self.cluster.server.version
             self._fill()
-            self.world.compact(version)
+            self.cluster.compact(version)
         elif "is gone" in action:
             self.now += 1.0
-            self.world.tick(self.now)
+            self.cluster.tick(self.now)
         elif "started again" in action:
             for watch in self.watches.values():
                 watch.ended = True
-            self.world.restart()
+            self.cluster.restart()
 
     def _fill(self) -> None:
         """What the recorder wrote while it waited for a compaction: pods that came and went."""
@@ -119,20 +119,20 @@ class Replay:
             body = {**made["body"], "metadata": {"name": f"filler{number}"}}
             body["metadata"]["labels"] = made["body"]["metadata"]["labels"]
             asked = {**made, "body": body}
-            self.world.handle(self.request(asked), self.now)
+            self.cluster.handle(self.request(asked), self.now)
             gone = {**made, "method": "DELETE", "path": f"{made['path']}/filler{number}"}
             gone["body"] = {"gracePeriodSeconds": 0}
-            self.world.handle(self.request(gone), self.now)
+            self.cluster.handle(self.request(gone), self.now)
 
     def _exchange(self, exchange: Tree) -> None:
         n = exchange["n"]
         self.exchanges += 1
         try:
-            request = self.request(self._standing_in(n, exchange["request"]))
+            request = self.request(self._with_substitutes(n, exchange["request"]))
         except KeyError as error:
             self._found(n, iter([Finding("request", "a value", f"no value for {error}")]))
             return
-        answer = self.world.handle(request, self.now)
+        answer = self.cluster.handle(request, self.now)
         if isinstance(answer, HttpResponse):
             self.now += answer.after
             self.symbols.now = self.now
@@ -164,7 +164,7 @@ class Replay:
                 theirs, ours = (_hash_in(tree[path]) for tree in (body["paths"], own))
                 self.tags[theirs] = ours
 
-    def _standing_in(self, n: int, recorded: Tree) -> Tree:
+    def _with_substitutes(self, n: int, recorded: Tree) -> Tree:
         """The request in the form in which it is repeated (`STAND_INS`)."""
         for theirs, ours in self.tags.items():
             recorded = json.loads(json.dumps(recorded).replace(theirs, ours))
@@ -178,7 +178,7 @@ class Replay:
         """The request, with values in place of symbols."""
         symbols = self.symbols
         headers = {
-            name.lower(): self.world.with_token(symbols, value)
+            name.lower(): self.cluster.with_token(symbols, value)
             for name, value in (recorded.get("headers") or {}).items()
         }
         headers.setdefault("user-agent", "recorder")
@@ -196,8 +196,8 @@ class Replay:
         if isinstance(body, dict) and "$raw" in body:
             return self.symbols.filled(body["$raw"]).encode()
         if isinstance(body, dict) and "$raw_repeat" in body:
-            beginning, length = body["$raw_repeat"]
-            return str(beginning).ljust(length, "x").encode()
+            start, length = body["$raw_repeat"]
+            return str(start).ljust(length, "x").encode()
         return json.dumps(self.symbols.tree(body)).encode()
 
     def _headers(self, wanted: Tree, answer: HttpResponse | WatchResponse) -> Iterator[Finding]:
@@ -232,12 +232,12 @@ class Replay:
             for watch in self.watches.values():
                 self._read(watch)
             late = [watch for watch in self.watches.values() if self._late(watch, n)]
-            following = self.world.tick(self.now)
+            following = self.cluster.tick(self.now)
             if not late or following is None or following > limit:
                 break
             self.now = max(self.now + 0.001, following)
             self.symbols.now = self.now
-            self.world.tick(self.now)
+            self.cluster.tick(self.now)
         for watch in self.watches.values():
             self._compare(watch, n)
 
@@ -248,7 +248,7 @@ class Replay:
 
     def _read(self, watch: Watch) -> None:
         while not watch.ended and not watch.closed:
-            chunk = self.world.read(watch.number, self.now)
+            chunk = self.cluster.read(watch.number, self.now)
             watch.take(chunk.body)
             watch.ended = chunk.end
             if not chunk.body:
@@ -282,7 +282,7 @@ class Replay:
         end_seen = watch.exchange.get("end_seen_by")
         if watch.ended or (end_seen is not None and end_seen <= n):
             watch.closed = True
-            self.world.close(watch.number)
+            self.cluster.close(watch.number)
 
     def _event(self, at: int, wanted: Tree, got: Tree) -> Iterator[Finding]:
         where = f"events[{at}]"
@@ -382,15 +382,15 @@ def replayed(
     """
     for scenario in scenarios(group):
         if wanted(scenario):
-            world = World(scenario["server"], START)
+            cluster = RestartableCluster(scenario["server"], START)
             if group == "crd":
-                _define(world, scenario["scenario"])
-            replay = Replay(scenario, world, START)
+                _define(cluster, scenario["scenario"])
+            replay = Replay(scenario, cluster, START)
             replay.run()
             yield replay
 
 
-def _define(world: World, name: str) -> None:
+def _define(cluster: RestartableCluster, name: str) -> None:
     """The definitions that scenarios of custom objects found there, from the first one."""
     groups = {
         "custom-objects": ("scheduling.incubator.k8s.io", "scheduling.sigs.dev"),
@@ -401,9 +401,9 @@ def _define(world: World, name: str) -> None:
         made = exchange.get("response", {}).get("status") == 201
         body = exchange.get("request", {}).get("body")
         if made and body.get("spec", {}).get("group") in groups:
-            resource = world.server.registry.by_kind("apiextensions.k8s.io", "v1", body["kind"])
+            resource = cluster.server.registry.by_kind("apiextensions.k8s.io", "v1", body["kind"])
             assert resource is not None
-            world.server.create(resource, body, START)
+            cluster.server.create(resource, body, START)
 
 
 def _is_index(body: Tree) -> bool:

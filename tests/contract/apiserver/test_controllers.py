@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from stowplan.objects.store import DeleteOptions, Store
-from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, SETS, World, container
+from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, SETS, SmallCluster, container
 
 Tree = dict[str, Any]
 
@@ -80,11 +80,11 @@ class Recorded:
 def _without_place(body: Tree) -> Tree:
     """The body of a creation; the namespace is in the path, for some clients in the body too."""
     meta = {k: v for k, v in body["metadata"].items() if k != "namespace"}
-    shown = {**body, "metadata": meta}
-    about = shown.get("involvedObject")
+    observed = {**body, "metadata": meta}
+    about = observed.get("involvedObject")
     if about is not None:
-        shown["involvedObject"] = {k: v for k, v in about.items() if k != "namespace"}
-    return shown
+        observed["involvedObject"] = {k: v for k, v in about.items() if k != "namespace"}
+    return observed
 
 
 class Watched:
@@ -141,17 +141,17 @@ def recorded() -> dict[str, list[Recorded]]:
 
 
 @pytest.fixture(scope="module")
-def played() -> list[tuple[Recorded, Watched, World]]:
+def played() -> list[tuple[Recorded, Watched, SmallCluster]]:
     """Every command beside what we wrote after it; the worlds are one and the same."""
     wanted = recorded()
-    world = World(3, start_s=0.05)
-    watched = Watched(world.api)
-    found: list[tuple[Recorded, Watched, World]] = []
+    cluster = SmallCluster(3, start_s=0.05)
+    watched = Watched(cluster.api)
+    found: list[tuple[Recorded, Watched, SmallCluster]] = []
 
     def after(command: str, at: int = 0) -> None:
-        world.run(40)
+        cluster.run(40)
         mine = copy.copy(watched)
-        found.append((wanted[command][at], mine, world))
+        found.append((wanted[command][at], mine, cluster))
         watched.clear()
 
     first = wanted["apply -f web.yaml"][0].statuses["Deployment", "web"]
@@ -159,40 +159,40 @@ def played() -> list[tuple[Recorded, Watched, World]]:
         k: v for k, v in first["metadata"]["annotations"].items() if "deployment.kube" not in k
     }
     web = {"metadata": {"name": "web", "annotations": annotations}, "spec": first["spec"]}
-    world.create(DEPLOYMENTS, web)
+    cluster.create(DEPLOYMENTS, web)
     after("apply -f web.yaml")
-    world.change(DEPLOYMENTS, "web", replicas=5)
+    cluster.change(DEPLOYMENTS, "web", replicas=5)
     after("scale deployment/web --replicas=5")
     template = copy.deepcopy(first["spec"]["template"])
     template["spec"]["containers"][0]["image"] = "app:2"
-    world.change(DEPLOYMENTS, "web", template=template)
+    cluster.change(DEPLOYMENTS, "web", template=template)
     after("set image deployment/web c=app:2")
-    world.change(DEPLOYMENTS, "web", template=first["spec"]["template"])
+    cluster.change(DEPLOYMENTS, "web", template=first["spec"]["template"])
     after("rollout undo deployment/web")
-    world.change(DEPLOYMENTS, "web", replicas=1)
+    cluster.change(DEPLOYMENTS, "web", replicas=1)
     after("apply -f web.yaml", 1)
     selector = {"matchLabels": {"app": "web"}}
     budget = {"metadata": {"name": "web"}, "spec": {"minAvailable": 1, "selector": selector}}
-    world.create(BUDGETS, budget)
+    cluster.create(BUDGETS, budget)
     after("create poddisruptionbudget web --selector=app=web --min-available=1")
-    world.delete(DEPLOYMENTS, "web", propagation="Background")
+    cluster.delete(DEPLOYMENTS, "web", propagation="Background")
     watched.deleted.clear()
     after("delete deployment web")
     plain = {"name": "c", "image": "app:1"}
     spec = {"template": {"spec": {"containers": [plain], "restartPolicy": "Never"}}}
-    world.create(
+    cluster.create(
         JOBS, {"metadata": {"name": "job"}, "spec": {"completions": 2, "parallelism": 2, **spec}}
     )
     after("apply -f job.yaml")
-    world.delete(JOBS, "job", propagation="Background")
+    cluster.delete(JOBS, "job", propagation="Background")
     watched.deleted.clear()
     after("delete job job")
     mini = wanted["create deployment mini --image=app:1 --replicas=2"][0]
     made = mini.statuses["Deployment", "mini"]
     labels = {"name": "mini", "labels": made["metadata"]["labels"]}
-    world.create(DEPLOYMENTS, {"metadata": labels, "spec": made["spec"]})
+    cluster.create(DEPLOYMENTS, {"metadata": labels, "spec": made["spec"]})
     after("create deployment mini --image=app:1 --replicas=2")
-    world.delete(DEPLOYMENTS, "mini", propagation="Orphan")
+    cluster.delete(DEPLOYMENTS, "mini", propagation="Orphan")
     watched.deleted.clear()
     after("delete deployment mini --cascade=orphan")
     return found
@@ -205,13 +205,13 @@ def counted(bodies: list[Tree], kind: str) -> Counter[str]:
     return Counter(json.dumps(b, sort_keys=True) for b in bodies if b["kind"] == kind)
 
 
-def test_every_command_was_repeated(played: list[tuple[Recorded, Watched, World]]) -> None:
+def test_every_command_was_repeated(played: list[tuple[Recorded, Watched, SmallCluster]]) -> None:
     assert len(played) == 11
 
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "Pod"])
 def test_what_is_created_is_what_was_created(
-    played: list[tuple[Recorded, Watched, World]], kind: str
+    played: list[tuple[Recorded, Watched, SmallCluster]], kind: str
 ) -> None:
     for theirs, ours, _ in played:
         wanted, got = counted(theirs.created, kind), counted(ours.created, kind)
@@ -226,7 +226,7 @@ def _sorted_statuses(statuses: dict[tuple[str, str], Tree]) -> list[str]:
 
 
 def test_the_last_statuses_are_the_same(
-    played: list[tuple[Recorded, Watched, World]],
+    played: list[tuple[Recorded, Watched, SmallCluster]],
 ) -> None:
     for theirs, ours, _ in played:
         if theirs.command.startswith("delete"):
@@ -245,7 +245,7 @@ def shape(event: str) -> str:
 
 
 def test_events_are_those_that_were_recorded(
-    played: list[tuple[Recorded, Watched, World]],
+    played: list[tuple[Recorded, Watched, SmallCluster]],
 ) -> None:
     known = {shape(text) for theirs, _, _ in played for text in counted(theirs.created, "Event")}
     for theirs, ours, _ in played:
@@ -259,16 +259,16 @@ def test_events_are_those_that_were_recorded(
             assert shapes <= known, theirs.command
 
 
-def test_the_same_things_are_deleted(played: list[tuple[Recorded, Watched, World]]) -> None:
+def test_the_same_things_are_deleted(played: list[tuple[Recorded, Watched, SmallCluster]]) -> None:
     for theirs, ours, _ in played:
         assert ours.deleted == theirs.deleted, theirs.command
 
 
 def test_everything_owned_is_gone_or_orphaned_at_the_end(
-    played: list[tuple[Recorded, Watched, World]],
+    played: list[tuple[Recorded, Watched, SmallCluster]],
 ) -> None:
-    world = played[-1][2]
-    assert world.list(DEPLOYMENTS) == []
-    assert [normal(each["metadata"]["name"]) for each in world.list(SETS)] == ["mini-<hash>"]
-    assert len(world.pods()) == 2
+    cluster = played[-1][2]
+    assert cluster.list(DEPLOYMENTS) == []
+    assert [normal(each["metadata"]["name"]) for each in cluster.list(SETS)] == ["mini-<hash>"]
+    assert len(cluster.pods()) == 2
     assert container()["name"] == "c"

@@ -11,7 +11,7 @@ import pytest
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from tests.contract.apiserver import parity
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.replay import START, scenarios
 
 Tree = dict[str, Any]
@@ -31,7 +31,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 @pytest.mark.parametrize("scenario", parity.names("discovery"))
 def test_it_is_answered_as_recorded(scenario: str) -> None:
-    assert parity.complaints("discovery", scenario) == []
+    assert parity.problems("discovery", scenario) == []
 
 
 @cache
@@ -41,9 +41,9 @@ def recorded(scenario: str) -> dict[int, Tree]:
 
 
 def asked(path: str, accept: str = "application/json") -> Tree:
-    world = World("plain", START)
+    cluster = RestartableCluster("plain", START)
     headers = {"accept": accept, "authorization": "Bearer admin-token"}
-    answer = world.handle(HttpRequest("GET", path, headers=headers), START)
+    answer = cluster.handle(HttpRequest("GET", path, headers=headers), START)
     assert isinstance(answer, HttpResponse)
     assert answer.status == 200
     tree: Tree = json.loads(answer.body)
@@ -55,7 +55,7 @@ def test_groups_that_are_served_are_listed_as_recorded() -> None:
     assert asked("/apis")["groups"] == [one for one in wanted if one["name"] not in UNSERVED]
 
 
-def test_the_one_document_says_of_them_what_was_recorded() -> None:
+def test_the_one_document_states_of_them_what_was_recorded() -> None:
     wanted = recorded("aggregated-discovery")[1]["items"]
     served = [one for one in wanted if one["metadata"]["name"] not in UNSERVED]
     assert asked("/apis", AGGREGATED)["items"] == served
@@ -84,22 +84,22 @@ def _strategic(schema: Tree) -> Tree:
 
 def differences(ours: Tree, theirs: Tree) -> list[str]:
     """Where our types have other fields, required ones or keys of merge than the recorded ones."""
-    told = []
+    lines = []
     for name, schema in ours.items():
         wanted = theirs.get(name)
         if wanted is None:
-            told.append(f"{name} was not recorded")
+            lines.append(f"{name} was not recorded")
             continue
         if "properties" not in schema:
             continue
         fields = set(schema["properties"]) ^ set(wanted.get("properties", {}))
-        told += [f"{name}.{key}" for key in fields]
+        lines += [f"{name}.{key}" for key in fields]
         if _strategic(schema) != _strategic(wanted):
-            told.append(f"{name} merges otherwise")
+            lines.append(f"{name} merges otherwise")
         if "x-kubernetes-group-version-kind" in schema:
             key = "x-kubernetes-group-version-kind"
-            told += [f"{name}: {one}" for one in schema[key] if one not in wanted.get(key, ())]
-    return sorted(set(told) - APART)
+            lines += [f"{name}: {one}" for one in schema[key] if one not in wanted.get(key, ())]
+    return sorted(set(lines) - APART)
 
 
 @pytest.mark.parametrize("number", KINDS)

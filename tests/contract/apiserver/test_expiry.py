@@ -7,4 +7,4 @@ from tests.contract.apiserver import parity
 
 @pytest.mark.parametrize("scenario", parity.names("expiry"))
 def test_it_is_answered_as_recorded(scenario: str) -> None:
-    assert parity.complaints("expiry", scenario) == []
+    assert parity.problems("expiry", scenario) == []

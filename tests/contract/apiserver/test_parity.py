@@ -7,27 +7,27 @@ import pytest
 from stowplan.apis.machinery.http_messages import HttpResponse
 from tests.contract.apiserver import parity
 from tests.contract.apiserver.not_modelled import NotModelled
-from tests.contract.apiserver.recorded_server import World
+from tests.contract.apiserver.recorded_server import RestartableCluster
 from tests.contract.apiserver.replay import START, Replay, scenarios
 from tests.contract.apiserver.symbols import Symbols
 
 REWRITES = bool(os.environ.get("STOWPLAN_GOLDEN"))
 
 
-def test_the_page_says_what_the_tests_use() -> None:
+def test_the_page_states_what_the_tests_use() -> None:
     if REWRITES:
         parity.PAGE.write_text(parity.page(), encoding="utf-8")
     assert parity.PAGE.read_text(encoding="utf-8") == parity.page()
 
 
-def test_an_entry_that_explains_nothing_is_told() -> None:
+def test_an_unused_entry_is_reported() -> None:
     stale = NotModelled("watch", "watch-cut", 1, "status", "a reason")
-    assert parity.complaints("watch", "watch-cut", [stale]) == [
+    assert parity.problems("watch", "watch-cut", [stale]) == [
         "1 status: listed, but does not differ"
     ]
 
 
-class Forgetful(World):
+class Forgetful(RestartableCluster):
     """A wrong server: every answer with a body loses what makes versions newer."""
 
     def handle(self, request, now):  # type: ignore[no-untyped-def]

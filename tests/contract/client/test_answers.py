@@ -34,7 +34,7 @@ def refused() -> list[tuple[str, Tree, ApiResponse]]:
     return [(where, one, answer) for where, one, answer in found if answer.status >= 300]
 
 
-def test_every_refusal_is_told_in_the_words_of_the_server() -> None:
+def test_every_refusal_is_reported_in_the_words_of_the_server() -> None:
     for where, exchange, answer in refused():
         body = exchange["response"].get("body")
         if isinstance(body, dict) and body.get("message"):
@@ -69,7 +69,7 @@ def test_what_has_expired_is_seen_in_every_form() -> None:
     assert others == []
 
 
-def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there() -> None:
+def test_an_unserved_resource_is_distinguished_from_a_missing_object() -> None:
     plain = [answer for _, _, answer in refused() if answer.content_type.startswith("text/plain")]
     absent = [answer for answer in plain if answer.status == 404]
     assert len(absent) >= 5
@@ -81,7 +81,7 @@ def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there(
             assert not is_unserved_resource(answer), where
 
 
-def test_429_says_how_long_to_wait_or_does_not() -> None:
+def test_429_with_and_without_retry_after() -> None:
     waits = {retry_delay_s(a) for _, _, a in refused() if a.verdict is ResponseOutcome.THROTTLED}
     assert waits == {10.0, 1.0}
 

@@ -60,7 +60,7 @@ class Conversation:
         self.pods: Informer | None = None
         self.performer = ApiCalls(EventCorrelator("host", self.version), clock)
         self.writes: list[tuple[str, str, Tree]] = []
-        self._agenda: list[tuple[int, int, Any]] = []
+        self._event_queue: list[tuple[int, int, Any]] = []
         self._n = 0
 
     def version(self, namespace: str, name: str, uid: str) -> str:
@@ -69,11 +69,11 @@ class Conversation:
 
     def plan(self, at: int, what: Any) -> None:
         self._n += 1
-        heappush(self._agenda, (at, self._n, what))
+        heappush(self._event_queue, (at, self._n, what))
 
     def play(self, end: int) -> None:
-        while self._agenda:
-            at, _, what = heappop(self._agenda)
+        while self._event_queue:
+            at, _, what = heappop(self._event_queue)
             if at > end:
                 break
             self.now = max(self.now, at)
@@ -111,12 +111,12 @@ def played() -> Conversation:
         if resource.kind is Pod:
             conversation.pods = informer
         for event, line in zip(exchange["events"], lines(exchange), strict=True):
-            conversation.plan(round(event["at"] * SECOND), shown(informer, line))
+            conversation.plan(round(event["at"] * SECOND), decode_line(informer, line))
     conversation.play(16 * SECOND)
     return conversation
 
 
-def shown(informer: Informer, line: bytes) -> Any:
+def decode_line(informer: Informer, line: bytes) -> Any:
     def events() -> list[Event]:
         found = informer.feed(line, 0)
         assert not informer.unreadable
@@ -163,7 +163,7 @@ def ours(played: Conversation, method: str, end: str) -> Iterator[tuple[str, Tre
 
 
 def test_each_pod_is_bound_once_in_the_same_words(played: Conversation) -> None:
-    def told(found: Iterator[tuple[str, Tree]]) -> dict[str, Tree]:
+    def latest_events(found: Iterator[tuple[str, Tree]]) -> dict[str, Tree]:
         bodies = list(found)
         by_path = {
             path: body | {"target": {"kind": body["target"]["kind"]}} for path, body in bodies
@@ -171,14 +171,14 @@ def test_each_pod_is_bound_once_in_the_same_words(played: Conversation) -> None:
         assert len(by_path) == len(bodies)
         return by_path
 
-    theirs = told(recorded("POST", "/binding"))
-    assert told(ours(played, "POST", "/binding")) == theirs
+    theirs = latest_events(recorded("POST", "/binding"))
+    assert latest_events(ours(played, "POST", "/binding")) == theirs
     assert len(theirs) == 22
 
 
 def statuses(found: Iterator[tuple[str, Tree]]) -> list[Any]:
     """Conditions and nominations that were written, one after the other for each pod."""
-    said: list[Any] = []
+    effects_seen: list[Any] = []
     for path, body in found:
         status = dict(body["status"])
         status.pop("$setElementOrder/conditions", None)
@@ -186,8 +186,8 @@ def statuses(found: Iterator[tuple[str, Tree]]) -> list[Any]:
             {key: value for key, value in one.items() if key not in DROPPED}
             for one in status.get("conditions", ())
         ]
-        said.append((path, conditions, status.get("nominatedNodeName")))
-    return said
+        effects_seen.append((path, conditions, status.get("nominatedNodeName")))
+    return effects_seen
 
 
 def test_conditions_are_those_of_the_original(played: Conversation) -> None:
@@ -217,7 +217,7 @@ def test_victims_are_deleted_by_uid(played: Conversation) -> None:
 
 
 def test_events_are_those_of_the_original(played: Conversation) -> None:
-    def told(found: Iterator[tuple[str, Tree]]) -> Counter[Any]:
+    def latest_events(found: Iterator[tuple[str, Tree]]) -> Counter[Any]:
         counts: Counter[Any] = Counter()
         for _, body in found:
             if body.get("apiVersion") != "events.k8s.io/v1":
@@ -231,10 +231,12 @@ def test_events_are_those_of_the_original(played: Conversation) -> None:
             counts[(*head, note, *about)] += 1
         return counts
 
-    assert told(ours(played, "POST", "/events")) == told(recorded("POST", "/events"))
+    assert latest_events(ours(played, "POST", "/events")) == latest_events(
+        recorded("POST", "/events")
+    )
 
 
-def test_an_event_that_is_told_again_gets_a_series(played: Conversation) -> None:
+def test_a_repeated_event_gets_a_series(played: Conversation) -> None:
     theirs = [body for path, body in recorded("PATCH", "") if "/events/" in path]
     mine = [body for path, body in ours(played, "PATCH", "") if "/events/" in path]
     assert [set(body["series"]) for body in mine] == [set(body["series"]) for body in theirs]

@@ -67,9 +67,9 @@ def test_every_recorded_watch_is_read_whatever_it_is_cut_into(pieces: int) -> No
         informer = listed(resource, [])
         informer.opened(NOW)
         text = b"".join(lines(exchange))
-        told: list[Event] = []
+        received: list[Event] = []
         for start in range(0, len(text), pieces):
-            told += informer.feed(text[start : start + pieces], NOW)
+            received += informer.feed(text[start : start + pieces], NOW)
         assert list(informer.unreadable) == [], where
         kinds = [event["type"] for event in exchange["events"]]
         assert informer.is_closed == ("ERROR" in kinds), where
@@ -108,14 +108,14 @@ class Forgetful(LineSplitter):
         return iter([line for line in data.split(b"\n") if line.strip()])
 
 
-def told_after_cuts(places: list[int], kind: type[LineSplitter] = LineSplitter) -> list[Event]:
+def events_after_cuts(places: list[int], kind: type[LineSplitter] = LineSplitter) -> list[Event]:
     """The recorded pods, the connection broken at some places and resumed where it was: whatever
     is behind the version that the client has seen comes again."""
     exchange = recorded_pods()
     whole = lines(exchange)
     versions = [json.loads(line)["object"]["metadata"]["resourceVersion"] for line in whole]
     informer = listed(PODS, [])
-    told: list[Event] = []
+    received: list[Event] = []
     done = 0
     for place in [*sorted(places), sum(map(len, whole))]:
         informer.opened(NOW)
@@ -123,25 +123,25 @@ def told_after_cuts(places: list[int], kind: type[LineSplitter] = LineSplitter) 
         first = next((i for i, v in enumerate(versions) if int(v) > int(informer.version)), 10**9)
         rest = b"".join(whole[first:])
         n_bytes = max(0, place - done)
-        told += informer.feed(rest[:n_bytes], NOW)
+        received += informer.feed(rest[:n_bytes], NOW)
         assert not informer.is_closed, informer.fault
         informer.closed(NOW + 10 * SECOND, "connection reset")
         done = place if n_bytes < len(rest) else done
     informer.opened(NOW)
     first = next((i for i, v in enumerate(versions) if int(v) > int(informer.version)), 10**9)
-    told += informer.feed(b"".join(whole[first:]), NOW)
-    return told
+    received += informer.feed(b"".join(whole[first:]), NOW)
+    return received
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(cuts)
-def test_a_watch_that_is_cut_anywhere_tells_each_change_once(places: list[int]) -> None:
-    assert told_after_cuts(places) == told_after_cuts([])
+def test_a_watch_that_is_cut_anywhere_reports_each_change_once(places: list[int]) -> None:
+    assert events_after_cuts(places) == events_after_cuts([])
 
 
 def test_a_client_that_trusts_half_a_line_is_caught() -> None:
     with pytest.raises(AssertionError):
-        told_after_cuts([100], Forgetful)
+        events_after_cuts([100], Forgetful)
 
 
 # 410 in every form.
@@ -178,13 +178,13 @@ def error_line(status: Tree) -> bytes:
 
 
 @pytest.mark.parametrize("form", list(expired()))
-def test_a_version_that_is_too_old_leads_to_a_list_that_tells_what_has_gone(form: str) -> None:
+def test_a_version_that_is_too_old_leads_to_a_list_that_reports_deletions(form: str) -> None:
     informer = listed(NODES, two_nodes())
     informer.opened(NOW)
     assert informer.feed(expired()[form], NOW) == []
     assert informer.is_closed
-    told = gone_meanwhile(informer, two_nodes()[0])
-    assert [type(event) for event in told] == [happened.NodeDeleted]
+    received = gone_meanwhile(informer, two_nodes()[0])
+    assert [type(event) for event in received] == [happened.NodeDeleted]
 
 
 @pytest.mark.parametrize(
@@ -266,8 +266,8 @@ def test_recorded_bookmarks_are_where_the_next_watch_begins() -> None:
         last = len(types) - types[::-1].index("BOOKMARK")
         informer = listed(resource, [])
         informer.opened(NOW)
-        told = informer.feed(b"".join(lines(exchange)[:last]), NOW)
-        assert len(told) == last - types[:last].count("BOOKMARK"), where
+        received = informer.feed(b"".join(lines(exchange)[:last]), NOW)
+        assert len(received) == last - types[:last].count("BOOKMARK"), where
         informer.closed(NOW + 10 * SECOND)
         request = informer.next(NOW + 60 * SECOND)
         assert isinstance(request, ApiRequest)
@@ -277,7 +277,7 @@ def test_recorded_bookmarks_are_where_the_next_watch_begins() -> None:
     assert n_bookmarks >= 1
 
 
-def test_the_bookmark_that_ends_a_streaming_list_tells_what_has_gone() -> None:
+def test_the_bookmark_that_ends_a_streaming_list_reports_deletions() -> None:
     informer = listed(NODES, two_nodes())
     informer._streams = True
     informer.opened(NOW)
@@ -289,8 +289,8 @@ def test_the_bookmark_that_ends_a_streaming_list_tells_what_has_gone() -> None:
     one = json.dumps({"type": "ADDED", "object": two_nodes()[0]}).encode() + b"\n"
     # One that does not end it tells nothing yet.
     assert informer.feed(one + bookmark("7"), NOW) == []
-    told = informer.feed(bookmark("9", **{"k8s.io/initial-events-end": "true"}), NOW)
-    assert [type(event) for event in told] == [happened.NodeDeleted]
+    received = informer.feed(bookmark("9", **{"k8s.io/initial-events-end": "true"}), NOW)
+    assert [type(event) for event in received] == [happened.NodeDeleted]
     informer.closed(NOW + 70 * SECOND)
     request = informer.next(NOW + 200 * SECOND)
     assert isinstance(request, ApiRequest)
@@ -341,7 +341,7 @@ def test_a_server_without_streaming_lists_is_listed() -> None:
     ("answer", "least_s"),
     [(ApiResponse(429, b"", 7.0), 7.0), (ApiResponse(429), 1.0), (ApiResponse(503, b"", 4.0), 4.0)],
 )
-def test_a_server_with_too_much_to_do_is_left_alone_as_long_as_it_says(
+def test_retry_after_of_an_overloaded_server_is_respected(
     answer: ApiResponse, least_s: float
 ) -> None:
     informer = Informer(PODS, np.random.default_rng(1), streams=False)
@@ -364,7 +364,7 @@ def test_failures_in_a_row_are_spaced_out() -> None:
     assert all(30 <= wait <= 60 for wait in waits[-2:])
 
 
-def test_an_object_that_makes_no_sense_is_passed_over_and_told() -> None:
+def test_an_invalid_object_is_skipped_and_reported() -> None:
     informer = listed(PODS, [])
     informer.opened(NOW)
     bad = {"metadata": {"name": "bad", "namespace": "d"}, "spec": {"containers": "three"}}

@@ -112,7 +112,7 @@ class Replay:
                 if not isinstance(part, NodeLifecycleController)
             ]
             standins = StandIns(cluster.cluster, homes(self.lines))
-            work = asyncio.ensure_future(self._standing_in(cluster, standins))
+            work = asyncio.ensure_future(self._run_standins(cluster, standins))
             try:
                 ran = []
                 for number, line in enumerate(self.lines, 1):
@@ -123,7 +123,7 @@ class Replay:
             finally:
                 work.cancel()
 
-    async def _standing_in(self, cluster: LocalCluster, standins: StandIns) -> None:
+    async def _run_standins(self, cluster: LocalCluster, standins: StandIns) -> None:
         self.quiet = 0
         while True:
             done = standins.step(time.time())
@@ -153,9 +153,9 @@ class Replay:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
-        said = (line.get("stdin") or "").encode()
+        stdin = (line.get("stdin") or "").encode()
         try:
-            out, err = await asyncio.wait_for(process.communicate(said), COMMAND_S_MAX)
+            out, err = await asyncio.wait_for(process.communicate(stdin), COMMAND_S_MAX)
         except TimeoutError:
             process.kill()
             out, err = await process.communicate()

@@ -32,7 +32,7 @@ class StandIns:
     def __init__(self, cluster: EmbeddedCluster, homes: Mapping[str, str]) -> None:
         self.server = cluster.server
         self.homes = homes
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
         self._since: dict[str, float] = {}
         self._events = 0
         self._addresses = 0
@@ -83,9 +83,9 @@ class StandIns:
         suiting = [node for node in nodes if self._suits(pod, node)]
         meta = pod["metadata"]
         if not suiting:
-            if meta["uid"] in self._told:
+            if meta["uid"] in self._recorded:
                 return False
-            self._told.add(meta["uid"])
+            self._recorded.add(meta["uid"])
             text = NOWHERE.format(n=len(nodes))
             self._report(pod, {"conditions": [self._unschedulable(text, now)]}, now)
             self._event(pod, "Warning", "FailedScheduling", text, now)

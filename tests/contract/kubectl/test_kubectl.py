@@ -32,7 +32,7 @@ def recording_for(kubectl: str) -> str:
     return min(RECORDINGS, key=lambda name: abs(minor - int(name.rsplit(".", 1)[1])))
 
 
-def story(ran: Ran) -> str:
+def transcript(ran: Ran) -> str:
     parts = ("exit code", "stdout", "stderr")
     lines = [f"{ran.number}: kubectl {ran.command}"]
     for part, got, wanted in zip(parts, ran.got, ran.wanted, strict=True):
@@ -50,7 +50,7 @@ def test_commands_come_to_what_was_recorded(tmp_path: Path) -> None:
     wrong = [ran for ran in all_ran if not ran.same]
     known = DIFFERENT | BY_RECORDING[name]
     surprising = [ran for ran in wrong if ran.number not in known]
-    assert not surprising, "\n".join(story(ran) for ran in surprising)
+    assert not surprising, "\n".join(transcript(ran) for ran in surprising)
     assert len(all_ran) - len(wrong) >= AT_LEAST
 
 

@@ -22,18 +22,20 @@ from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeCondition,
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
+    CheckNodeUnschedulable,
 )
-from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
 from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.general_predicates import (
+    GeneralPredicates,
+    HostName,
+    PodFitsHostPorts,
+)
 from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import (
     NO_MATCH,
     MatchInterPodAffinity,
 )
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
 from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
 from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
 from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints
 from stowplan.testing import affinity, node, pod, term
@@ -124,8 +126,8 @@ def test_a_malformed_node_selector_takes_every_node() -> None:
 
 
 def telling(name: str, *conditions: str, cordoned: bool = False) -> Node:
-    said = tuple(NodeCondition(*text.split("=")) for text in conditions)
-    return replace(node(name, cordoned=cordoned), status=NodeStatus(conditions=said))
+    parsed = tuple(NodeCondition(*text.split("=")) for text in conditions)
+    return replace(node(name, cordoned=cordoned), status=NodeStatus(conditions=parsed))
 
 
 def test_conditions_are_named_in_their_order() -> None:
@@ -141,7 +143,7 @@ def test_conditions_are_named_in_their_order() -> None:
     }
 
 
-def test_pressure_counts_as_last_said_and_memory_for_best_effort_pods_only() -> None:
+def test_pressure_counts_as_last_reported_and_memory_for_best_effort_pods_only() -> None:
     nodes = [
         telling("n", "MemoryPressure=True", "DiskPressure=True"),
         telling("m", "MemoryPressure=True", "MemoryPressure=False"),
@@ -206,13 +208,13 @@ def test_the_first_of_its_kind_goes_anywhere_even_without_the_label() -> None:
 def test_terms_of_placed_pods_are_looked_at_first() -> None:
     hermit = pod("q", on="n", labels={"app": "web"}, affinity=affinity(apart=[term("app", ZONE)]))
     nodes = [node("n", zone="a"), node("m", zone="a"), node("o", zone="b")]
-    wish = affinity(apart=[term("app=web", HOST)])
+    required = affinity(apart=[term("app=web", HOST)])
     rule = Rule(MatchInterPodAffinity, nodes, [hermit])
     existing = [NO_MATCH, "node(s) didn't satisfy existing pods anti-affinity rules"]
-    asks = pod("p", labels={"app": "x"}, affinity=wish)
+    asks = pod("p", labels={"app": "x"}, affinity=required)
     assert rule.refusals(asks) == {"n": existing, "m": existing}
     own = [NO_MATCH, "node(s) didn't match pod anti-affinity rules"]
-    assert rule.refusals(pod("p", affinity=wish)) == {"n": own}
+    assert rule.refusals(pod("p", affinity=required)) == {"n": own}
     assert rule.codes(asks) == {"Unschedulable"}
 
 
@@ -230,8 +232,8 @@ def malformed(kind: str, group: str) -> dict[str, Any]:
     return {kind: {f"{group}DuringSchedulingIgnoredDuringExecution": [stated]}}
 
 
-def wishing(name: str, wish: dict[str, Any], on: str = "") -> Pod:
-    spec = {"nodeName": on, "containers": [{}], "affinity": wish}
+def wishing(name: str, required: dict[str, Any], on: str = "") -> Pod:
+    spec = {"nodeName": on, "containers": [{}], "affinity": required}
     return tree(Pod, metadata={"name": name}, spec=spec)
 
 
@@ -267,7 +269,7 @@ OLD = aged(pod("old", on="m", labels={"app": "web"}), 1)
 YOUNG = aged(pod("young", on="n", labels={"app": "web"}), 2)
 
 
-def test_the_oldest_peer_says_where_a_service_goes() -> None:
+def test_the_oldest_peer_decides_where_a_service_goes() -> None:
     asks = pod("p", labels={"app": "web"})
     rule = Rule(CheckServiceAffinity, RACKS, [YOUNG, OLD], [service(app="web")], labels=["rack"])
     assert rule.refusals(asks) == {

@@ -17,7 +17,6 @@ from stowplan.plugins.v1_13.node_label import NodeLabelPriority
 from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
     BalancedResourceAllocation,
 )
-from stowplan.plugins.v1_13.priorities.equal_priority import EqualPriority
 from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
 from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
 from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
@@ -25,11 +24,12 @@ from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import (
     ANNOTATION,
     NodePreferAvoidPodsPriority,
 )
-from stowplan.plugins.v1_13.priorities.resource_limits import ResourceLimitsPriority
 from stowplan.plugins.v1_13.priorities.resource_priorities import (
+    EqualPriority,
     LeastRequestedPriority,
     MostRequestedPriority,
     RequestedToCapacityRatioPriority,
+    ResourceLimitsPriority,
 )
 from stowplan.plugins.v1_13.priorities.selector_spread import (
     SelectorSpreadPriority,
@@ -109,8 +109,8 @@ def test_limits_break_ties() -> None:
 
 def preferring(*terms: tuple[int, dict[str, Any]]) -> Pod:
     stated = [{"weight": weight, "preference": preference} for weight, preference in terms]
-    wish = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": stated}}
-    return tree(Pod, metadata={"name": "p"}, spec={"containers": [{}], "affinity": wish})
+    preferred = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": stated}}
+    return tree(Pod, metadata={"name": "p"}, spec={"containers": [{}], "affinity": preferred})
 
 
 def on(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -147,9 +147,9 @@ def test_all_that_fails_is_named_together() -> None:
     near = {"weight": 1, "podAffinityTerm": {"labelSelector": selector, "topologyKey": HOST}}
     asks = preferring((1, on("disk", "Foo", "x")))
     stated = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [near]}}
-    wish = convert(stated, type(affinity()))
+    preferred = convert(stated, type(affinity()))
     assert asks.spec.affinity is not None
-    both = replace(asks.spec.affinity, pod_affinity=wish.pod_affinity)
+    both = replace(asks.spec.affinity, pod_affinity=preferred.pod_affinity)
     asks = replace(asks, spec=replace(asks.spec, affinity=both))
     snapshot = Rule(EqualPriority, [node("n")], [pod("q", on="n")]).snapshot
     rows = snapshot.nodes.order
@@ -211,7 +211,7 @@ def test_nodes_that_ask_to_be_left_alone() -> None:
     assert rule.scores(pod("p")) == everywhere
 
 
-def test_images_count_with_the_size_that_their_node_says() -> None:
+def test_images_count_with_the_size_that_their_node_reports() -> None:
     nodes = [
         node("n", images={"app:latest": "1000Mi"}),
         node("m", images={"app:latest": "500Mi"}),
@@ -287,7 +287,7 @@ def test_controllers_and_sets_select_too_unless_one_of_their_kind_is_malformed()
     assert found(selecting(StatefulSet, "ss", **good), selecting(ReplicaSet, "odd", **bad)) == 1
 
 
-def test_pods_that_are_being_deleted_are_no_company() -> None:
+def test_terminating_pods_do_not_count_as_peers() -> None:
     gone = tree(
         Pod,
         metadata={"name": "q", "labels": WEB, "deletionTimestamp": "2019-01-01T00:00:00Z"},

@@ -64,7 +64,7 @@ def storage_class(name: str, mode: str | None, provisioner: str = "x", **more: A
 # How many.
 
 
-def test_the_node_says_its_limit_or_its_machine_type_does() -> None:
+def test_the_limit_is_of_the_node_or_of_its_machine_type() -> None:
     full = [
         pod(f"{name}{i}", name, ebs(f"{name}-{i}")) for name in ("old", "new") for i in range(25)
     ]

@@ -1,7 +1,6 @@
 """ControllerRevision.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,34 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ControllerRevision -- an immutable snapshot of the state of a workload.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   data JSON
   revision int64!
 """
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A revision has data and a number."""
     if obj["data"] is None:
         yield required("data", "data is mandatory")
     yield from field_checks.not_negative(obj["revision"], "revision")
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The data is immutable."""
-    yield from _validate(new)
-    yield from field_checks.immutable(new["data"], old["data"], "data")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -45,15 +35,13 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         if one.get("controller"):
             group = one["apiVersion"].rpartition("/")[0]
             owner = f"{one['kind'].lower()}{'.' + group if group else ''}/{one['name']}"
-    return [name_of(obj), owner, obj["revision"], age_of(obj, now)]
+    return [owner]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="controllerrevisions",
     kind="ControllerRevision",
-    type="apps/v1.ControllerRevision",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, _validate_update),
-    table=PrintedTable("Name, Controller, Revision, Age", _cells),
+    strategy=BuiltinStrategy(_validate, immutable_fields("data", check=_validate)),
+    table=PrintedTable("Name, Controller, Revision=revision, Age", _cells),
 )

@@ -1,7 +1,6 @@
 """DaemonSet.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -21,14 +20,12 @@ from stowplan.apis.core.workload_validation import (
 from stowplan.apis.kind.printing import (
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
     joined_labels,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, parse_int
@@ -39,9 +36,7 @@ TYPES = """
 DaemonSetUpdateStrategyType DaemonSetConditionType = string
 
 DaemonSet -- runs one pod on every eligible node.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DaemonSetSpec
   status DaemonSetStatus
 
@@ -75,10 +70,12 @@ DaemonSetStatus
 DaemonSetCondition
   type DaemonSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
+_EMPTY_COUNTS = (
+    *("currentNumberScheduled", "numberMisscheduled"),
+    *("desiredNumberScheduled", "numberReady"),
+)
 _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
 
@@ -124,17 +121,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     policy = spec["template"]["spec"]["restartPolicy"]
     if policy != "Always":
         yield not_supported("spec.template.spec.restartPolicy", policy, ["Always"])
-    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    yield from field_checks.not_negative_fields(spec, ("minReadySeconds",), "spec")
     strategy = spec["updateStrategy"]
     if strategy["type"] == "RollingUpdate":
         yield from _validate_rolling_update(strategy.get("rollingUpdate"))
     elif strategy["type"] != "OnDelete":
         wanted = ["RollingUpdate", "OnDelete"]
         yield not_supported("spec.updateStrategy", internal_update_strategy(strategy), wanted)
-    if "revisionHistoryLimit" in spec:
-        yield from field_checks.not_negative(
-            spec["revisionHistoryLimit"], "spec.revisionHistoryLimit"
-        )
+    yield from field_checks.not_negative_fields(spec, ("revisionHistoryLimit",), "spec")
 
 
 def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
@@ -149,15 +143,7 @@ def _validate_rolling_update(rolling: Tree | None) -> Iterator[Cause]:
     if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
         yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
     elif not is_zero_int_or_percent(missing) and not is_zero_int_or_percent(more):
-        text = "may not be set when maxUnavailable is non-zero"
-        yield invalid(f"{path}.maxSurge", more, text)
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from field_checks.immutable(
-        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
-    )
+        yield invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -167,16 +153,9 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    spec, status = obj["spec"], obj["status"]
+    spec = obj["spec"]
     return [
-        name_of(obj),
-        status["desiredNumberScheduled"],
-        status["currentNumberScheduled"],
-        status["numberReady"],
-        status.get("updatedNumberScheduled", 0),
-        status.get("numberAvailable", 0),
         joined_labels(spec["template"]["spec"].get("nodeSelector")),
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec["selector"]),
     ]
@@ -184,28 +163,24 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="apps",
-    plural="daemonsets",
     kind="DaemonSet",
-    type="apps/v1.DaemonSet",
     types=TYPES,
     defaults={"apps/v1.DaemonSetUpdateStrategy": _set_strategy_defaults},
     strategy=DaemonSetStrategy(
         _validate,
-        _validate_update,
-        status={
-            "currentNumberScheduled": 0,
-            "numberMisscheduled": 0,
-            "desiredNumberScheduled": 0,
-            "numberReady": 0,
-        },
+        immutable_fields("spec.selector", check=_validate),
+        status=dict.fromkeys(_EMPTY_COUNTS, 0),
         counted=("spec",),
     ),
     status=StatusStrategy(_validate_status_update),
     short_names=("ds",),
     categories=("all",),
     table=PrintedTable(
-        "Name, Desired:integer, Current:integer, Ready:integer, Up-to-date:integer, "
-        f"Available:integer, Node Selector, Age, {TEMPLATE_COLUMNS}, Selector+",
+        "Name, Desired:integer=status.desiredNumberScheduled, "
+        "Current:integer=status.currentNumberScheduled, Ready:integer=status.numberReady, "
+        "Up-to-date:integer=status.updatedNumberScheduled, "
+        f"Available:integer=status.numberAvailable, Node Selector, Age, {TEMPLATE_COLUMNS}, "
+        "Selector+",
         _cells,
     ),
 )

@@ -1,7 +1,6 @@
 """Deployment.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from stowplan.apis.core.workload_validation import (
     is_zero_int_or_percent,
     validate_int_or_percent,
     validate_percent_at_most_100,
+    validate_replica_counts,
     validate_selected_template,
     validate_workload_selector,
 )
@@ -22,13 +22,11 @@ from stowplan.apis.kind.printing import (
     NONE,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
@@ -38,9 +36,7 @@ TYPES = """
 DeploymentStrategyType DeploymentConditionType = string
 
 Deployment -- manages ReplicaSets: replicas and rolling updates.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DeploymentSpec
   status DeploymentStatus
 
@@ -77,14 +73,11 @@ DeploymentCondition
   type DeploymentConditionType!
   status core.ConditionStatus!
   lastUpdateTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 
 
 def _set_strategy_defaults(one: Tree) -> None:
-    """A rolling update has maxUnavailable and maxSurge of 25%."""
     if one["type"] == "RollingUpdate":
         rolling = one.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")
@@ -98,17 +91,12 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     yield from validate_selected_template(spec, "invalid label selector")
     yield from _validate_strategy(spec["strategy"])
     ready = spec.get("minReadySeconds", 0)
-    yield from field_checks.not_negative(ready, "spec.minReadySeconds")
-    if "revisionHistoryLimit" in spec:
-        yield from field_checks.not_negative(
-            spec["revisionHistoryLimit"], "spec.revisionHistoryLimit"
-        )
+    counts = ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    yield from field_checks.not_negative_fields(spec, counts, "spec")
     deadline = spec.get("progressDeadlineSeconds")
-    if deadline is not None:
-        yield from field_checks.not_negative(deadline, "spec.progressDeadlineSeconds")
-        if deadline <= ready:
-            text = "must be greater than minReadySeconds"
-            yield invalid("spec.progressDeadlineSeconds", deadline, text)
+    if deadline is not None and deadline <= ready:
+        text = "must be greater than minReadySeconds"
+        yield invalid("spec.progressDeadlineSeconds", deadline, text)
 
 
 def _validate_strategy(strategy: Tree) -> Iterator[Cause]:
@@ -129,37 +117,17 @@ def _validate_rolling_update(rolling: Tree, path: str, other: str) -> Iterator[C
     yield from validate_int_or_percent(missing, f"{path}.maxUnavailable")
     yield from validate_int_or_percent(more, f"{path}.{other}")
     if is_zero_int_or_percent(missing) and is_zero_int_or_percent(more):
-        text = f"may not be 0 when `{other}` is 0"
-        yield invalid(f"{path}.maxUnavailable", missing, text)
+        yield invalid(f"{path}.maxUnavailable", missing, f"may not be 0 when `{other}` is 0")
     yield from validate_percent_at_most_100(missing, f"{path}.maxUnavailable")
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from field_checks.immutable(
-        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
-    )
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     status, before = new["status"], old["status"]
-    names = (
-        "observedGeneration",
-        "replicas",
-        "updatedReplicas",
-        "readyReplicas",
-        "availableReplicas",
-        "unavailableReplicas",
+    counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    yield from field_checks.not_negative_fields(
+        status, ("observedGeneration", "replicas", *counts, "unavailableReplicas"), "status"
     )
-    for name in names:
-        yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")
-    text = "cannot be greater than status.replicas"
-    for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
-        if status.get(name, 0) > status.get("replicas", 0):
-            yield invalid(f"status.{name}", status.get(name, 0), text)
-    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        text = "cannot be greater than readyReplicas"
-        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
+    yield from validate_replica_counts(status, counts)
     count, was = status.get("collisionCount"), before.get("collisionCount")
     if was is not None and count is None:
         yield invalid("status.collisionCount", None, "cannot be unset")
@@ -170,11 +138,9 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec, status = obj["spec"], obj["status"]
     return [
-        name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec["selector"]).replace(NONE, ""),
     ]
@@ -182,12 +148,12 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="apps",
-    plural="deployments",
     kind="Deployment",
-    type="apps/v1.Deployment",
     types=TYPES,
     defaults={"apps/v1.DeploymentStrategy": _set_strategy_defaults},
-    strategy=PodTemplateStrategy(_validate, _validate_update, status={}, counted=("spec",)),
+    strategy=PodTemplateStrategy(
+        _validate, immutable_fields("spec.selector", check=_validate), status={}, counted=("spec",)
+    ),
     status=StatusStrategy(_validate_status_update, meta=("labels",)),
     short_names=("deploy",),
     categories=("all",),

@@ -1,7 +1,6 @@
 """ReplicaSet.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -16,15 +15,14 @@ from stowplan.apis.core.workload_validation import (
     validate_workload_selector,
 )
 from stowplan.apis.kind.printing import (
+    REPLICA_COLUMNS,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy
+from stowplan.apis.kind.strategy import StatusStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
@@ -34,9 +32,7 @@ TYPES = """
 ReplicaSetConditionType = string
 
 ReplicaSet -- maintains a number of replica pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ReplicaSetSpec
   status ReplicaSetStatus
 
@@ -58,56 +54,34 @@ ReplicaSetStatus
 ReplicaSetCondition
   type ReplicaSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
-    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
-    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+    yield from field_checks.not_negative_fields(spec, ("replicas", "minReadySeconds"), "spec")
     yield from validate_workload_selector(spec["selector"], "deployment")
     yield from validate_selected_template(spec, "invalid label selector")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from field_checks.immutable(
-        new["spec"]["selector"], old["spec"]["selector"], "spec.selector"
-    )
-
-
 def _cells(obj: Tree, now: float) -> list[Any]:
-    spec, status = obj["spec"], obj["status"]
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status["replicas"],
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *containers_of(spec["template"]),
-        selector_text(spec["selector"]),
-    ]
+    return [*containers_of(obj["spec"]["template"]), selector_text(obj["spec"]["selector"])]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="replicasets",
     kind="ReplicaSet",
-    type="apps/v1.ReplicaSet",
     types=TYPES,
     strategy=PodTemplateStrategy(
-        _validate, _validate_update, status={"replicas": 0}, counted=("spec",)
+        _validate,
+        immutable_fields("spec.selector", check=_validate),
+        status={"replicas": 0},
+        counted=("spec",),
     ),
     status=StatusStrategy(validate_replica_status_update),
     short_names=("rs",),
     categories=("all",),
-    table=PrintedTable(
-        "Name, Desired:integer, Current:integer, Ready:integer, Age, "
-        f"{TEMPLATE_COLUMNS}, Selector+",
-        _cells,
-    ),
+    table=PrintedTable(f"{REPLICA_COLUMNS}, {TEMPLATE_COLUMNS}, Selector+", _cells),
     subresources=(scale_subresource(),),
 )

@@ -1,7 +1,6 @@
 """StatefulSet.
 
-Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/apps, pkg/apis/apps/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -16,19 +15,14 @@ from stowplan.apis.core.workload_validation import (
     is_zero_int_or_percent,
     validate_int_or_percent,
     validate_percent_at_most_100,
+    validate_replica_counts,
     validate_selected_template,
     validate_workload_selector,
 )
-from stowplan.apis.kind.printing import (
-    TEMPLATE_COLUMNS,
-    PrintedTable,
-    age_of,
-    containers_of,
-    name_of,
-)
+from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containers_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -38,9 +32,7 @@ PodManagementPolicyType StatefulSetUpdateStrategyType StatefulSetConditionType =
 PersistentVolumeClaimRetentionPolicyType = string
 
 StatefulSet -- runs pods with stable identities and storage.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec StatefulSetSpec
   status StatefulSetStatus
 
@@ -87,19 +79,12 @@ StatefulSetStatus
 StatefulSetCondition
   type StatefulSetConditionType!
   status core.ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 _MUTABLE_FIELDS = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-    "revisionHistoryLimit",
-)
+    "replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds", "revisionHistoryLimit",
+)  # fmt: skip
 
 
 def _set_defaults(one: Tree) -> None:
@@ -123,16 +108,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     policy = spec["podManagementPolicy"]
     if policy not in ("OrderedReady", "Parallel"):
-        text = "must be 'OrderedReady' or 'Parallel'"
-        yield invalid("spec.podManagementPolicy", policy, text)
+        yield invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
     yield from _validate_strategy(spec["updateStrategy"])
     for name in ("whenDeleted", "whenScaled"):
         kept = spec["persistentVolumeClaimRetentionPolicy"][name]
-        if kept not in ("Delete", "Retain"):
-            here = f"spec.persistentVolumeClaimRetentionPolicy.{name}"
-            yield not_supported(here, kept, ["Delete", "Retain"])
-    yield from field_checks.not_negative(spec.get("replicas", 0), "spec.replicas")
-    yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
+        yield from field_checks.one_of(
+            kept, ("Delete", "Retain"), f"spec.persistentVolumeClaimRetentionPolicy.{name}"
+        )
+    yield from field_checks.not_negative_fields(spec, ("replicas", "minReadySeconds"), "spec")
     start = spec.get("ordinals", {}).get("start", 0)
     yield from field_checks.not_negative(start, "spec.ordinals.start")
     for at, one in enumerate(spec.get("volumeClaimTemplates", ())):
@@ -183,28 +166,19 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     status = new["status"]
-    names = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
-    for name in (*names, "availableReplicas"):
-        yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")
-    text = "cannot be greater than status.replicas"
-    for name in (*names[1:], "availableReplicas"):
-        if status.get(name, 0) > status.get("replicas", 0):
-            yield invalid(f"status.{name}", status.get(name, 0), text)
-    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        text = "cannot be greater than status.readyReplicas"
-        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
+    counts = ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    yield from field_checks.not_negative_fields(status, ("replicas", *counts), "status")
+    yield from validate_replica_counts(status, counts, "status.readyReplicas")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     ready = f"{obj['status'].get('readyReplicas', 0)}/{obj['spec'].get('replicas', 0)}"
-    return [name_of(obj), ready, age_of(obj, now), *containers_of(obj["spec"]["template"])]
+    return [ready, *containers_of(obj["spec"]["template"])]
 
 
 KIND = KindRegistration(
     group="apps",
-    plural="statefulsets",
     kind="StatefulSet",
-    type="apps/v1.StatefulSet",
     types=TYPES,
     defaults={"apps/v1.StatefulSet": _set_defaults},
     strategy=PodTemplateStrategy(

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, UNKNOWN, UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, UNKNOWN, UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import (
@@ -329,28 +329,21 @@ def _metrics_text(obj: Tree) -> str:
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
     target = spec["scaleTargetRef"]
-    return [
-        name_of(obj),
-        f"{target['kind']}/{target['name']}",
-        _metrics_text(obj),
-        str(spec.get("minReplicas", UNSET)),
-        spec["maxReplicas"],
-        obj["status"].get("currentReplicas", 0),
-        age_of(obj, now),
-    ]
+    least = str(spec.get("minReplicas", UNSET))
+    return [f"{target['kind']}/{target['name']}", _metrics_text(obj), least]
 
 
 STRATEGY = BuiltinStrategy(_validate, status={"desiredReplicas": 0, "currentMetrics": None})
 STATUS_STRATEGY = StatusStrategy(_validate_status_update)
 TABLE = PrintedTable(
-    "Name, Reference, Targets, MinPods, MaxPods:integer, Replicas:integer, Age", _cells
+    "Name, Reference, Targets, MinPods, MaxPods:integer=spec.maxReplicas, "
+    "Replicas:integer=status.currentReplicas, Age",
+    _cells,
 )
 KIND = KindRegistration(
     group="autoscaling",
     version="v2",
-    plural="horizontalpodautoscalers",
     kind="HorizontalPodAutoscaler",
-    type="autoscaling/v2.HorizontalPodAutoscaler",
     types=TYPES,
     defaults={"autoscaling/v2.HorizontalPodAutoscaler": set_defaults},
     strategy=STRATEGY,

@@ -175,9 +175,7 @@ class _TableV1:
 
 KIND = KindRegistration(
     group="autoscaling",
-    plural="horizontalpodautoscalers",
     kind="HorizontalPodAutoscaler",
-    type="autoscaling/v1.HorizontalPodAutoscaler",
     types=TYPES,
     strategy=STRATEGY,
     status=STATUS_STRATEGY,

@@ -1,7 +1,6 @@
 """CronJob.
 
-Source: kubernetes v1.36, pkg/registry/batch/cronjob, pkg/apis/batch/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/batch/cronjob, pkg/apis/batch/validation.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from stowplan.apis.kind.printing import (
     NONE,
     TEMPLATE_COLUMNS,
     PrintedTable,
-    age_of,
     containers_of,
-    name_of,
     selector_text,
 )
 from stowplan.apis.kind.registration import KindRegistration
@@ -38,9 +35,7 @@ JobTemplateSpec
   spec JobSpec
 
 CronJob -- creates Jobs on a schedule.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CronJobSpec
   status CronJobStatus
 
@@ -78,26 +73,22 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     if len(name) > 52:
         yield invalid("metadata.name", name, "must be no more than 52 characters")
     yield from _validate_schedule(spec)
-    if "startingDeadlineSeconds" in spec:
-        seconds = spec["startingDeadlineSeconds"]
-        yield from field_checks.not_negative(seconds, "spec.startingDeadlineSeconds")
+    yield from field_checks.not_negative_fields(spec, ("startingDeadlineSeconds",), "spec")
     if "timeZone" in spec:
         yield from _validate_time_zone(spec["timeZone"])
-    if spec["concurrencyPolicy"] not in ("Allow", "Forbid", "Replace"):
-        policies = ["Allow", "Forbid", "Replace"]
-        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies)
+    yield from field_checks.one_of(
+        spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy"
+    )
     yield from _validate_job_template(spec["jobTemplate"]["spec"])
-    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
-        if limit in spec:
-            yield from field_checks.not_negative(spec[limit], f"spec.{limit}")
+    limits = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    yield from field_checks.not_negative_fields(spec, limits, "spec")
 
 
 def _validate_job_template(spec: Tree) -> Iterator[Cause]:
     path = "spec.jobTemplate.spec"
     yield from validate_job_spec(spec, path)
     if "selector" in spec:
-        text = "`selector` will be auto-generated"
-        yield invalid(f"{path}.selector", spec["selector"], text)
+        yield invalid(f"{path}.selector", spec["selector"], "`selector` will be auto-generated")
     if spec.get("manualSelector"):
         yield not_supported(f"{path}.manualSelector", True, [])
 
@@ -140,13 +131,9 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     last = status.get("lastScheduleTime")
     job = spec["jobTemplate"]["spec"]
     return [
-        name_of(obj),
-        spec["schedule"],
-        spec.get("timeZone", NONE),
         "True" if spec.get("suspend") else "False",
         len(status.get("active", ())),
         timestamps.human_age(last, now) if last else NONE,
-        age_of(obj, now),
         *containers_of(job["template"]),
         selector_text(job.get("selector")),
     ]
@@ -154,17 +141,15 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 
 KIND = KindRegistration(
     group="batch",
-    plural="cronjobs",
     kind="CronJob",
-    type="batch/v1.CronJob",
     types=TYPES,
     strategy=CronJobStrategy(),
     status=StatusStrategy(),
     short_names=("cj",),
     categories=("all",),
     table=PrintedTable(
-        "Name, Schedule, Timezone, Suspend:boolean, Active:integer, Last Schedule, Age, "
-        f"{TEMPLATE_COLUMNS}, Selector+",
+        f"Name, Schedule=spec.schedule, Timezone=spec.timeZone|{NONE}, Suspend:boolean, "
+        f"Active:integer, Last Schedule, Age, {TEMPLATE_COLUMNS}, Selector+",
         _cells,
     ),
 )

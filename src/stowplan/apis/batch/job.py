@@ -1,7 +1,6 @@
 """Job. Validation of its status is in `job_status`.
 
-Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation.
 """
 
 from __future__ import annotations
@@ -12,14 +11,7 @@ from typing import Any
 
 from stowplan.apis.batch.job_status import is_condition_true, validate_job_status_update
 from stowplan.apis.core.workload_validation import PodTemplateStrategy, validate_pod_template
-from stowplan.apis.kind.printing import (
-    TEMPLATE_COLUMNS,
-    PrintedTable,
-    age_of,
-    containers_of,
-    name_of,
-    selector_text,
-)
+from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containers_of, selector_text
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery import timestamps
@@ -35,9 +27,7 @@ CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator = stri
 PodReplacementPolicy JobConditionType = string
 
 Job -- runs pods to completion.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec JobSpec
   status JobStatus
 
@@ -104,9 +94,7 @@ JobCondition
   type JobConditionType!
   status core.ConditionStatus!
   lastProbeTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
 """
 _JOB_DEFAULTS = (("manualSelector", False), ("completionMode", "NonIndexed"), ("suspend", False))
 _UID = "batch.kubernetes.io/controller-uid"
@@ -114,14 +102,9 @@ _NAME = "batch.kubernetes.io/job-name"
 _OLD_UID = "controller-uid"
 _OLD_NAME = "job-name"
 _COUNTS = (
-    "parallelism",
-    "completions",
-    "activeDeadlineSeconds",
-    "backoffLimit",
-    "ttlSecondsAfterFinished",
-    "backoffLimitPerIndex",
-    "maxFailedIndexes",
-)
+    "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit",
+    "ttlSecondsAfterFinished", "backoffLimitPerIndex", "maxFailedIndexes",
+)  # fmt: skip
 _FIXED = (
     "completionMode",
     "podFailurePolicy",
@@ -254,14 +237,11 @@ def _validate_pod_names(obj: Tree) -> Iterator[Cause]:
 
 def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
     """The spec of a job, or of the jobs of a cron job."""
-    for name in _COUNTS:
-        if name in spec:
-            yield from field_checks.not_negative(spec[name], f"{path}.{name}")
+    yield from field_checks.not_negative_fields(spec, _COUNTS, path)
     if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
         yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
     mode = spec.get("completionMode", "NonIndexed")
-    if mode not in ("NonIndexed", "Indexed"):
-        yield not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"])
+    yield from field_checks.one_of(mode, ("NonIndexed", "Indexed"), f"{path}.completionMode")
     if mode == "Indexed":
         yield from _validate_indexed(spec, path)
     elif mode == "NonIndexed":
@@ -280,7 +260,6 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
-    """The fields `managedBy`, `successPolicy` and `podFailurePolicy`."""
     manager = spec.get("managedBy")
     if manager is not None:
         host, _, rest = manager.partition("/")
@@ -331,8 +310,7 @@ def _validate_replacement_policy(spec: Tree, path: str) -> Iterator[Cause]:
     if policy is None:
         return
     allowed = ["Failed"] if "podFailurePolicy" in spec else ["Failed", "TerminatingOrFailed"]
-    if policy not in allowed:
-        yield not_supported(path, policy, allowed)
+    yield from field_checks.one_of(policy, allowed, path)
 
 
 def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
@@ -342,8 +320,7 @@ def _validate_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
     elif policy not in _RESTART_POLICIES:
         yield not_supported(path, policy, _RESTART_POLICIES)
     elif "podFailurePolicy" in spec and policy != "Never":
-        text = 'only "Never" is supported when podFailurePolicy is specified'
-        yield invalid(path, policy, text)
+        yield invalid(path, policy, 'only "Never" is supported when podFailurePolicy is specified')
 
 
 def _validate_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
@@ -417,11 +394,9 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         until = timestamps.parse_time(ended) if ended else now
         took = timestamps.human_duration(until - timestamps.parse_time(status["startTime"]))
     return [
-        name_of(obj),
         _job_status(obj),
         completions,
         took,
-        age_of(obj, now),
         *containers_of(spec["template"]),
         selector_text(spec.get("selector")),
     ]
@@ -445,9 +420,7 @@ def _job_status(obj: Tree) -> str:
 
 KIND = KindRegistration(
     group="batch",
-    plural="jobs",
     kind="Job",
-    type="batch/v1.Job",
     types=TYPES,
     defaults={
         "batch/v1.Job": _set_defaults,

@@ -27,9 +27,7 @@ def is_condition_true(status: Tree, kind: str) -> bool:
 def validate_job_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """Counts, conditions and times are consistent; a finished job stays finished."""
     status, before = new["status"], old["status"]
-    for name in _COUNTS:
-        if name in status:
-            yield from field_checks.not_negative(status[name], f"status.{name}")
+    yield from field_checks.not_negative_fields(status, _COUNTS, "status")
     yield from _uncounted(status.get("uncountedTerminatedPods") or {})
     yield from _exclusive_conditions(status, before)
     yield from _finished(new, old)
@@ -68,7 +66,6 @@ def _uncounted(pods: Tree) -> Iterator[Cause]:
 
 
 def _exclusive_conditions(status: Tree, before: Tree) -> Iterator[Cause]:
-    """Conditions that exclude each other, and their times."""
     complete, failed = is_condition_true(status, "Complete"), is_condition_true(status, "Failed")
     target = is_condition_true(status, "FailureTarget")
     if _condition_became_true(status, before, "Complete", "Failed") and complete and failed:
@@ -119,8 +116,7 @@ def _finished(new: Tree, old: Tree) -> Iterator[Cause]:
         yield required("status.startTime", "startTime is required for finished job")
     pods = status.get("uncountedTerminatedPods") or {}
     if any(pods.values()) and (now or _changed(status, before, "uncountedTerminatedPods")):
-        path = "status.uncountedTerminatedPods"
-        yield invalid(path, pods, "must be empty for finished job")
+        yield invalid("status.uncountedTerminatedPods", pods, "must be empty for finished job")
     if terminating and (now or _changed(status, before, "terminating")):
         text = "terminating>0 is invalid for finished job"
         yield invalid("status.terminating", terminating, text)
@@ -153,7 +149,6 @@ def _criteria(new: Tree) -> Iterator[Cause]:
 
 
 def _immutable_once_set(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Fields that are immutable once they are set."""
     status, before, spec = new["status"], old["status"], new["spec"]
     for kind in ("Failed", "Complete", "FailureTarget"):
         if is_condition_true(before, kind) and not is_condition_true(status, kind):
@@ -180,5 +175,4 @@ def _immutable_once_set(new: Tree, old: Tree) -> Iterator[Cause]:
         and not is_condition_true(before, met)
         and is_condition_true(status, met)
     ):
-        text = f"cannot set {met}=True for Job already has Complete=true conditions"
-        yield _conflict(text)
+        yield _conflict(f"cannot set {met}=True for Job already has Complete=true conditions")

@@ -1,15 +1,13 @@
 """Lease.
 
-Source: kubernetes v1.36, pkg/registry/coordination/lease, pkg/apis/coordination/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/coordination/lease, pkg/apis/coordination/validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
@@ -20,9 +18,7 @@ TYPES = """
 CoordinatedLeaseStrategy = string
 
 Lease -- a lease, as for leader election and node heartbeats.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec LeaseSpec
 
 LeaseSpec
@@ -37,7 +33,6 @@ LeaseSpec
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Duration, transitions, and the strategy of coordinated election."""
     spec = obj["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:
@@ -56,16 +51,10 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield forbidden_field("spec.preferredHolder", text)
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["spec"].get("holderIdentity", ""), age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="coordination.k8s.io",
-    plural="leases",
     kind="Lease",
-    type="coordination/v1.Lease",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, create_on_update=True, unconditional=False),
-    table=PrintedTable("Name, Holder, Age", _cells),
+    table=PrintedTable("Name, Holder=spec.holderIdentity, Age"),
 )

@@ -23,9 +23,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Binding -- binds a pod to a node.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   target ObjectReference!
 """
 
@@ -118,14 +116,7 @@ def _assign(pod: Tree, node: str, meta: Tree, now: float) -> None:
     set_pod_condition(pod, {"type": "PodScheduled", "status": "True"}, now)
 
 
-KIND = KindRegistration(
-    plural="bindings",
-    kind="Binding",
-    type="core/v1.Binding",
-    types=TYPES,
-    verbs=("create",),
-    act=bind,
-)
+KIND = KindRegistration(kind="Binding", types=TYPES, verbs=("create",), act=bind)
 BINDING_SUBRESOURCE = Subresource(
     "binding",
     ("create",),

@@ -11,9 +11,7 @@ TYPES = """
 ComponentConditionType = string
 
 ComponentStatus
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   conditions [ComponentCondition] ~merge:type
 
 ComponentCondition
@@ -25,9 +23,7 @@ ComponentCondition
 
 
 KIND = KindRegistration(
-    plural="componentstatuses",
     kind="ComponentStatus",
-    type="core/v1.ComponentStatus",
     types=TYPES,
     namespaced=False,
     verbs=("get", "list"),

@@ -1,7 +1,6 @@
 """ConfigMap.
 
-Source: kubernetes v1.36, pkg/registry/core/configmap, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/configmap, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid
@@ -18,9 +17,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ConfigMap -- configuration data.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   immutable bool?
   data {string}
   binaryData {bytes}
@@ -29,21 +26,18 @@ DATA_BYTES_MAX = 1 << 20
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, and the total size of the values."""
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
     size = 0
     for key, value in sorted(data.items()):
         yield from field_checks.config_key(key, f"data[{key}]")
         if key in binary:
-            text = "duplicate of key present in binaryData"
-            yield invalid(f"data[{key}]", key, text)
+            yield invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(value.encode("utf-8", "surrogatepass"))
     for key, value in sorted(binary.items()):
         yield from field_checks.config_key(key, f"binaryData[{key}]")
         size += len(value) * 3 // 4
     if size > DATA_BYTES_MAX:
-        text = f"Too long: may not be more than {DATA_BYTES_MAX} bytes"
-        yield Cause("", TOO_LONG, text)
+        yield Cause("", TOO_LONG, f"Too long: may not be more than {DATA_BYTES_MAX} bytes")
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -64,13 +58,11 @@ def validate_still_immutable(new: Tree) -> Iterator[Cause]:
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     n_data = len(obj.get("data", ())) + len(obj.get("binaryData", ()))
-    return [name_of(obj), n_data, age_of(obj, now)]
+    return [n_data]
 
 
 KIND = KindRegistration(
-    plural="configmaps",
     kind="ConfigMap",
-    type="core/v1.ConfigMap",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update),
     short_names=("cm",),

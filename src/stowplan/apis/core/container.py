@@ -33,13 +33,8 @@ _PROPAGATION = ("Bidirectional", "HostToContainer", "None")
 _READ_ONLY = ("Disabled", "Enabled", "IfPossible")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _NOT_OF_EPHEMERAL = (
-    "ports",
-    "resources",
-    "livenessProbe",
-    "readinessProbe",
-    "startupProbe",
-    "lifecycle",
-)
+    "ports", "resources", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle",
+)  # fmt: skip
 _ONLY_SIDECARS = "may not be set for init containers without restartPolicy=Always"
 
 
@@ -68,9 +63,7 @@ def containers(given: list[Tree], around: PodContext, path: str) -> Iterator[Cau
     for at, one in enumerate(given):
         here = f"{path}[{at}]"
         yield from _any_container(one, around, here)
-        if one["name"] in names:
-            yield duplicate(f"{here}.name", one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, f"{here}.name")
         yield from _lifecycle_and_probes(one, around, here)
         yield from _restart_policy(one, here)
     yield from _host_ports(given, path)
@@ -116,9 +109,7 @@ def ephemeral_containers(
         here = f"{path}[{at}]"
         yield from _any_container(one, around, here)
         yield from trimmed_image(one, here)
-        if one["name"] in names:
-            yield duplicate(f"{here}.name", one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, f"{here}.name")
         target = one.get("targetContainerName", "")
         if target and target not in known:
             yield not_found_field(f"{here}.targetContainerName", target)
@@ -135,16 +126,12 @@ def trimmed_image(one: Tree, path: str) -> Iterator[Cause]:
 
 
 def _any_container(one: Tree, around: PodContext, path: str) -> Iterator[Cause]:
-    if not one["name"]:
-        yield required(f"{path}.name")
-    else:
-        yield from field_checks.dns_label(one["name"], f"{path}.name")
+    yield from field_checks.needed(one["name"], field_checks.dns_label, f"{path}.name")
     if not one.get("image"):
         yield required(f"{path}.image")
-    if one["terminationMessagePolicy"] not in _MESSAGES:
-        yield not_supported(
-            f"{path}.terminationMessagePolicy", one["terminationMessagePolicy"], _MESSAGES
-        )
+    yield from field_checks.one_of(
+        one["terminationMessagePolicy"], _MESSAGES, f"{path}.terminationMessagePolicy"
+    )
     if "ports" in one:
         yield from _ports(one["ports"], f"{path}.ports")
     if "env" in one:
@@ -155,8 +142,7 @@ def _any_container(one: Tree, around: PodContext, path: str) -> Iterator[Cause]:
         yield from _mounts(one, around.volumes, f"{path}.volumeMounts")
     if "volumeDevices" in one:
         yield from _devices(one, around.volumes, f"{path}.volumeDevices")
-    if one["imagePullPolicy"] not in _PULL:
-        yield not_supported(f"{path}.imagePullPolicy", one["imagePullPolicy"], _PULL)
+    yield from field_checks.one_of(one["imagePullPolicy"], _PULL, f"{path}.imagePullPolicy")
     if one["resources"]:
         yield from resource_requirements.validate_resource_requirements(
             one["resources"], around.claims, f"{path}.resources"
@@ -195,8 +181,7 @@ def _ports(given: list[Tree], path: str) -> Iterator[Cause]:
             yield from field_checks.port_number(one["containerPort"], f"{here}.containerPort")
         if one.get("hostPort"):
             yield from field_checks.port_number(one["hostPort"], f"{here}.hostPort")
-        if one["protocol"] not in PROTOCOLS:
-            yield not_supported(f"{here}.protocol", one["protocol"], PROTOCOLS)
+        yield from field_checks.one_of(one["protocol"], PROTOCOLS, f"{here}.protocol")
 
 
 def _host_ports(given: Iterable[Tree], path: str) -> Iterator[Cause]:
@@ -206,18 +191,13 @@ def _host_ports(given: Iterable[Tree], path: str) -> Iterator[Cause]:
             if not port.get("hostPort"):
                 continue
             text = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
-            if text in seen:
-                yield duplicate(f"{path}[{at}].ports[{index}].hostPort", text)
-            seen.add(text)
+            yield from field_checks.unique(text, seen, f"{path}[{at}].ports[{index}].hostPort")
 
 
 def _env(given: list[Tree], path: str) -> Iterator[Cause]:
     for at, one in enumerate(given):
         here = f"{path}[{at}]"
-        if not one["name"]:
-            yield required(f"{here}.name")
-        else:
-            yield from field_checks.env_name(one["name"], f"{here}.name")
+        yield from field_checks.needed(one["name"], field_checks.env_name, f"{here}.name")
         if "valueFrom" in one:
             yield from _value_from(one, f"{here}.valueFrom")
 
@@ -246,10 +226,7 @@ def _value_from(one: Tree, path: str) -> Iterator[Cause]:
 
 def _key_reference(one: Tree, path: str) -> Iterator[Cause]:
     yield from field_checks.dns_subdomain(one.get("name", ""), f"{path}.name")
-    if not one["key"]:
-        yield required(f"{path}.key")
-    else:
-        yield from field_checks.config_key(one["key"], f"{path}.key")
+    yield from field_checks.needed(one["key"], field_checks.config_key, f"{path}.key")
 
 
 def _env_from(given: list[Tree], path: str) -> Iterator[Cause]:
@@ -260,10 +237,9 @@ def _env_from(given: list[Tree], path: str) -> Iterator[Cause]:
         sources = [name for name in ("configMapRef", "secretRef") if name in one]
         for name in sources:
             called = one[name].get("name", "")
-            if not called:
-                yield required(f"{here}.{name}.name")
-            else:
-                yield from field_checks.dns_subdomain(called, f"{here}.{name}.name")
+            yield from field_checks.needed(
+                called, field_checks.dns_subdomain, f"{here}.{name}.name"
+            )
         if not sources:
             yield invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(sources) > 1:
@@ -306,8 +282,7 @@ def _mount_options(one: Tree, mount: Tree, here: str, path: str) -> Iterator[Cau
         yield from field_checks.local_descending_path(expression, f"{path}.subPathExpr")
     spread = mount.get("mountPropagation")
     if spread is not None:
-        if spread not in _PROPAGATION:
-            yield not_supported(f"{path}.mountPropagation", spread, _PROPAGATION)
+        yield from field_checks.one_of(spread, _PROPAGATION, f"{path}.mountPropagation")
         if spread == "Bidirectional" and not one.get("securityContext", {}).get("privileged"):
             text = "Bidirectional mount propagation is available only to privileged containers"
             yield forbidden_field(f"{path}.mountPropagation", text)
@@ -364,14 +339,11 @@ def _resize(given: list[Tree], pod_restart: str, path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for at, one in enumerate(given):
         name, action = one["resourceName"], one["restartPolicy"]
-        if name in seen:
-            yield duplicate(f"{path}[{at}]", name)
-        seen.add(name)
+        yield from field_checks.unique(name, seen, f"{path}[{at}]")
         yield from field_checks.supported_value(name, ("cpu", "memory"), path)
         yield from field_checks.supported_value(action, ("NotRequired", "RestartContainer"), path)
         if pod_restart == "Never" and action != "NotRequired":
-            text = "must be 'NotRequired' when pod `restartPolicy` is 'Never'"
-            yield invalid(path, action, text)
+            yield invalid(path, action, "must be 'NotRequired' when pod `restartPolicy` is 'Never'")
 
 
 def _restart_policy(one: Tree, path: str) -> Iterator[Cause]:
@@ -393,9 +365,8 @@ def _restart_policy(one: Tree, path: str) -> Iterator[Cause]:
         if codes is None:
             yield required(f"{here}.exitCodes", "must be specified")
             continue
-        if codes.get("operator", "") not in ("In", "NotIn"):
-            yield not_supported(
-                f"{here}.exitCodes.operator", codes.get("operator", ""), ["In", "NotIn"]
-            )
+        yield from field_checks.one_of(
+            codes.get("operator", ""), ("In", "NotIn"), f"{here}.exitCodes.operator"
+        )
         if len(codes.get("values", ())) > 255:
             yield too_many(f"{here}.exitCodes.values", len(codes["values"]), 255)

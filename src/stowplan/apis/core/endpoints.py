@@ -1,7 +1,6 @@
 """Endpoints, deprecated in favour of EndpointSlice.
 
-Source: kubernetes v1.36, pkg/registry/core/endpoint, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/endpoint, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, required
@@ -18,9 +17,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Endpoints
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   subsets [EndpointSubset]
 
 EndpointSubset
@@ -82,13 +79,11 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     text = ",".join(printed[:3])
     if len(printed) > 3:
         text += f" + {len(printed) - 3} more..."
-    return [name_of(obj), text if obj.get("subsets") else NONE, age_of(obj, now)]
+    return [text if obj.get("subsets") else NONE]
 
 
 KIND = KindRegistration(
-    plural="endpoints",
     kind="Endpoints",
-    type="core/v1.Endpoints",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, create_on_update=True, storage_path="services/endpoints"),
     deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",

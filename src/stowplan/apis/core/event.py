@@ -1,7 +1,7 @@
 """Event: one stored form, served as core/v1 and as events.k8s.io/v1.
 
 Source: kubernetes v1.36, pkg/registry/core/event, pkg/apis/core/validation/events.go,
-pkg/apis/events/v1/conversion.go, pkg/printers/internalversion/printers.go.
+pkg/apis/events/v1/conversion.go.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import selectable_field
+from stowplan.apis.kind.strategy import selectable_field, selectable_fields
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
@@ -86,20 +86,9 @@ _OFTEN_EMPTY = ("reportingController", "reportingInstance")
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 # In the original's order.
 _FIXED = (
-    "involvedObject",
-    "reason",
-    "message",
-    "source",
-    "firstTimestamp",
-    "lastTimestamp",
-    "count",
-    "type",
-    "eventTime",
-    "action",
-    "related",
-    "reportingComponent",
-    "reportingInstance",
-)
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
+    "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
 EVENT_TTL_S = 3600.0
 
 
@@ -109,7 +98,6 @@ class EventsV1Alias:
     path = "events"
 
     def from_stored(self, tree: Tree) -> Tree:
-        """A stored event as events.k8s.io/v1."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_VIEW.get(name, name)] = value
@@ -122,7 +110,6 @@ class EventsV1Alias:
         return made
 
     def to_stored(self, tree: Tree) -> Tree:
-        """An event of events.k8s.io/v1 as stored."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_CORE.get(name, name)] = value
@@ -225,20 +212,17 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     ]
     return [
         last,
-        obj.get("type", ""),
-        obj.get("reason", ""),
         target,
-        about.get("fieldPath", ""),
         ", ".join(one for one in source if one) if source[1] else source[0],
         obj.get("message", "").strip(),
         first,
         count,
-        name_of(obj),
     ]
 
 
 TABLE = PrintedTable(
-    "Last Seen, Type, Reason, Object, Subobject+, Source+, Message, First Seen+, Count+, Name+",
+    "Last Seen, Type=type, Reason=reason, Object, Subobject+=involvedObject.fieldPath, Source+, "
+    "Message, First Seen+, Count+, Name+",
     _cells,
 )
 
@@ -249,26 +233,23 @@ class EventsV1Table:
     columns = TABLE.columns
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an event of events.k8s.io/v1."""
         return TABLE.cells(EventsV1Alias().to_stored(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 
 def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
     """Selectable fields of core/v1."""
-    made = {f"involvedObject.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
-    made |= {name: selectable_field(name) for name in ("reason", "reportingComponent", "type")}
-    made["source"] = _source
-    return made
+    paths = (f"involvedObject.{name}" for name in _ABOUT)
+    fields = selectable_fields(*paths, "reason", "reportingComponent", "type")
+    return {**fields, "source": _source}
 
 
 def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
     """Selectable fields of events.k8s.io/v1, read from stored events."""
     made = {f"regarding.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
-    made |= {name: selectable_field(name) for name in ("reason", "type")}
+    made |= selectable_fields("reason", "type")
     made["reportingController"] = selectable_field("reportingComponent")
     return made
 
@@ -279,9 +260,7 @@ def _source(obj: Tree) -> str:
 
 
 KIND = KindRegistration(
-    plural="events",
     kind="Event",
-    type="core/v1.Event",
     types=TYPES,
     strategy=EventStrategy(),
     short_names=("ev",),
@@ -291,9 +270,7 @@ KIND = KindRegistration(
 )
 EVENTS_V1_KIND = KindRegistration(
     group="events.k8s.io",
-    plural="events",
     kind="Event",
-    type="events/v1.Event",
     types=EVENTS_V1_TYPES,
     strategy=EventStrategy(),
     short_names=("ev",),

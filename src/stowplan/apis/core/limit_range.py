@@ -10,18 +10,16 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
 from stowplan.apis.schema import canonical_quantity
-from stowplan.apis.validation import resource_requirements
+from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 LimitType = string
 
 LimitRange
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec LimitRangeSpec
 
 LimitRangeSpec
@@ -63,11 +61,8 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         here = f"spec.limits[{at}]"
         kind = one["type"]
         if kind not in _LIMIT_TYPES and "/" not in kind:
-            text = "must be a standard limit type or fully qualified"
-            yield invalid(f"{here}.type", kind, text)
-        if kind in seen:
-            yield duplicate(f"{here}.type", kind)
-        seen.add(kind)
+            yield invalid(f"{here}.type", kind, "must be a standard limit type or fully qualified")
+        yield from field_checks.unique(kind, seen, f"{here}.type")
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             for resource in sorted(one.get(name, {})):
                 yield from resource_requirements.validate_resource_name(
@@ -98,9 +93,7 @@ def _validate_order(one: Tree, path: str) -> Iterator[Cause]:
 
 
 KIND = KindRegistration(
-    plural="limitranges",
     kind="LimitRange",
-    type="core/v1.LimitRange",
     types=TYPES,
     defaults={"core/v1.LimitRangeItem": set_limit_range_item_defaults},
     strategy=BuiltinStrategy(_validate, create_on_update=True),

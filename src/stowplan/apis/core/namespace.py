@@ -1,18 +1,16 @@
 """Namespace, with its finalize subresource.
 
-Source: kubernetes v1.36, pkg/registry/core/namespace, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/namespace, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import NO_COLLECTION, KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_fields
 from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Subresource
@@ -24,9 +22,7 @@ TYPES = """
 FinalizerName NamespacePhase NamespaceConditionType = string
 
 Namespace -- a scope for names.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec NamespaceSpec
   status NamespaceStatus
 
@@ -40,15 +36,12 @@ NamespaceStatus
 NamespaceCondition
   type NamespaceConditionType!
   status ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 """
 STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def _set_defaults(one: Tree) -> None:
-    """The label kubernetes.io/metadata.name has the name."""
     name = one["metadata"].get("name")
     if name:
         one["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
@@ -99,8 +92,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
             text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
             yield invalid("status.Phase", phase, text)
     elif phase != "Active":
-        text = "may only be 'Active' if `deletionTimestamp` is empty"
-        yield invalid("status.Phase", phase, text)
+        yield invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")
 
 
 def _validate_finalizer(name: str, path: str = "spec.finalizers") -> Iterator[Cause]:
@@ -133,14 +125,8 @@ class NamespaceFinalizeStrategy(ResourceStrategy):
                 yield invalid(path, name, text)
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["status"].get("phase", ""), age_of(obj, now)]
-
-
 KIND = KindRegistration(
-    plural="namespaces",
     kind="Namespace",
-    type="core/v1.Namespace",
     types=TYPES,
     defaults={"core/v1.Namespace": _set_defaults},
     namespaced=False,
@@ -148,7 +134,7 @@ KIND = KindRegistration(
     status=StatusStrategy(_validate_status_update),
     short_names=("ns",),
     verbs=NO_COLLECTION,
-    table=PrintedTable("Name, Status, Age", _cells),
-    fields={"status.phase": selectable_field("status.phase")},
+    table=PrintedTable("Name, Status=status.phase, Age"),
+    fields=selectable_fields("status.phase"),
     subresources=(Subresource("finalize", ("update",), NamespaceFinalizeStrategy()),),
 )

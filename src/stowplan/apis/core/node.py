@@ -1,7 +1,6 @@
 """Node.
 
-Source: kubernetes v1.36, pkg/registry/core/node/strategy.go, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/node/strategy.go, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from typing import Any
 
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.pod_lifecycle import node_annotation_problems
-from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field
+from stowplan.apis.kind.strategy import restore_field, selectable_flag
 from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks, resource_requirements
@@ -24,9 +23,7 @@ TYPES = """
 UniqueVolumeName NodePhase NodeConditionType NodeAddressType = string
 
 Node -- a worker machine.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec NodeSpec
   status NodeStatus
 
@@ -116,9 +113,7 @@ NodeCondition
   type NodeConditionType!
   status ConditionStatus!
   lastHeartbeatTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 
 NodeAddress
   type NodeAddressType!
@@ -202,7 +197,6 @@ class NodeStatusStrategy(ResourceStrategy):
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Amounts, features, addresses and taints are valid; CIDRs and IDs are immutable once set."""
     spec, before = new["spec"], old["spec"]
     yield from _validate_amounts(new)
     yield from _validate_features(new["status"].get("declaredFeatures", []))
@@ -267,11 +261,8 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     if info["architecture"]:
         kernel += f" ({info['architecture']})"
     return [
-        name_of(obj),
         state,
         ",".join(_roles(obj["metadata"].get("labels", {}))) or NONE,
-        age_of(obj, now),
-        info["kubeletVersion"],
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),
         info["osImage"] or UNKNOWN,
@@ -297,14 +288,8 @@ def _address(status: Tree, kind: str) -> str:
     return NONE
 
 
-def _unschedulable(node: Tree) -> str:
-    return "true" if node["spec"].get("unschedulable") else "false"
-
-
 KIND = KindRegistration(
-    plural="nodes",
     kind="Node",
-    type="core/v1.Node",
     types=TYPES,
     defaults={"core/v1.NodeSpec": _set_spec_defaults, "core/v1.NodeStatus": _set_status_defaults},
     namespaced=False,
@@ -312,9 +297,9 @@ KIND = KindRegistration(
     status=NodeStatusStrategy(),
     short_names=("no",),
     table=PrintedTable(
-        "Name, Status, Roles, Age, Version, Internal-IP+, External-IP+, OS-Image+, "
-        "Kernel-Version+, Container-Runtime+",
+        "Name, Status, Roles, Age, Version=status.nodeInfo.kubeletVersion, Internal-IP+, "
+        "External-IP+, OS-Image+, Kernel-Version+, Container-Runtime+",
         _cells,
     ),
-    fields={"spec.unschedulable": _unschedulable},
+    fields={"spec.unschedulable": selectable_flag("spec.unschedulable")},
 )

@@ -1,7 +1,6 @@
 """PersistentVolume.
 
-Source: kubernetes v1.36, pkg/registry/core/persistentvolume, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/persistentvolume, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 from stowplan.apis.core import pod_scheduling
 from stowplan.apis.core.volume_claim_spec import VOLUME_MODES, access_modes
 from stowplan.apis.core.volume_source import csi_driver_name, host_path, nfs
-from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field
 from stowplan.apis.machinery import timestamps
@@ -27,82 +26,43 @@ TYPES = """
 PersistentVolumeReclaimPolicy PersistentVolumePhase = string
 
 GlusterfsPersistentVolumeSource
-  endpoints string!
-  path string!
-  readOnly bool
+  +GlusterfsVolumeSource
   endpointsNamespace string?
 
 RBDPersistentVolumeSource
-  monitors [string]!
-  image string!
-  fsType string
-  pool string =rbd
-  user string =admin
-  keyring string =/etc/ceph/keyring
+  +RBDVolumeSource
   secretRef SecretReference?
-  readOnly bool
 
 CinderPersistentVolumeSource
-  volumeID string!
-  fsType string
-  readOnly bool
+  +CinderVolumeSource
   secretRef SecretReference?
 
 CephFSPersistentVolumeSource
-  monitors [string]!
-  path string
-  user string
-  secretFile string
+  +CephFSVolumeSource
   secretRef SecretReference?
-  readOnly bool
 
 SecretReference
   name string
   namespace string
 
 FlexPersistentVolumeSource
-  driver string!
-  fsType string
+  +FlexVolumeSource
   secretRef SecretReference?
-  readOnly bool
-  options {string}
 
 ISCSIPersistentVolumeSource
-  targetPortal string!
-  iqn string!
-  lun int32!
-  iscsiInterface string =default
-  fsType string
-  readOnly bool
-  portals [string]
-  chapAuthDiscovery bool
-  chapAuthSession bool
+  +ISCSIVolumeSource
   secretRef SecretReference?
-  initiatorName string?
 
 AzureFilePersistentVolumeSource
-  secretName string!
-  shareName string!
-  readOnly bool
+  +AzureFileVolumeSource
   secretNamespace string?!
 
 ScaleIOPersistentVolumeSource
-  gateway string!
-  system string!
+  +ScaleIOVolumeSource
   secretRef SecretReference?!
-  sslEnabled bool
-  protectionDomain string
-  storagePool string
-  storageMode string =ThinProvisioned
-  volumeName string
-  fsType string =xfs
-  readOnly bool
 
 StorageOSPersistentVolumeSource
-  volumeName string
-  volumeNamespace string
-  fsType string
-  readOnly bool
+  +StorageOSVolumeSource
   secretRef ObjectReference?
 
 LocalVolumeSource
@@ -122,9 +82,7 @@ CSIPersistentVolumeSource
   nodeExpandSecretRef SecretReference?
 
 PersistentVolume -- a storage resource of the cluster.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PersistentVolumeSpec
   status PersistentVolumeStatus
 
@@ -176,17 +134,11 @@ PersistentVolumeStatus
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _NOT_SOURCES = frozenset(
     {
-        "capacity",
-        "accessModes",
-        "claimRef",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "mountOptions",
-        "volumeMode",
-        "nodeAffinity",
+        "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy",
+        "storageClassName", "mountOptions", "volumeMode", "nodeAffinity",
         "volumeAttributesClassName",
     }
-)
+)  # fmt: skip
 _ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -231,7 +183,6 @@ class PersistentVolumeStatusStrategy(ResourceStrategy):
 
 
 def _validate_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """Capacity, access modes, reclaim policy, node affinity and source."""
     modes = spec.get("accessModes", [])
     if not modes:
         yield required(f"{path}.accessModes")
@@ -282,10 +233,9 @@ def _validate_source(spec: Tree, path: str) -> Iterator[Cause]:
         case "nfs":
             yield from nfs(source, here)
         case "local":
-            if not source["path"]:
-                yield required(f"{here}.path")
-            else:
-                yield from field_checks.path_without_backsteps(source["path"], f"{here}.path")
+            yield from field_checks.needed(
+                source["path"], field_checks.path_without_backsteps, f"{here}.path"
+            )
             if "nodeAffinity" not in spec:
                 yield required(f"{path}.nodeAffinity", "Local volume requires node affinity")
         case "csi":
@@ -298,8 +248,7 @@ def _validate_other_fields(spec: Tree, path: str) -> Iterator[Cause]:
     if spec.get("storageClassName"):
         yield from field_checks.dns_subdomain(spec["storageClassName"], f"{path}.storageClassName")
     mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        yield not_supported(f"{path}.volumeMode", mode, VOLUME_MODES)
+    yield from field_checks.one_of(mode, VOLUME_MODES, f"{path}.volumeMode")
     attributes = spec.get("volumeAttributesClassName")
     if attributes is not None:
         here = f"{path}.volumeAttributesClassName"
@@ -344,32 +293,25 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     claim = spec.get("claimRef")
     deleting = obj["metadata"].get("deletionTimestamp")
     return [
-        name_of(obj),
-        spec.get("capacity", {}).get("storage", "0"),
         short_access_modes(spec.get("accessModes", [])),
-        spec.get("persistentVolumeReclaimPolicy", ""),
         "Terminating" if deleting else status.get("phase", ""),
         f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim is not None else "",
         storage_class_of(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        status.get("reason", ""),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
     ]
 
 
 KIND = KindRegistration(
-    plural="persistentvolumes",
     kind="PersistentVolume",
-    type="core/v1.PersistentVolume",
     types=TYPES,
     namespaced=False,
     strategy=PersistentVolumeStrategy(),
     status=PersistentVolumeStatusStrategy(),
     short_names=("pv",),
     table=PrintedTable(
-        "Name, Capacity, Access Modes, Reclaim Policy, Status, Claim, StorageClass, "
-        "VolumeAttributesClass, Reason, Age, VolumeMode+",
+        "Name, Capacity=spec.capacity.storage|0, Access Modes, "
+        "Reclaim Policy=spec.persistentVolumeReclaimPolicy, Status, Claim, StorageClass, "
+        f"VolumeAttributesClass=spec.volumeAttributesClassName|{UNSET}, Reason=status.reason, Age, "
+        f"VolumeMode+=spec.volumeMode|{UNSET}",
         _cells,
     ),
 )

@@ -1,7 +1,6 @@
 """PersistentVolumeClaim.
 
-Source: kubernetes v1.36, pkg/registry/core/persistentvolumeclaim, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/persistentvolumeclaim, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from typing import Any
 
 from stowplan.apis.core.persistent_volume import short_access_modes, storage_class_of
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
-from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field
 from stowplan.apis.machinery.errors import Cause, forbidden_field
@@ -26,9 +25,7 @@ PersistentVolumeClaimConditionType ClaimResourceStatus = string
 PersistentVolumeClaimModifyVolumeStatus PersistentVolumeClaimPhase = string
 
 PersistentVolumeClaim -- a request for storage.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PersistentVolumeClaimSpec
   status PersistentVolumeClaimStatus
 
@@ -50,19 +47,13 @@ PersistentVolumeClaimCondition
   type PersistentVolumeClaimConditionType!
   status ConditionStatus!
   lastProbeTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 """
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
-_OLD_SOURCES = (
-    ("", "PersistentVolumeClaim"),
-    ("snapshot.storage.k8s.io", "VolumeSnapshot"),
-)
+_OLD_SOURCES = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
 def _set_defaults(one: Tree) -> None:
-    """The phase of a new claim is Pending."""
     one["status"].setdefault("phase", "Pending")
 
 
@@ -90,7 +81,6 @@ class PersistentVolumeClaimStrategy(ResourceStrategy):
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The quantities of status.capacity."""
     for name, value in sorted(new["status"].get("capacity", {}).items()):
         yield from resource_requirements.validate_resource_quantity(
             name, value, f"status.capacity[{name}]"
@@ -157,30 +147,24 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     bound = bool(spec.get("volumeName"))
     deleting = obj["metadata"].get("deletionTimestamp")
     return [
-        name_of(obj),
         "Terminating" if deleting else status.get("phase", ""),
-        spec.get("volumeName", ""),
         status.get("capacity", {}).get("storage", "0") if bound else "",
         short_access_modes(status.get("accessModes", [])) if bound else "",
         storage_class_of(obj),
-        spec.get("volumeAttributesClassName", UNSET),
-        age_of(obj, now),
-        spec.get("volumeMode", UNSET),
     ]
 
 
 KIND = KindRegistration(
-    plural="persistentvolumeclaims",
     kind="PersistentVolumeClaim",
-    type="core/v1.PersistentVolumeClaim",
     types=TYPES,
     defaults={"core/v1.PersistentVolumeClaim": _set_defaults},
     strategy=PersistentVolumeClaimStrategy(),
     status=StatusStrategy(_validate_status_update),
     short_names=("pvc",),
     table=PrintedTable(
-        "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, "
-        "VolumeMode+",
+        "Name, Status, Volume=spec.volumeName, Capacity, Access Modes, StorageClass, "
+        f"VolumeAttributesClass=spec.volumeAttributesClassName|{UNSET}, Age, "
+        f"VolumeMode+=spec.volumeMode|{UNSET}",
         _cells,
     ),
 )

@@ -14,12 +14,17 @@ from stowplan.apis.core.pod_defaults import POD_DEFAULTS
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_status import status_update
-from stowplan.apis.core.pod_table import PodTable
+from stowplan.apis.core.pod_table import PrintedPodTable
 from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
 from stowplan.apis.core.volume_types import VOLUME_TYPES
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field, selectable_field, update_generation
+from stowplan.apis.kind.strategy import (
+    restore_field,
+    selectable_fields,
+    selectable_flag,
+    update_generation,
+)
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
@@ -229,8 +234,7 @@ def _deadline(new: Tree, old: Tree) -> tuple[list[Cause], bool]:
     if given is None:
         if before is None:
             return [], False
-        text = "must not update from a positive integer to nil value"
-        return [invalid(path, None, text)], False
+        return [invalid(path, None, "must not update from a positive integer to nil value")], False
     if not 0 <= given <= field_checks.INT32_MAX:
         return [invalid(path, given, field_checks.inclusive(0, field_checks.INT32_MAX))], True
     if before is not None and before < given:
@@ -358,46 +362,28 @@ def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
     return found
 
 
-def _host_network(pod: Tree) -> str:
-    return "true" if pod["spec"].get("hostNetwork") else "false"
-
-
-def _always_empty(pod: Tree) -> str:
-    return ""
-
-
 def _pod_ip(pod: Tree) -> str:
     addresses = pod["status"].get("podIPs") or [{}]
     ip: str = addresses[0].get("ip", "")
     return ip
 
 
-_FIELDS = (
-    "spec.nodeName",
-    "spec.restartPolicy",
-    "spec.schedulerName",
-    "spec.serviceAccountName",
-    "status.phase",
-    "status.nominatedNodeName",
-)
-
 KIND = KindRegistration(
-    plural="pods",
     kind="Pod",
-    type="core/v1.Pod",
     types=POD_TYPES + VOLUME_TYPES,
     defaults=POD_DEFAULTS,
     strategy=PodStrategy(),
     status=PodStatusStrategy(),
     short_names=("po",),
     categories=("all",),
-    table=PodTable(),
-    fields={name: selectable_field(name) for name in _FIELDS}
-    # The original offers status.podIPs and reads it as empty for every pod.
-    | {
-        "spec.hostNetwork": _host_network,
+    table=PrintedPodTable(),
+    fields={
+        **selectable_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName"),
+        **selectable_fields("spec.serviceAccountName", "status.phase", "status.nominatedNodeName"),
+        "spec.hostNetwork": selectable_flag("spec.hostNetwork"),
         "status.podIP": _pod_ip,
-        "status.podIPs": _always_empty,
+        # The original offers it and reads it as empty for every pod.
+        "status.podIPs": lambda pod: "",
     },
     subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
 )

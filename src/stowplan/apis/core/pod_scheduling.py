@@ -71,26 +71,11 @@ def node_selector_term(term: Tree, path: str, values_too: bool = False) -> Itera
 
 def _node_expression(one: Tree, path: str, values_too: bool) -> Iterator[Cause]:
     values = one.get("values", ())
-    match one["operator"]:
-        case "In" | "NotIn":
-            if not values:
-                yield required(
-                    f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-        case "Exists" | "DoesNotExist":
-            if values:
-                yield forbidden_field(
-                    f"{path}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
-        case "Gt" | "Lt":
-            if len(values) != 1:
-                yield required(
-                    f"{path}.values",
-                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
-                )
-        case other:
-            yield invalid(f"{path}.operator", other, "not a valid selector operator")
+    if one["operator"] not in ("Gt", "Lt"):
+        yield from field_checks.operator_values(one, path)
+    elif len(values) != 1:
+        text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        yield required(f"{path}.values", text)
     yield from field_checks.label_name(one["key"], f"{path}.key")
     if values_too:
         yield from field_checks.label_values(values, f"{path}.values")
@@ -167,9 +152,7 @@ def _keys_twice(matching: list[str], selector: Tree, path: str) -> Iterator[Caus
         key = one["key"]
         if key in places and key in seen:
             yield invalid(
-                f"{path}[{places[key]}]",
-                key,
-                "exists in both matchLabelKeys and labelSelector",
+                f"{path}[{places[key]}]", key, "exists in both matchLabelKeys and labelSelector"
             )
         seen.add(key)
 
@@ -240,10 +223,9 @@ def topology_spread_constraints(given: list[Tree], path: str) -> Iterator[Cause]
         yield from field_checks.positive(one["maxSkew"], f"{here}.maxSkew")
         if not key:
             yield required(f"{here}.topologyKey", "can not be empty")
-        if action not in ("DoNotSchedule", "ScheduleAnyway"):
-            yield not_supported(
-                f"{here}.whenUnsatisfiable", action, ["DoNotSchedule", "ScheduleAnyway"]
-            )
+        yield from field_checks.one_of(
+            action, ("DoNotSchedule", "ScheduleAnyway"), f"{here}.whenUnsatisfiable"
+        )
         if last[key, action] > at:
             yield duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         yield from _topology_spread_options(one, action, here)
@@ -269,9 +251,7 @@ def scheduling_gates(given: list[Tree], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
     for at, gate in enumerate(given):
         yield from field_checks.qualified_name(gate["name"], f"{path}[{at}]")
-        if gate["name"] in seen:
-            yield duplicate(f"{path}[{at}]", gate["name"])
-        seen.add(gate["name"])
+        yield from field_checks.unique(gate["name"], seen, f"{path}[{at}]")
 
 
 def only_added_tolerations(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:

@@ -56,10 +56,8 @@ def pod_spec(spec: Tree, meta: Tree | None, path: str, is_pod: bool) -> Iterator
         yield from _pod_level(spec, around.claims, path)
     if spec.get("hostNetwork"):
         yield from _host_network(regular, f"{path}.containers", is_pod)
-    if spec["restartPolicy"] not in RESTART_POLICIES:
-        yield not_supported(f"{path}.restartPolicy", spec["restartPolicy"], RESTART_POLICIES)
-    if spec["dnsPolicy"] not in DNS_POLICIES:
-        yield not_supported(f"{path}.dnsPolicy", spec["dnsPolicy"], DNS_POLICIES)
+    yield from field_checks.one_of(spec["restartPolicy"], RESTART_POLICIES, f"{path}.restartPolicy")
+    yield from field_checks.one_of(spec["dnsPolicy"], DNS_POLICIES, f"{path}.dnsPolicy")
     yield from field_checks.labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
     if spec["securityContext"] or spec.get("hostPID"):
         yield from security_context.pod_security_context(

@@ -7,28 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, PrintedTable
 from stowplan.apis.machinery import timestamps
 from stowplan.objects.encoding.tree import Tree
 
 _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Readiness Gates+"
 
 
-class PodTable(PrintedTable):
+class PrintedPodTable(PrintedTable):
     """Pods; rows of finished pods have the condition Completed."""
 
     def __init__(self) -> None:
         super().__init__(_COLUMNS, _cells)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`Completed` for a finished pod."""
         phase = obj["status"].get("phase")
         if phase not in ("Succeeded", "Failed"):
             return []
-        text = {
-            "Succeeded": "The pod has completed successfully.",
-            "Failed": "The pod failed.",
-        }[phase]
+        text = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}[
+            phase
+        ]
         return [{"type": "Completed", "status": "True", "reason": phase, "message": text}]
 
 
@@ -46,11 +44,9 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         restarts = f"{summary.restarts} ({timestamps.human_age(summary.restarted, now)} ago)"
     ips = status.get("podIPs") or [{}]
     return [
-        name_of(obj),
         f"{summary.ready}/{summary.total}",
         reason,
         restarts,
-        age_of(obj, now),
         ips[0].get("ip") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,

@@ -1,7 +1,6 @@
 """PodTemplate.
 
-Source: kubernetes v1.36, pkg/registry/core/podtemplate, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/podtemplate, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core.workload_validation import validate_pod_template
-from stowplan.apis.kind.printing import PrintedTable, containers_of, joined_labels, name_of
+from stowplan.apis.kind.printing import PrintedTable, containers_of, joined_labels
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause
@@ -18,9 +17,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PodTemplate -- a template of pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   template PodTemplateSpec
 
 PodTemplateSpec -- metadata and spec of the pods of a workload.
@@ -30,20 +27,16 @@ PodTemplateSpec -- metadata and spec of the pods of a workload.
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """The template."""
     return validate_pod_template(obj["template"], "template")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     template = obj["template"]
-    labels = template["metadata"].get("labels")
-    return [name_of(obj), *containers_of(template), joined_labels(labels)]
+    return [*containers_of(template), joined_labels(template["metadata"].get("labels"))]
 
 
 KIND = KindRegistration(
-    plural="podtemplates",
     kind="PodTemplate",
-    type="core/v1.PodTemplate",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, counted=("template",), returns_deleted=True),
     table=PrintedTable("Name, Containers, Images, Pod Labels", _cells),

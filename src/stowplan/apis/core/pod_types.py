@@ -15,9 +15,7 @@ PodQOSClass = string
 ResourceList = {roundedQuantity}
 
 Pod -- a group of containers that run on one node.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PodSpec -- desired state.
   status PodStatus -- last observed state.
 
@@ -394,14 +392,17 @@ PodStatus -- observed state of a pod.
   resources ResourceRequirements?
   nodeAllocatableResourceClaimStatuses [NodeAllocatableResourceClaimStatus]
 
+ConditionChange
+  lastTransitionTime Time
+  reason string
+  message string
+
 PodCondition
   type PodConditionType!
   observedGeneration int64
   status ConditionStatus!
   lastProbeTime Time
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 
 PodIP
   ip string!

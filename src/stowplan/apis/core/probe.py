@@ -34,8 +34,7 @@ SIGNALS = tuple(
 def probe(kind: str, one: Tree, path: str) -> Iterator[Cause]:
     """One of the three probes; kind: the field's name."""
     yield from _handler(one, None, path)
-    for name in _COUNTS:
-        yield from field_checks.not_negative(one.get(name, 0), f"{path}.{name}")
+    yield from field_checks.not_negative_fields(one, _COUNTS, path)
     grace = one.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
         yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
@@ -97,7 +96,6 @@ def _action(name: str, one: Tree, grace: int | None, path: str) -> Iterator[Caus
 
 def _http(one: Tree, path: str) -> Iterator[Cause]:
     yield from field_checks.port_number_or_name(one["port"], f"{path}.port")
-    if one["scheme"] not in ("HTTP", "HTTPS"):
-        yield not_supported(f"{path}.scheme", one["scheme"], ["HTTP", "HTTPS"])
+    yield from field_checks.one_of(one["scheme"], ("HTTP", "HTTPS"), f"{path}.scheme")
     for header in one.get("httpHeaders", ()):
         yield from field_checks.header_name(header["name"], f"{path}.httpHeaders")

@@ -1,7 +1,6 @@
 """ReplicationController.
 
-Source: kubernetes v1.36, pkg/registry/core/replicationcontroller, pkg/apis/core/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/replicationcontroller, pkg/apis/core/validation.
 """
 
 from __future__ import annotations
@@ -14,9 +13,15 @@ from stowplan.apis.core.workload_validation import (
     validate_pod_template,
     validate_replica_status_update,
 )
-from stowplan.apis.kind.printing import PrintedTable, age_of, containers_of, joined_labels, name_of
+from stowplan.apis.kind.printing import (
+    REPLICA_COLUMNS,
+    TEMPLATE_COLUMNS,
+    PrintedTable,
+    containers_of,
+    joined_labels,
+)
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy, selectable_field
+from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy, selectable_fields
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
@@ -26,9 +31,7 @@ TYPES = """
 ReplicationControllerConditionType = string
 
 ReplicationController -- maintains a number of replica pods; predecessor of ReplicaSet.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ReplicationControllerSpec
   status ReplicationControllerStatus
 
@@ -49,9 +52,7 @@ ReplicationControllerStatus
 ReplicationControllerCondition
   type ReplicationControllerConditionType!
   status ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +ConditionChange
 """
 
 
@@ -95,38 +96,21 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    spec, status = obj["spec"], obj["status"]
-    return [
-        name_of(obj),
-        spec.get("replicas", 0),
-        status["replicas"],
-        status.get("readyReplicas", 0),
-        age_of(obj, now),
-        *containers_of(spec.get("template")),
-        joined_labels(spec.get("selector")),
-    ]
+    spec = obj["spec"]
+    return [*containers_of(spec.get("template")), joined_labels(spec.get("selector"))]
 
 
 KIND = KindRegistration(
-    plural="replicationcontrollers",
     kind="ReplicationController",
-    type="core/v1.ReplicationController",
     types=TYPES,
     defaults={"core/v1.ReplicationController": _set_defaults},
     strategy=OrphaningStrategy(
-        _validate,
-        status={"replicas": 0},
-        counted=("spec",),
-        storage_path="controllers",
+        _validate, status={"replicas": 0}, counted=("spec",), storage_path="controllers"
     ),
     status=StatusStrategy(validate_replica_status_update),
     short_names=("rc",),
     categories=("all",),
-    table=PrintedTable(
-        "Name, Desired:integer, Current:integer, Ready:integer, Age, Containers+, Images+, "
-        "Selector+",
-        _cells,
-    ),
-    fields={"status.replicas": selectable_field("status.replicas")},
+    table=PrintedTable(f"{REPLICA_COLUMNS}, {TEMPLATE_COLUMNS}, Selector+", _cells),
+    fields=selectable_fields("status.replicas"),
     subresources=(scale_subresource(plain_selector=True),),
 )

@@ -1,7 +1,6 @@
 """ResourceQuota.
 
-Source: kubernetes v1.36, pkg/registry/core/resourcequota, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/resourcequota, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, required
@@ -21,9 +20,7 @@ TYPES = """
 ResourceQuotaScope ScopeSelectorOperator = string
 
 ResourceQuota
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceQuotaSpec
   status ResourceQuotaStatus
 
@@ -45,14 +42,9 @@ ResourceQuotaStatus
   used ResourceList
 """
 _SCOPES = (
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-)
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass",
+    "Terminating", "VolumeAttributesClass",
+)  # fmt: skip
 _PODS = frozenset({"pods"})
 _COMPUTE = frozenset(
     {"cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory"}
@@ -80,7 +72,6 @@ _MUST_EXIST = (
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Names and amounts of limited resources, and scopes."""
     spec = obj["spec"]
     yield from _validate_amounts(spec.get("hard", {}), "spec.hard")
     yield from _validate_scopes(spec)
@@ -99,7 +90,6 @@ def _validate_amounts(given: dict[str, str], path: str) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The amounts of `hard` and `used`."""
     for name in ("hard", "used"):
         yield from _validate_amounts(new["status"].get(name, {}), f"status.{name}")
 
@@ -116,7 +106,6 @@ def _validate_scopes(spec: Tree) -> Iterator[Cause]:
 
 
 def _limited_resources(spec: Tree) -> list[str]:
-    """The standard resources that a quota limits."""
     return sorted(_QUOTA_RESOURCES.intersection(spec.get("hard", {})))
 
 
@@ -163,7 +152,6 @@ def _validate_scope_selector(spec: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Scopes are immutable."""
     yield from _validate(new)
     if set(new["spec"].get("scopes", ())) != set(old["spec"].get("scopes", ())):
         yield invalid("spec.scopes", new["spec"].get("scopes"), field_checks.IMMUTABLE)
@@ -175,13 +163,11 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     columns: tuple[list[str], list[str]] = ([], [])
     for name in sorted(hard):
         columns[name.startswith("limits.")].append(f"{name}: {used.get(name, '0')}/{hard[name]}")
-    return [name_of(obj), ", ".join(columns[0]), ", ".join(columns[1]), age_of(obj, now)]
+    return [", ".join(columns[0]), ", ".join(columns[1])]
 
 
 KIND = KindRegistration(
-    plural="resourcequotas",
     kind="ResourceQuota",
-    type="core/v1.ResourceQuota",
     types=TYPES,
     strategy=BuiltinStrategy(_validate, _validate_update, status={}, returns_deleted=True),
     status=StatusStrategy(_validate_status_update),

@@ -1,7 +1,6 @@
 """Secret.
 
-Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/secret, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core.config_map import DATA_BYTES_MAX, validate_still_immutable
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
+from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_fields
 from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -23,9 +22,7 @@ TYPES = """
 SecretType = string
 
 Secret -- confidential data.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   immutable bool?
   data {bytes}
   stringData {string}
@@ -49,7 +46,6 @@ def _set_defaults(one: Tree) -> None:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, size, and the keys that a type requires."""
     data = obj.get("data", {})
     size = 0
     for key, value in sorted(data.items()):
@@ -91,16 +87,14 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj.get("type", ""), len(obj.get("data", ())), age_of(obj, now)]
+    return [len(obj.get("data", ()))]
 
 
 KIND = KindRegistration(
-    plural="secrets",
     kind="Secret",
-    type="core/v1.Secret",
     types=TYPES,
     defaults={"core/v1.Secret": _set_defaults},
     strategy=BuiltinStrategy(_validate, _validate_update),
-    table=PrintedTable("Name, Type, Data, Age", _cells),
-    fields={"type": selectable_field("type")},
+    table=PrintedTable("Name, Type=type, Data, Age", _cells),
+    fields=selectable_fields("type"),
 )

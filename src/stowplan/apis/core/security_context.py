@@ -37,15 +37,16 @@ def pod_security_context(one: Tree, spec: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.shareProcessNamespace", True, text)
     yield from _sysctls(one.get("sysctls", []), spec, f"{path}.sysctls")
     change = one.get("fsGroupChangePolicy")
-    if change is not None and change not in ("Always", "OnRootMismatch"):
-        yield not_supported(f"{path}.fsGroupChangePolicy", change, ["Always", "OnRootMismatch"])
+    yield from field_checks.one_of(
+        change, ("Always", "OnRootMismatch"), f"{path}.fsGroupChangePolicy"
+    )
     yield from _profiles(one, path)
     policy = one.get("supplementalGroupsPolicy")
-    if policy is not None and policy not in ("Merge", "Strict"):
-        yield not_supported(f"{path}.supplementalGroupsPolicy", policy, ["Merge", "Strict"])
+    yield from field_checks.one_of(policy, ("Merge", "Strict"), f"{path}.supplementalGroupsPolicy")
     relabel = one.get("seLinuxChangePolicy")
-    if relabel is not None and relabel not in ("MountOption", "Recursive"):
-        yield not_supported(f"{path}.seLinuxChangePolicy", relabel, ["MountOption", "Recursive"])
+    yield from field_checks.one_of(
+        relabel, ("MountOption", "Recursive"), f"{path}.seLinuxChangePolicy"
+    )
 
 
 def container_security_context(one: Tree, host_users: bool, path: str) -> Iterator[Cause]:
@@ -54,11 +55,9 @@ def container_security_context(one: Tree, host_users: bool, path: str) -> Iterat
         yield from field_checks.user_id(one.get(name), f"{path}.{name}")
     mount = one.get("procMount")
     if mount is not None:
-        if mount not in ("Default", "Unmasked"):
-            yield not_supported(f"{path}.procMount", mount, ["Default", "Unmasked"])
+        yield from field_checks.one_of(mount, ("Default", "Unmasked"), f"{path}.procMount")
         if host_users and mount == "Unmasked":
-            text = "`hostUsers` must be false to use `Unmasked`"
-            yield invalid(f"{path}.procMount", mount, text)
+            yield invalid(f"{path}.procMount", mount, "`hostUsers` must be false to use `Unmasked`")
     if one.get("allowPrivilegeEscalation") is False:
         # The original prints the whole context in its internal form; path and reason are the same.
         if one.get("privileged"):

@@ -1,7 +1,6 @@
 """Service: addresses and ports are allocated from those of the stored services.
 
-Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, joined_labels, name_of
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, joined_labels
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_fields
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
@@ -20,7 +19,6 @@ from stowplan.apis.machinery.errors import (
     internal_error,
     invalid,
     invalid_object,
-    not_supported,
     required,
 )
 from stowplan.apis.machinery.names import label_problems
@@ -33,9 +31,7 @@ ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy
 ServiceExternalTrafficPolicy LoadBalancerIPMode = string
 
 Service -- exposes a set of pods under one address.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ServiceSpec
   status ServiceStatus
 
@@ -103,7 +99,6 @@ _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 
 
 def _set_defaults(one: Tree) -> None:
-    """Ports, policies and affinity of a service."""
     spec = one["spec"]
     _set_affinity_defaults(spec)
     for port in spec.get("ports", ()):
@@ -357,19 +352,18 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     if not ports and not headless and kind != "ExternalName":
         yield required("spec.ports")
     if kind in ("LoadBalancer", "NodePort") and headless:
-        text = f"may not be set to 'None' for {kind} services"
-        yield invalid("spec.clusterIPs[0]", "None", text)
+        yield invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
     if kind == "ExternalName":
         yield from _external_name(spec)
     names: set[str] = set()
     for at, port in enumerate(ports):
         yield from _port(port, len(ports) > 1, headless, names, f"spec.ports[{at}]")
     yield from field_checks.labels(spec.get("selector", {}), "spec.selector")
-    if spec["sessionAffinity"] not in ("ClientIP", "None"):
-        yield not_supported("spec.sessionAffinity", spec["sessionAffinity"], ["ClientIP", "None"])
+    yield from field_checks.one_of(
+        spec["sessionAffinity"], ("ClientIP", "None"), "spec.sessionAffinity"
+    )
     yield from _addresses(spec)
-    if kind not in _TYPES:
-        yield not_supported("spec.type", kind, _TYPES)
+    yield from field_checks.one_of(kind, _TYPES, "spec.type")
     yield from _port_numbers(ports, kind)
 
 
@@ -390,12 +384,9 @@ def _port(one: Tree, several: bool, headless: bool, names: set[str], path: str) 
         yield required(f"{path}.name")
     elif name:
         yield from field_checks.dns_label(name, f"{path}.name")
-        if name in names:
-            yield duplicate(f"{path}.name", name)
-        names.add(name)
+        yield from field_checks.unique(name, names, f"{path}.name")
     yield from field_checks.port_number(one["port"], f"{path}.port")
-    if one["protocol"] not in _PROTOCOLS:
-        yield not_supported(f"{path}.protocol", one["protocol"], _PROTOCOLS)
+    yield from field_checks.one_of(one["protocol"], _PROTOCOLS, f"{path}.protocol")
     yield from field_checks.port_number_or_name(one["targetPort"], f"{path}.targetPort")
     if "appProtocol" in one:
         yield from field_checks.qualified_name(one["appProtocol"], f"{path}.appProtocol")
@@ -419,14 +410,10 @@ def _cluster_addresses(spec: Tree) -> Iterator[Cause]:
     families = spec.get("ipFamilies", [])
     known: set[str] = set()
     for at, family in enumerate(families):
-        if family not in _FAMILIES:
-            yield not_supported(f"spec.ipFamilies[{at}]", family, _FAMILIES)
-        if family in known:
-            yield duplicate(f"spec.ipFamilies[{at}]", family)
-        known.add(family)
+        yield from field_checks.one_of(family, _FAMILIES, f"spec.ipFamilies[{at}]")
+        yield from field_checks.unique(family, known, f"spec.ipFamilies[{at}]")
     policy = spec.get("ipFamilyPolicy")
-    if policy is not None and policy not in _POLICIES:
-        yield not_supported("spec.ipFamilyPolicy", policy, _POLICIES)
+    yield from field_checks.one_of(policy, _POLICIES, "spec.ipFamilyPolicy")
     for at, address in enumerate(several):
         if at == 0 and address == "None":
             if len(several) > 1:
@@ -508,15 +495,7 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         else f"{one['port']}/{one['protocol']}"
         for one in spec.get("ports", ())
     )
-    return [
-        name_of(obj),
-        spec["type"],
-        ips[0],
-        _external_ip(obj),
-        ports or NONE,
-        age_of(obj, now),
-        joined_labels(spec.get("selector")),
-    ]
+    return [ips[0], _external_ip(obj), ports or NONE, joined_labels(spec.get("selector"))]
 
 
 def _external_ip(obj: Tree) -> str:
@@ -535,18 +514,15 @@ def _external_ip(obj: Tree) -> str:
 
 
 KIND = KindRegistration(
-    plural="services",
     kind="Service",
-    type="core/v1.Service",
     types=TYPES,
     defaults={"core/v1.Service": _set_defaults},
     strategy=ServiceStrategy(),
     status=StatusStrategy(_validate_status_update),
     short_names=("svc",),
     categories=("all",),
-    table=PrintedTable("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells),
-    fields={
-        "spec.clusterIP": selectable_field("spec.clusterIP"),
-        "spec.type": selectable_field("spec.type"),
-    },
+    table=PrintedTable(
+        "Name, Type=spec.type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells
+    ),
+    fields=selectable_fields("spec.clusterIP", "spec.type"),
 )

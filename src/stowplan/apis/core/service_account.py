@@ -11,9 +11,7 @@ from stowplan.apis.kind.strategy import BuiltinStrategy
 
 TYPES = """
 ServiceAccount -- an identity for processes in pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   secrets [ObjectReference] ~merge:name
   imagePullSecrets [LocalObjectReference]
   automountServiceAccountToken bool?
@@ -21,9 +19,7 @@ ServiceAccount -- an identity for processes in pods.
 
 
 KIND = KindRegistration(
-    plural="serviceaccounts",
     kind="ServiceAccount",
-    type="core/v1.ServiceAccount",
     types=TYPES,
     strategy=BuiltinStrategy(returns_deleted=True),
     short_names=("sa",),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
@@ -20,8 +20,7 @@ _SINGLE_POD = "ReadWriteOncePod"
 def access_modes(given: list[str], path: str) -> Iterator[Cause]:
     """Access modes."""
     for mode in given:
-        if mode not in ACCESS_MODES:
-            yield not_supported(path, mode, ACCESS_MODES)
+        yield from field_checks.one_of(mode, ACCESS_MODES, path)
     others = [mode for mode in given if mode != _SINGLE_POD and mode in ACCESS_MODES]
     if _SINGLE_POD in given and others:
         yield forbidden_field(path, "may not use ReadWriteOncePod with other access modes")
@@ -38,8 +37,7 @@ def volume_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     if spec.get("storageClassName"):
         yield from field_checks.dns_subdomain(spec["storageClassName"], f"{path}.storageClassName")
     mode = spec.get("volumeMode")
-    if mode is not None and mode not in VOLUME_MODES:
-        yield not_supported(f"{path}.volumeMode", mode, VOLUME_MODES)
+    yield from field_checks.one_of(mode, VOLUME_MODES, f"{path}.volumeMode")
     for name in ("dataSource", "dataSourceRef"):
         if name in spec:
             yield from _source(spec[name], f"{path}.{name}")

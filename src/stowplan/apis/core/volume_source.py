@@ -25,15 +25,9 @@ from stowplan.objects.encoding.tree import Tree
 Check = Callable[[Tree, str], Iterator[Cause]]
 
 HOST_PATH_TYPES = (
-    "",
-    "BlockDevice",
-    "CharDevice",
-    "Directory",
-    "DirectoryOrCreate",
-    "File",
-    "FileOrCreate",
+    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate",
     "Socket",
-)
+)  # fmt: skip
 _FIELDS_OF_VOLUMES = (
     "metadata.annotations",
     "metadata.labels",
@@ -42,25 +36,14 @@ _FIELDS_OF_VOLUMES = (
     "metadata.uid",
 )
 _FIELDS_OF_ENV = (
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.uid",
-    "spec.nodeName",
-    "spec.serviceAccountName",
-    "status.hostIP",
-    "status.hostIPs",
-    "status.podIP",
-    "status.podIPs",
-)
+    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+    "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
+)  # fmt: skip
 _KNOWN_LABELS = frozenset(_FIELDS_OF_ENV) | frozenset(_FIELDS_OF_VOLUMES) | {"spec.restartPolicy"}
 _RESOURCES = (
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-)
+    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
+    "requests.ephemeral-storage", "requests.memory",
+)  # fmt: skip
 _UNITS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
 _MORE_THAN_ONE = "may not specify more than 1 volume type"
 
@@ -123,12 +106,10 @@ def host_path(one: Tree, path: str) -> Iterator[Cause]:
         yield required(f"{path}.path")
         return
     yield from field_checks.path_without_backsteps(one["path"], f"{path}.path")
-    if one["type"] not in HOST_PATH_TYPES:
-        yield not_supported(f"{path}.type", one["type"], HOST_PATH_TYPES)
+    yield from field_checks.one_of(one["type"], HOST_PATH_TYPES, f"{path}.type")
 
 
 def _needs(*names: str) -> Check:
-    """A check that fields are not empty."""
 
     def check(one: Tree, path: str) -> Iterator[Cause]:
         for name in names:
@@ -151,33 +132,22 @@ def nfs(one: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.path", one["path"], "must be an absolute path")
 
 
-def _secret(one: Tree, path: str) -> Iterator[Cause]:
-    if not one.get("secretName"):
-        yield required(f"{path}.secretName")
-    yield from _mode_and_items(one, path)
+def _items_of(name: str) -> Check:
+    """The check of a volume of files. name: the field with the name of their source."""
 
+    def check(one: Tree, path: str) -> Iterator[Cause]:
+        yield from _needs(name)(one, path)
+        yield from field_checks.file_mode(one.get("defaultMode"), f"{path}.defaultMode")
+        for at, item in enumerate(one.get("items", ())):
+            yield from _key_to_path(item, f"{path}.items[{at}]")
 
-def _config_map(one: Tree, path: str) -> Iterator[Cause]:
-    if not one.get("name"):
-        yield required(f"{path}.name")
-    yield from _mode_and_items(one, path)
-
-
-def _mode_and_items(one: Tree, path: str) -> Iterator[Cause]:
-    yield from field_checks.file_mode(one.get("defaultMode"), f"{path}.defaultMode")
-    for at, item in enumerate(one.get("items", ())):
-        yield from _key_to_path(item, f"{path}.items[{at}]")
+    return check
 
 
 def _key_to_path(one: Tree, path: str) -> Iterator[Cause]:
     yield from _needs("key", "path")(one, path)
     yield from field_checks.local_non_reserved_path(one["path"], f"{path}.path")
     yield from field_checks.file_mode(one.get("mode"), f"{path}.mode")
-
-
-def _claim(one: Tree, path: str) -> Iterator[Cause]:
-    if not one["claimName"]:
-        yield required(f"{path}.claimName")
 
 
 def _downward(one: Tree, path: str) -> Iterator[Cause]:
@@ -282,19 +252,19 @@ def _projected_items(one: Tree, seen: set[str], whole: str, path: str) -> Iterat
         yield required(f"{path}.name")
     for at, item in enumerate(one.get("items", ())):
         yield from _key_to_path(item, f"{path}.items[{at}]")
-        if item["path"]:
-            if item["path"] in seen:
-                yield invalid(whole, one.get("name", ""), "conflicting duplicate paths")
-            seen.add(item["path"])
+        yield from _new_path(item["path"], seen, whole, one.get("name", ""))
 
 
 def _projected_fields(one: Tree, seen: set[str], whole: str, path: str) -> Iterator[Cause]:
     for item in one.get("items", ()):
         yield from _downward_file(item, path)
-        if item["path"]:
-            if item["path"] in seen:
-                yield invalid(whole, item["path"], "conflicting duplicate paths")
-            seen.add(item["path"])
+        yield from _new_path(item["path"], seen, whole, item["path"])
+
+
+def _new_path(target: str, seen: set[str], whole: str, printed: str) -> Iterator[Cause]:
+    if target and target in seen:
+        yield invalid(whole, printed, "conflicting duplicate paths")
+    seen.add(target)
 
 
 def _projected_token(one: Tree, whole: str, path: str) -> Iterator[Cause]:
@@ -305,10 +275,9 @@ def _projected_token(one: Tree, whole: str, path: str) -> Iterator[Cause]:
     if seconds > 1 << 32:
         text = "may not specify a duration larger than 2^32 seconds"
         yield invalid(f"{path}.expirationSeconds", seconds, text)
-    if not one["path"]:
-        yield required(f"{whole}.path")
-    else:
-        yield from field_checks.local_non_reserved_path(one["path"], f"{whole}.path")
+    yield from field_checks.needed(
+        one["path"], field_checks.local_non_reserved_path, f"{whole}.path"
+    )
 
 
 def csi_driver_name(name: str, path: str) -> Iterator[Cause]:
@@ -368,12 +337,12 @@ _SOURCES: Mapping[str, Check] = {
     "gitRepo": _git_repo,
     "gcePersistentDisk": _needs("pdName"),
     "awsElasticBlockStore": _needs("volumeID"),
-    "secret": _secret,
+    "secret": _items_of("secretName"),
     "nfs": nfs,
     "iscsi": _iscsi,
     "glusterfs": _needs("endpoints", "path"),
     "flocker": _needs(),
-    "persistentVolumeClaim": _claim,
+    "persistentVolumeClaim": _needs("claimName"),
     "rbd": _needs("monitors", "image"),
     "cinder": _needs("volumeID"),
     "cephfs": _needs("monitors"),
@@ -381,7 +350,7 @@ _SOURCES: Mapping[str, Check] = {
     "downwardAPI": _downward,
     "fc": _needs(),
     "flexVolume": _needs("driver"),
-    "configMap": _config_map,
+    "configMap": _items_of("name"),
     "azureFile": _needs("secretName", "shareName"),
     "vsphereVolume": _needs("volumePath"),
     "photonPersistentDisk": _needs("pdID"),

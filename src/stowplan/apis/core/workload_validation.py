@@ -31,7 +31,7 @@ _PERCENT_TEXT = (
     "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
 )
 TEMPLATE_PATH = "spec.template"
-_REPLICA_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+_REPLICA_COUNTS = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
 class PodTemplateStrategy(BuiltinStrategy):
@@ -93,8 +93,7 @@ def validate_workload_selector(selector: Tree | None, kind: str) -> Iterator[Cau
         return
     yield from field_checks.selector(selector, "spec.selector")
     if field_checks.is_empty_selector(selector):
-        text = f"empty selector is invalid for {kind}"
-        yield invalid("spec.selector", selector, text)
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
 
 
 def validate_int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
@@ -126,13 +125,20 @@ def internal_update_strategy(strategy: Tree) -> Tree:
 
 def validate_replica_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The replica counts are not negative and consistent."""
-    status = new["status"]
-    for name in (*_REPLICA_COUNTS, "observedGeneration"):
-        yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")
-    text = "cannot be greater than status.replicas"
-    for name in _REPLICA_COUNTS[1:]:
+    yield from field_checks.not_negative_fields(
+        new["status"], ("replicas", *_REPLICA_COUNTS, "observedGeneration"), "status"
+    )
+    yield from validate_replica_counts(new["status"], _REPLICA_COUNTS)
+
+
+def validate_replica_counts(
+    status: Tree, names: Iterable[str], of_ready: str = "readyReplicas"
+) -> Iterator[Cause]:
+    """The counts are at most `replicas`, and the available ones at most `of_ready`, as printed."""
+    for name in names:
         if status.get(name, 0) > status.get("replicas", 0):
+            text = "cannot be greater than status.replicas"
             yield invalid(f"status.{name}", status.get(name, 0), text)
-    if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
-        text = "cannot be greater than readyReplicas"
-        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
+    available = status.get("availableReplicas", 0)
+    if available > status.get("readyReplicas", 0):
+        yield invalid("status.availableReplicas", available, f"cannot be greater than {of_ready}")

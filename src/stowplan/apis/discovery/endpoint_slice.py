@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
@@ -133,24 +133,16 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     ports = [str(port.get("port", port.get("name", "*"))) for port in obj.get("ports") or ()]
     endpoints = obj.get("endpoints") or ()
     addresses = [address for endpoint in endpoints for address in endpoint["addresses"]]
-    return [
-        name_of(obj),
-        obj["addressType"],
-        _joined(ports),
-        _joined(addresses),
-        age_of(obj, now),
-    ]
+    return [_joined(ports), _joined(addresses)]
 
 
 KIND = KindRegistration(
     group="discovery.k8s.io",
-    plural="endpointslices",
     kind="EndpointSlice",
-    type="discovery/v1.EndpointSlice",
     types=TYPES,
     defaults={"discovery/v1.EndpointPort": _set_port_defaults},
     strategy=BuiltinStrategy(
         _validate, _validate_update, counted=("addressType", "endpoints", "ports")
     ),
-    table=PrintedTable("Name, AddressType, Ports, Endpoints, Age", _cells),
+    table=PrintedTable("Name, AddressType=addressType, Ports, Endpoints, Age", _cells),
 )

@@ -13,13 +13,8 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.objects.encoding.tree import Tree
 
 _STATUS_CONDITION_KEYS = (
-    "type",
-    "status",
-    "observedGeneration",
-    "lastTransitionTime",
-    "reason",
-    "message",
-)
+    "type", "status", "observedGeneration", "lastTransitionTime", "reason", "message",
+)  # fmt: skip
 
 
 def find_condition(conditions: Iterable[Tree], type_: str) -> Tree | None:

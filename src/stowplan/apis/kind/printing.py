@@ -1,11 +1,16 @@
 """Tables of kinds (`kubectl get`): columns in one line of text, cells by a function.
 
-A column is written `Name`, `Count:integer`, `Node+` (wide form only), `Driver::name` (format).
+A column is written `Node`, `Count:integer`, `Node+` (wide form only), `Driver::name` (format).
+Behind `=` stands the field that it prints, `Node=spec.nodeName`, and behind `|` what it prints if
+the field is missing; without that, the empty value of the column's type. `Name` and `Age` are those
+of the metadata, and `Name=` is not. The other cells are the result of a function.
+
+Source: kubernetes v1.36, pkg/printers/internalversion/printers.go, for the tables of all kinds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from stowplan.apis.machinery import timestamps
@@ -13,11 +18,16 @@ from stowplan.apis.machinery.resource import TableColumn
 from stowplan.apis.validation.field_checks import formatted_selector
 from stowplan.objects.encoding.tree import Tree
 
-Cells = Callable[[Tree, float], list[Any]]
+Cells = Callable[[Tree, float], Iterable[Any]]
+Cell = Callable[[Tree, float], Any]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 UNSET = "<unset>"
+REPLICA_COLUMNS = (
+    "Name, Desired:integer=spec.replicas, Current:integer=status.replicas, "
+    "Ready:integer=status.readyReplicas, Age"
+)
 TEMPLATE_COLUMNS = "Containers+, Images+"
 """The columns of `containers_of`."""
 
@@ -31,40 +41,54 @@ _ABOUT = {
 
 
 class PrintedTable:
-    """A table whose cells are the result of a function (`resource.Table`)."""
+    """A table of fields and of the cells that a function computes (`resource.Table`)."""
 
-    def __init__(self, columns: str, cells: Cells) -> None:
-        """columns: separated by commas, in the order of the cells."""
-        self.columns = tuple(_column(text.strip()) for text in columns.split(","))
-        self._cells = cells
+    def __init__(self, columns: str, computed: Cells | None = None) -> None:
+        """columns: separated by commas. computed: the cells of columns without a field."""
+        made = [_column(text.strip()) for text in columns.split(",")]
+        self.columns = tuple(column for column, _ in made)
+        self._cells = [cell for _, cell in made]
+        self._computed = computed
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an object, those of wide output included."""
-        return self._cells(obj, now)
+        computed = iter(self._computed(obj, now) if self._computed is not None else ())
+        return [next(computed) if cell is None else cell(obj, now) for cell in self._cells]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 
-def _column(text: str) -> TableColumn:
-    wide = text.endswith("+")
-    name, kind, form = (*text.rstrip("+").split(":"), "", "")[:3]
+def _column(text: str) -> tuple[TableColumn, Cell | None]:
+    """A column and what prints it; None for a computed one."""
+    head, given, source = text.partition("=")
+    name, kind, form = (*head.rstrip("+").split(":"), "", "")[:3]
     about = _ABOUT.get(name, f"{name} of the object.")
-    return TableColumn(
-        name, kind or "string", about, "name" if name == "Name" else form, 1 if wide else 0
-    )
+    form = "name" if name == "Name" else form
+    column = TableColumn(name, kind or "string", about, form, 1 if head.endswith("+") else 0)
+    if given:
+        return column, _field(source, _EMPTY.get(kind, "")) if source else None
+    return column, _METADATA.get(name)
 
 
-def name_of(obj: Tree) -> str:
-    """metadata.name."""
-    name: str = obj["metadata"].get("name", "")
-    return name
+def _field(source: str, empty: Any) -> Cell:
+    """Reader of a field, such as `spec.volumeMode|<unset>`."""
+    path, has_default, default = source.partition("|")
+    *parents, last = path.split(".")
+
+    def read(obj: Tree, now: float) -> Any:
+        for name in parents:
+            obj = obj.get(name) or {}
+        return obj.get(last, default if has_default else empty)
+
+    return read
 
 
-def age_of(obj: Tree, now: float) -> str:
-    """The age of an object."""
+def _age(obj: Tree, now: float) -> str:
     return timestamps.human_age(obj["metadata"].get("creationTimestamp"), now)
+
+
+_EMPTY = {"integer": 0, "boolean": False}
+_METADATA: dict[str, Cell] = {"Name": _field("metadata.name", ""), "Age": _age}
 
 
 def containers_of(template: Tree | None) -> list[Any]:
@@ -88,8 +112,5 @@ def joined_labels(labels: Tree | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 
 
-CREATED_AT = PrintedTable(
-    "Name, Created At:date",
-    lambda obj, now: [name_of(obj), obj["metadata"].get("creationTimestamp")],
-)
-NAME_AND_AGE = PrintedTable("Name, Age", lambda obj, now: [name_of(obj), age_of(obj, now)])
+CREATED_AT = PrintedTable("Name, Created At:date=metadata.creationTimestamp")
+NAME_AND_AGE = PrintedTable("Name, Age")

@@ -5,12 +5,14 @@ Source: kubernetes v1.36, pkg/registry: the strategies of the kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.names import path_segment_problems, subdomain_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.apis.schema.internal_form import internal_form
+from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 Check = Callable[[Tree], Iterable[Cause]]
@@ -78,6 +80,23 @@ class BuiltinStrategy(ResourceStrategy):
         return self.validate(new, call)
 
 
+def immutable_fields(*paths: str, check: Check | None = None, printed_as: str = "") -> UpdateCheck:
+    """The check of an update that keeps the fields at `paths`.
+
+    check: of the new object, first. printed_as: type in whose internal form a cause shows a value.
+    """
+
+    def validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+        if check is not None:
+            yield from check(new)
+        for path in paths:
+            value, before = (field_checks.get(one, *path.split(".")) for one in (new, old))
+            printed = internal_form(printed_as, value) if printed_as else None
+            yield from field_checks.immutable(value, before, path, printed)
+
+    return validate_update
+
+
 METADATA_RESET_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
 """Fields of metadata that the status subresource of some kinds does not change."""
 
@@ -127,6 +146,17 @@ def update_generation(new: Tree, old: Tree, names: tuple[str, ...]) -> None:
         new["metadata"]["generation"] = generation
     else:
         new["metadata"].pop("generation", None)
+
+
+def selectable_fields(*paths: str) -> dict[str, Callable[[Tree], str]]:
+    """Readers of selectable fields, by path."""
+    return {path: selectable_field(path) for path in paths}
+
+
+def selectable_flag(path: str) -> Callable[[Tree], str]:
+    """Reader of a selectable bool; "false" if it is missing."""
+    read = selectable_field(path)
+    return lambda obj: read(obj) or "false"
 
 
 def selectable_field(path: str) -> Callable[[Tree], str]:

@@ -31,7 +31,6 @@ class AccessControl(Protocol):
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
         """The user, impersonation applied. Raises ApiError 401 or 403."""
-        ...
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:
         """Raises ApiError 429 with Retry-After for a client over its rate limit."""
@@ -46,7 +45,6 @@ class AlwaysAllow:
     ADMIN = User("system:admin", groups=("system:masters", "system:authenticated"))
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        """The administrator."""
         return self.ADMIN
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:

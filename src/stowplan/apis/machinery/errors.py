@@ -225,8 +225,7 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 def no_such_path() -> ApiError:
     """404 of a group, version or resource that is not served."""
-    text = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", text, {})
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
@@ -253,17 +252,21 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", text, _status_details(group, plural, name))
 
 
+def aggregated(texts: list[str]) -> str:
+    """Several errors in one text: `[a, b]`, or the only one."""
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+
 def invalid_object(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
     """422: `Pod "p" is invalid: ...`; the text has each cause once."""
     found = bounded_causes(causes)
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
-    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _status_details(group, kind, name)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found
     ]
     subject = f"{kind}.{group}" if group else kind
-    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
+    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {aggregated(texts)}', details)
 
 
 def bad_request(text: str) -> ApiError:

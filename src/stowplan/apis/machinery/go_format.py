@@ -13,9 +13,14 @@ HEAD_TYPE = (
 """The Go type that the original decodes kind and apiVersion of a body into."""
 
 
+def unmarshal_text(value: Any, target: str) -> str:
+    """The text of Go's decoder for a value of the wrong type."""
+    return f"json: cannot unmarshal {json_type_name(value)} into {target}"
+
+
 def not_an_object_text(value: Any) -> str:
     """The text of the error for JSON that is not an object."""
-    why = f"json: cannot unmarshal {json_type_name(value)} into Go value of type {HEAD_TYPE}"
+    why = unmarshal_text(value, f"Go value of type {HEAD_TYPE}")
     return f"couldn't get version/kind; json parse error: {why}"
 
 

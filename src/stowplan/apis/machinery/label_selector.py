@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from stowplan.apis.machinery.errors import value_text
+from stowplan.apis.machinery.errors import aggregated, value_text
 from stowplan.apis.machinery.names import label_value_problems, qualified_name_problems
 from stowplan.apis.machinery.strconv import NumError, parse_int
 
@@ -65,7 +65,6 @@ class LabelRequirement:
         return left > right if self.operator == ">" else left < right
 
     def _has(self, value: str) -> bool:
-        """True if `value` is one of the sorted values."""
         at = bisect_left(self.values, value)
         return at < len(self.values) and self.values[at] == value
 
@@ -242,7 +241,7 @@ def _checked(key: str, operator: str, values: list[str]) -> LabelRequirement:
                 f"values[{at}][{key}]: Invalid value: {value_text(value)}: {'; '.join(problems)}"
             )
     if found:
-        raise SelectorParseError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+        raise SelectorParseError(aggregated(found))
     return LabelRequirement(key, operator, tuple(values))
 
 

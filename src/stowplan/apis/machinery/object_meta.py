@@ -214,8 +214,7 @@ def _owner_problems(references: list[Tree], field: str) -> Iterator[Cause]:
             if not reference.get(key):
                 yield invalid(f"{field}.{key}", "", "must not be empty")
         if (version, kind) == ("v1", "Event"):
-            text = "/v1, Kind=Event is disallowed from being an owner"
-            yield invalid(field, reference, text)
+            yield invalid(field, reference, "/v1, Kind=Event is disallowed from being an owner")
         if reference.get("controller"):
             this = f"{kind}/{reference.get('name', '')}"
             if controller:
@@ -268,8 +267,7 @@ def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
             )
             found.append(forbidden_field("metadata.finalizers", text))
     if not new.get("resourceVersion"):
-        text = "must be specified for an update"
-        found.append(invalid("metadata.resourceVersion", "", text))
+        found.append(invalid("metadata.resourceVersion", "", "must be specified for an update"))
     if new.get("generation", 0) < old.get("generation", 0):
         text = "must not be decremented"
         found.append(invalid("metadata.generation", new.get("generation", 0), text))

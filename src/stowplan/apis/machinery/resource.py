@@ -22,6 +22,8 @@ from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import DeleteOptions
 
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
 
 class ObjectClient(Protocol):
     """Reads and writes stored objects; hooks of a kind use it in the course of a request.
@@ -33,43 +35,34 @@ class ObjectClient(Protocol):
     @property
     def registry(self) -> ResourceRegistry:
         """The kinds that are served."""
-        ...
 
     def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
         """The stored object, or None."""
-        ...
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
-        """The objects of one namespace or ("") of all, in key order."""
-        ...
+        """The objects of one namespace or ("") of all, in key order; later writes do not show."""
 
     def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
         """As `get`, from a cache of decoded objects: the tree must not be changed."""
-        ...
 
     def peek_all(self, resource: Resource) -> Iterator[Tree]:
         """As `list`, from a cache of decoded objects: the trees must not be changed."""
-        ...
 
     def n_writes(self, path: str) -> int:
         """How often objects of a resource path were written; changes whenever one changes."""
-        ...
 
     def create(
         self, resource: Resource, obj: Tree, now: float, namespace: str = "", user: User = ...
     ) -> Tree:
         """Store a new object; returns it as stored."""
-        ...
 
     def update(
         self, resource: Resource, obj: Tree, now: float, subresource: str = "", user: User = ...
     ) -> Tree:
         """Replace an object; 409 if `obj` carries another resourceVersion."""
-        ...
 
     def update_status(self, resource: Resource, obj: Tree, now: float, user: User = ...) -> Tree:
         """`update` of the status subresource."""
-        ...
 
     def modify(
         self,
@@ -81,8 +74,11 @@ class ObjectClient(Protocol):
         subresource: str = "",
         user: User = ...,
     ) -> Tree | None:
-        """Read an object, let `change` edit it in place, write it. None if it does not exist."""
-        ...
+        """Read an object, let `change` edit it in place, write it. None if it does not exist.
+
+        If nothing changes, nothing is written and the version stays. With an acting subresource
+        (`binding`) the result is stored without strategy and admission.
+        """
 
     def delete(
         self,
@@ -94,7 +90,6 @@ class ObjectClient(Protocol):
         user: User = ...,
     ) -> Tree:
         """Delete as a DELETE does (grace, finalizers); the last state. 404 if it does not exist."""
-        ...
 
 
 class ServerContext(ObjectClient, Protocol):
@@ -103,12 +98,10 @@ class ServerContext(ObjectClient, Protocol):
     @property
     def version(self) -> int:
         """The resourceVersion of the last write."""
-        ...
 
     @property
     def faults(self) -> ComponentErrors:
         """Unexpected exceptions of observers and controllers."""
-        ...
 
     def later(self, at: float, action: Callable[[float], None]) -> None:
         """Call `action(now)` in the first tick at or after `at`."""
@@ -162,7 +155,6 @@ class MergeShape(Protocol):
 
     def merging(self, name: str) -> MergeStrategy | None:
         """How the field of this JSON name merges; None for a field that the type does not have."""
-        ...
 
 
 class ResourceSchema(Protocol):
@@ -171,7 +163,6 @@ class ResourceSchema(Protocol):
     @property
     def shape(self) -> MergeShape | None:
         """For strategic merge; None: the kind does not offer it (custom objects: 415)."""
-        ...
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
         """A fresh canonical tree (known fields only, quantities and times in canonical form, empty
@@ -185,11 +176,9 @@ class ResourceSchema(Protocol):
         wrong type or value; the pipeline prefixes its text with `Pod in version "v1" cannot be
         handled as a Pod: `.
         """
-        ...
 
     def blank(self) -> Tree:
         """The zero object as Go encodes it, without defaults; used by bookmarks."""
-        ...
 
     def default(self, tree: Tree) -> None:
         """Set the defaults of the version in place, after the decode of every write. A schema may
@@ -329,11 +318,9 @@ class SubresourceView(Protocol):
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
         """The view, with kind, apiVersion and the metadata of `obj`."""
-        ...
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
         """A fresh copy of `obj` with the values of the view `body`. Raises ApiError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,11 +382,9 @@ class Table(Protocol):
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """The cells of an object, in the order of `columns`."""
-        ...
 
     def conditions(self, obj: Tree) -> list[Tree]:
         """`conditions` of the row; usually empty (finished pods have Completed)."""
-        ...
 
 
 class ResourceAlias(Protocol):
@@ -413,11 +398,9 @@ class ResourceAlias(Protocol):
 
     def from_stored(self, tree: Tree) -> Tree:
         """A stored tree as this resource serves it, kind and apiVersion included."""
-        ...
 
     def to_stored(self, tree: Tree) -> Tree:
         """A decoded tree of this resource as it is stored."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -440,16 +423,7 @@ class Resource:
     namespaced: bool
     schema: ResourceSchema
     strategy: ResourceStrategy
-    verbs: tuple[str, ...] = (
-        "create",
-        "delete",
-        "deletecollection",
-        "get",
-        "list",
-        "patch",
-        "update",
-        "watch",
-    )
+    verbs: tuple[str, ...] = ALL_VERBS
     singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -493,23 +467,18 @@ class ResourceRegistry(Protocol):
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a path, or None."""
-        ...
 
     def by_kind(self, group: str, version: str, kind: str) -> Resource | None:
         """The resource that stores objects of a kind, or None."""
-        ...
 
     def by_path(self, path: str) -> Resource | None:
         """The resource whose keys begin with `path` (`Resource.path`), or None."""
-        ...
 
     def all(self) -> Iterable[Resource]:
         """Every resource, in the order of discovery."""
-        ...
 
     def has_group(self, group: str, version: str) -> bool:
         """True if a resource of this group and version is served."""
-        ...
 
     def add(self, resource: Resource) -> None:
         """Serve a resource, replacing one of the same path."""

@@ -16,21 +16,10 @@ from stowplan.apis.machinery.resource import Resource
 from stowplan.objects.encoding.tree import Tree
 
 METADATA_KEY_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-)
+    "name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation",
+    "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "labels",
+    "annotations", "ownerReferences", "finalizers",
+)  # fmt: skip
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Tree] = msgspec.json.Decoder(dict[str, Any])
 _VERSION = b'"resourceVersion":"'

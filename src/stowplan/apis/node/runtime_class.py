@@ -1,27 +1,23 @@
 """RuntimeClass.
 
-Source: kubernetes v1.36, pkg/registry/node/runtimeclass, pkg/apis/node/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/node/runtimeclass, pkg/apis/node/validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.validation import field_checks, resource_requirements
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 RuntimeClass
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   handler string!
   overhead Overhead?
   scheduling Scheduling?
@@ -36,11 +32,7 @@ Scheduling
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Handler, overhead, node selector and tolerations."""
-    if not obj["handler"]:
-        yield required("handler")
-    else:
-        yield from field_checks.dns_label(obj["handler"], "handler")
+    yield from field_checks.needed(obj["handler"], field_checks.dns_label, "handler")
     fixed = obj.get("overhead", {}).get("podFixed", {})
     for name, value in sorted(fixed.items()):
         here = f"overhead.podFixed[{name}]"
@@ -53,24 +45,13 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     )
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The handler is immutable."""
-    yield from field_checks.immutable(new["handler"], old["handler"], "handler")
-
-
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["handler"], age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="node.k8s.io",
-    plural="runtimeclasses",
     kind="RuntimeClass",
-    type="node/v1.RuntimeClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
-        _validate, _validate_update, create_on_update=True, unconditional=False
+        _validate, immutable_fields("handler"), create_on_update=True, unconditional=False
     ),
-    table=PrintedTable("Name, Handler, Age", _cells),
+    table=PrintedTable("Name, Handler=handler, Age"),
 )

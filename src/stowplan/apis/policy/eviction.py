@@ -34,9 +34,7 @@ from stowplan.objects.store import DeleteOptions
 
 TYPES = """
 Eviction -- evicts a pod if its disruption budgets allow it.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   deleteOptions DeleteOptions?
 """
 _WOULD_VIOLATE = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -80,7 +78,6 @@ def _dry_run(call: ApiCall, options: Tree) -> bool:
 
 
 def _delete_options(options: Tree) -> DeleteOptions:
-    """The body's deleteOptions."""
     policy = options.get("propagationPolicy") or (
         "Orphan" if options.get("orphanDependents") else ""
     )
@@ -186,7 +183,6 @@ def _too_many(cause: str, seconds: int) -> ApiError:
 
 
 def _check_options(options: Tree) -> None:
-    """Raises ApiError 422 for invalid delete options."""
     causes = field_checks.dry_run_causes(options.get("dryRun") or [])
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:

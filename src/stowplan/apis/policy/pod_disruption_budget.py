@@ -1,7 +1,7 @@
 """PodDisruptionBudget.
 
 Source: kubernetes v1.36, pkg/registry/policy/poddisruptionbudget,
-pkg/apis/policy/validation/validation.go, pkg/printers/internalversion/printers.go.
+pkg/apis/policy/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from stowplan.apis.core.workload_validation import (
     validate_percent_at_most_100,
 )
 from stowplan.apis.kind.conditions import set_status_condition
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -28,9 +28,7 @@ TYPES = """
 UnhealthyPodEvictionPolicyType = string
 
 PodDisruptionBudget -- limits voluntary disruptions of a set of pods.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PodDisruptionBudgetSpec
   status PodDisruptionBudgetStatus
 
@@ -50,16 +48,11 @@ PodDisruptionBudgetStatus
   conditions [Condition] ~merge:type
 """
 _EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
-_EMPTY_STATUS = {
-    "disruptionsAllowed": 0,
-    "currentHealthy": 0,
-    "desiredHealthy": 0,
-    "expectedPods": 0,
-}
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_EMPTY_STATUS = dict.fromkeys(_COUNTS, 0)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """minAvailable or maxUnavailable, selector and eviction policy."""
     spec = obj["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
         printed = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
@@ -70,25 +63,12 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             yield from validate_percent_at_most_100(spec[name], f"spec.{name}")
     yield from field_checks.selector(spec.get("selector"), "spec.selector")
     policy = spec.get("unhealthyPodEvictionPolicy")
-    if policy is not None and policy not in _EVICTION_POLICIES:
-        yield not_supported("spec.unhealthyPodEvictionPolicy", policy, _EVICTION_POLICIES)
-
-
-def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The counts are not negative."""
-    for name in _EMPTY_STATUS:
-        yield from field_checks.not_negative(new["status"].get(name, 0), f"status.{name}")
+    yield from field_checks.one_of(policy, _EVICTION_POLICIES, "spec.unhealthyPodEvictionPolicy")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
-    return [
-        name_of(obj),
-        str(spec.get("minAvailable", "N/A")),
-        str(spec.get("maxUnavailable", "N/A")),
-        obj["status"]["disruptionsAllowed"],
-        age_of(obj, now),
-    ]
+    return [str(spec.get("minAvailable", "N/A")), str(spec.get("maxUnavailable", "N/A"))]
 
 
 def set_disruption_allowed(
@@ -108,16 +88,18 @@ def set_disruption_allowed(
 
 KIND = KindRegistration(
     group="policy",
-    plural="poddisruptionbudgets",
     kind="PodDisruptionBudget",
-    type="policy/v1.PodDisruptionBudget",
     types=TYPES,
     strategy=BuiltinStrategy(
         _validate, status=_EMPTY_STATUS, counted=("spec",), unconditional=False
     ),
-    status=StatusStrategy(_validate_status_update),
+    status=StatusStrategy(
+        lambda new, old: field_checks.not_negative_fields(new["status"], _COUNTS, "status")
+    ),
     short_names=("pdb",),
     table=PrintedTable(
-        "Name, Min Available, Max Unavailable, Allowed Disruptions:integer, Age", _cells
+        "Name, Min Available, Max Unavailable, "
+        "Allowed Disruptions:integer=status.disruptionsAllowed, Age",
+        _cells,
     ),
 )

@@ -1,7 +1,6 @@
-"""Role.
+"""Role and ClusterRole.
 
-Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -12,14 +11,20 @@ from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, required
+from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Role
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   rules [PolicyRule]!
+
+ClusterRole
+  +Role
+  aggregationRule AggregationRule?
+
+AggregationRule
+  clusterRoleSelectors [LabelSelector]
 
 PolicyRule
   verbs [string]!
@@ -28,10 +33,11 @@ PolicyRule
   resourceNames [string]
   nonResourceURLs [string]
 """
+_SELECTORS = "aggregationRule.clusterRoleSelectors"
 GROUP = "rbac.authorization.k8s.io"
 
 
-def validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
+def _validate_rules(obj: Tree, namespaced: bool = True) -> Iterator[Cause]:
     """The rules of a role. namespaced: they cannot name non-resource URLs."""
     for at, rule in enumerate(obj["rules"] or ()):
         here = f"rules[{at}]"
@@ -47,23 +53,37 @@ def validate_rules(obj: Tree, namespaced: bool) -> Iterator[Cause]:
                 yield invalid(f"{here}.nonResourceURLs", urls, text)
             continue
         if not rule.get("apiGroups"):
-            text = "resource rules must supply at least one api group"
-            yield required(f"{here}.apiGroups", text)
+            yield required(f"{here}.apiGroups", "resource rules must supply at least one api group")
         if not rule.get("resources"):
-            text = "resource rules must supply at least one resource"
-            yield required(f"{here}.resources", text)
+            yield required(f"{here}.resources", "resource rules must supply at least one resource")
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
-    return validate_rules(obj, namespaced=True)
+def _validate_cluster_role(obj: Tree) -> Iterator[Cause]:
+    yield from _validate_rules(obj, namespaced=False)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is None:
+        return
+    selectors = aggregation.get("clusterRoleSelectors", [])
+    if not selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield required(_SELECTORS, text)
+    for at, selector in enumerate(selectors):
+        yield from field_checks.selector(selector, f"{_SELECTORS}[{at}]")
 
 
 KIND = KindRegistration(
     group=GROUP,
-    plural="roles",
     kind="Role",
-    type="rbac/v1.Role",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, names=PATH_SEGMENT_NAME, create_on_update=True),
+    strategy=BuiltinStrategy(_validate_rules, names=PATH_SEGMENT_NAME, create_on_update=True),
+    table=CREATED_AT,
+)
+CLUSTER_ROLE_KIND = KindRegistration(
+    group=GROUP,
+    kind="ClusterRole",
+    namespaced=False,
+    strategy=BuiltinStrategy(
+        _validate_cluster_role, names=PATH_SEGMENT_NAME, create_on_update=True
+    ),
     table=CREATED_AT,
 )

@@ -1,7 +1,6 @@
-"""RoleBinding.
+"""RoleBinding and ClusterRoleBinding.
 
-Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/rbac, pkg/apis/rbac/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
@@ -17,15 +16,14 @@ from stowplan.apis.rbac.role import GROUP
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
-BINDING_COLUMNS = "Name, Role, Age, Users+, Groups+, ServiceAccounts+"
-
 TYPES = """
 RoleBinding
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   subjects [Subject]
   roleRef RoleRef!
+
+ClusterRoleBinding
+  +RoleBinding
 
 Subject
   kind string!
@@ -40,29 +38,23 @@ RoleRef
 """
 
 
-def set_role_ref_defaults(one: Tree) -> None:
-    """roleRef.apiGroup is rbac.authorization.k8s.io."""
+def _set_role_ref_defaults(one: Tree) -> None:
     if not one["roleRef"]["apiGroup"]:
-        one["roleRef"]["apiGroup"] = "rbac.authorization.k8s.io"
+        one["roleRef"]["apiGroup"] = GROUP
 
 
 def _set_subject_defaults(one: Tree) -> None:
-    """apiGroup of users and groups is rbac.authorization.k8s.io."""
     if one["kind"] in ("User", "Group"):
-        one.setdefault("apiGroup", "rbac.authorization.k8s.io")
+        one.setdefault("apiGroup", GROUP)
 
 
-def validate_binding(obj: Tree, kinds: list[str], namespaced: bool) -> Iterator[Cause]:
+def _validate_binding(obj: Tree, kinds: list[str], namespaced: bool) -> Iterator[Cause]:
     """Role reference and subjects. kinds: the kinds of roles that can be bound."""
     role = obj["roleRef"]
     if role["apiGroup"] != GROUP:
         yield not_supported("roleRef.apiGroup", role["apiGroup"], [GROUP])
-    if role["kind"] not in kinds:
-        yield not_supported("roleRef.kind", role["kind"], kinds)
-    if not role["name"]:
-        yield required("roleRef.name")
-    else:
-        yield from field_checks.path_segment(role["name"], "roleRef.name")
+    yield from field_checks.one_of(role["kind"], kinds, "roleRef.kind")
+    yield from field_checks.needed(role["name"], field_checks.path_segment, "roleRef.name")
     for at, subject in enumerate(obj.get("subjects", ())):
         yield from _validate_subject(subject, namespaced, f"subjects[{at}]")
 
@@ -83,29 +75,26 @@ def _validate_subject(one: Tree, namespaced: bool, path: str) -> Iterator[Cause]
             if group != GROUP:
                 yield not_supported(f"{path}.apiGroup", group, [GROUP])
         case other:
-            kinds = ["ServiceAccount", "User", "Group"]
-            yield not_supported(f"{path}.kind", other, kinds)
+            yield not_supported(f"{path}.kind", other, ["ServiceAccount", "User", "Group"])
 
 
-def _validate(obj: Tree) -> Iterator[Cause]:
-    return validate_binding(obj, ["Role", "ClusterRole"], namespaced=True)
+def _binding_strategy(kinds: list[str], namespaced: bool) -> BuiltinStrategy:
+    def validate(obj: Tree) -> Iterator[Cause]:
+        return _validate_binding(obj, kinds, namespaced)
+
+    def validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
+        yield from validate(new)
+        if new["roleRef"] != old["roleRef"]:
+            role = new["roleRef"]
+            printed = {"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]}
+            yield invalid("roleRef", printed, "cannot change roleRef")
+
+    return BuiltinStrategy(
+        validate, validate_update, names=PATH_SEGMENT_NAME, create_on_update=True
+    )
 
 
-def validate_same_role(new: Tree, old: Tree) -> Iterator[Cause]:
-    """`roleRef` is immutable."""
-    if new["roleRef"] != old["roleRef"]:
-        role = new["roleRef"]
-        printed = {"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]}
-        yield invalid("roleRef", printed, "cannot change roleRef")
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    yield from validate_same_role(new, old)
-
-
-def binding_cells(obj: Tree, now: float) -> list[Any]:
-    """The cells of a binding, in the order of `BINDING_COLUMNS`."""
+def _cells(obj: Tree, now: float) -> list[Any]:
     role = f"{obj['roleRef']['kind']}/{obj['roleRef']['name']}"
     by_kind: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for one in obj.get("subjects", ()):
@@ -113,22 +102,26 @@ def binding_cells(obj: Tree, now: float) -> list[Any]:
         if one["kind"] == "ServiceAccount" and one.get("namespace"):
             name = f"{one['namespace']}/{name}"
         by_kind.setdefault(one["kind"], []).append(name)
-    cells = [", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount")]
-    return [name_of(obj), role, age_of(obj, now), *cells]
+    return [role, *(", ".join(by_kind[kind]) for kind in ("User", "Group", "ServiceAccount"))]
 
 
+_TABLE = PrintedTable("Name, Role, Age, Users+, Groups+, ServiceAccounts+", _cells)
 KIND = KindRegistration(
     group=GROUP,
-    plural="rolebindings",
     kind="RoleBinding",
-    type="rbac/v1.RoleBinding",
     types=TYPES,
     defaults={
-        "rbac/v1.RoleBinding": set_role_ref_defaults,
+        "rbac/v1.RoleBinding": _set_role_ref_defaults,
         "rbac/v1.Subject": _set_subject_defaults,
     },
-    strategy=BuiltinStrategy(
-        _validate, _validate_update, names=PATH_SEGMENT_NAME, create_on_update=True
-    ),
-    table=PrintedTable(BINDING_COLUMNS, binding_cells),
+    strategy=_binding_strategy(["Role", "ClusterRole"], namespaced=True),
+    table=_TABLE,
+)
+CLUSTER_ROLE_BINDING_KIND = KindRegistration(
+    group=GROUP,
+    kind="ClusterRoleBinding",
+    defaults={"rbac/v1.ClusterRoleBinding": _set_role_ref_defaults},
+    namespaced=False,
+    strategy=_binding_strategy(["ClusterRole"], namespaced=False),
+    table=_TABLE,
 )

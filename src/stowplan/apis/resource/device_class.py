@@ -1,7 +1,6 @@
 """DeviceClass.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -30,9 +29,7 @@ OpaqueDeviceConfiguration
   parameters JSON!
 
 DeviceClass -- a class of devices that claims request.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec DeviceClassSpec!
 
 DeviceClassSpec
@@ -46,7 +43,6 @@ DeviceClassConfiguration
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Selectors and configuration."""
     spec = obj["spec"]
     yield from validate_device_selectors(spec.get("selectors", []), "spec.selectors")
     for at, one in enumerate(spec.get("config", ())):
@@ -55,9 +51,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="deviceclasses",
     kind="DeviceClass",
-    type="resource/v1.DeviceClass",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(_validate, counted=("spec",), returns_deleted=True),

@@ -43,5 +43,4 @@ def validate_device_config(one: Tree, path: str) -> Iterator[Cause]:
     if opaque["parameters"] is None:
         yield required(f"{path}.opaque.parameters")
     elif not isinstance(opaque["parameters"], dict):
-        text = "must be a valid JSON object"
-        yield invalid(f"{path}.opaque.parameters", "<value omitted>", text)
+        yield invalid(f"{path}.opaque.parameters", "<value omitted>", "must be a valid JSON object")

@@ -1,7 +1,6 @@
-"""ResourceClaim.
+"""ResourceClaim and ResourceClaimTemplate.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
@@ -10,12 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NAME_AND_AGE, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
+from stowplan.apis.kind.strategy import (
+    METADATA_RESET_FIELDS,
+    BuiltinStrategy,
+    StatusStrategy,
+    immutable_fields,
+)
 from stowplan.apis.machinery.errors import (
     Cause,
-    duplicate,
     forbidden_field,
     invalid,
     not_supported,
@@ -36,11 +39,17 @@ FullyQualifiedName DeviceTaintEffect DeviceAllocationMode DeviceTolerationOperat
 AllocationConfigSource = string
 
 ResourceClaim -- a request for devices.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceClaimSpec!
   status ResourceClaimStatus
+
+ResourceClaimTemplate -- template of claims that are created per pod.
+  +PartialObjectMetadata
+  spec ResourceClaimTemplateSpec!
+
+ResourceClaimTemplateSpec
+  metadata ObjectMeta
+  spec ResourceClaimSpec!
 
 ResourceClaimSpec
   devices DeviceClaim!
@@ -149,18 +158,15 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
 def _set_request_defaults(one: Tree) -> None:
-    """count is 1 for allocationMode ExactCount."""
     if one["allocationMode"] == "ExactCount":
         one.setdefault("count", 1)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """The spec."""
-    return validate_claim_spec(obj["spec"], "spec")
+    return _validate_claim_spec(obj["spec"], "spec")
 
 
-def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """Requests, constraints and configuration of a claim."""
+def _validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
     wanted, here = spec["devices"], f"{path}.devices"
     requests = wanted["requests"] or []
     names: set[str] = set()
@@ -168,13 +174,8 @@ def validate_claim_spec(spec: Tree, path: str) -> Iterator[Cause]:
         yield too_many(f"{here}.requests", len(requests), _REQUESTS_MAX)
     for at, one in enumerate(requests):
         there = f"{here}.requests[{at}]"
-        if not one["name"]:
-            yield required(f"{there}.name")
-        else:
-            yield from field_checks.dns_label(one["name"], f"{there}.name")
-        if one["name"] in names:
-            yield duplicate(there, one["name"])
-        names.add(one["name"])
+        yield from field_checks.needed(one["name"], field_checks.dns_label, f"{there}.name")
+        yield from field_checks.unique(one["name"], names, there)
         yield from _validate_request(one, there, names)
     for at, constraint in enumerate(wanted.get("constraints", ())):
         yield from _validate_constraint(constraint, names, f"{here}.constraints[{at}]")
@@ -202,10 +203,9 @@ def _validate_request(one: Tree, path: str, names: set[str]) -> Iterator[Cause]:
 
 
 def _validate_exact_request(one: Tree, path: str) -> Iterator[Cause]:
-    if not one["deviceClassName"]:
-        yield required(f"{path}.deviceClassName")
-    else:
-        yield from field_checks.dns_subdomain(one["deviceClassName"], f"{path}.deviceClassName")
+    yield from field_checks.needed(
+        one["deviceClassName"], field_checks.dns_subdomain, f"{path}.deviceClassName"
+    )
     yield from validate_device_selectors(one.get("selectors", []), f"{path}.selectors")
     mode, count = one["allocationMode"], one.get("count", 0)
     if mode == "All":
@@ -228,8 +228,7 @@ def _validate_tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
         operator = one["operator"]
         if operator == "Exists":
             if one.get("value"):
-                text = "must be empty for operator `Exists`"
-                yield invalid(f"{here}.value", one["value"], text)
+                yield invalid(f"{here}.value", one["value"], "must be empty for operator `Exists`")
         elif operator != "Equal":
             yield not_supported(f"{here}.operator", operator, ["Equal", "Exists"])
         effect = one.get("effect")
@@ -249,13 +248,6 @@ def _validate_request_names(given: list[str], names: set[str], path: str) -> Ite
         yield from _validate_request_name(name, names, f"{path}[{at}]")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The spec is immutable."""
-    if new["spec"] != old["spec"]:
-        printed = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
-        yield invalid("spec", printed, field_checks.IMMUTABLE)
-
-
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The allocation is immutable; a claim is reserved only while it is allocated."""
     status, before = new["status"], old["status"]
@@ -269,9 +261,7 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
         for name in ("resource", "name", "uid"):
             if not one[name]:
                 yield required(f"{here}.{name}")
-        if one["uid"] in seen:
-            yield duplicate(f"{here}.uid", one["uid"])
-        seen.add(one["uid"])
+        yield from field_checks.unique(one["uid"], seen, f"{here}.uid")
     if reserved and allocation is None:
         text = "may not be specified when `allocated` is not set"
         yield forbidden_field("status.reservedFor", text)
@@ -323,20 +313,39 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         states.append("allocated")
         if obj["status"].get("reservedFor"):
             states.append("reserved")
-    return [name_of(obj), ",".join(states), age_of(obj, now)]
+    return [",".join(states)]
+
+
+def _validate_template(obj: Tree) -> Iterator[Cause]:
+    return _validate_claim_spec(obj["spec"]["spec"], "spec.spec")
 
 
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="resourceclaims",
     kind="ResourceClaim",
-    type="resource/v1.ResourceClaim",
     types=TYPES,
     defaults={
         "resource/v1.ExactDeviceRequest": _set_request_defaults,
         "resource/v1.DeviceSubRequest": _set_request_defaults,
     },
-    strategy=ResourceClaimStrategy(_validate, _validate_update, status={}, returns_deleted=True),
+    strategy=ResourceClaimStrategy(
+        _validate,
+        immutable_fields("spec", printed_as="resource/v1.ResourceClaimSpec"),
+        status={},
+        returns_deleted=True,
+    ),
     status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
     table=PrintedTable("Name, State, Age", _cells),
+)
+TEMPLATE_KIND = KindRegistration(
+    group="resource.k8s.io",
+    kind="ResourceClaimTemplate",
+    strategy=ResourceClaimStrategy(
+        _validate_template,
+        immutable_fields(
+            "spec", check=_validate_template, printed_as="resource/v1.ResourceClaimTemplateSpec"
+        ),
+        returns_deleted=True,
+    ),
+    table=NAME_AND_AGE,
 )

@@ -1,20 +1,18 @@
 """ResourceSlice.
 
-Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/resource, pkg/apis/resource/validation/validation.go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields, selectable_fields
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
+from stowplan.apis.machinery.errors import Cause, invalid, required, too_many
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.resource.device_validation import validate_driver_name
 from stowplan.apis.validation import field_checks
@@ -24,9 +22,7 @@ TYPES = """
 QualifiedName = string
 
 ResourceSlice -- a set of devices that a driver publishes.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ResourceSliceSpec!
 
 ResourceSliceSpec
@@ -162,9 +158,7 @@ def _validate_devices(given: list[Tree]) -> Iterator[Cause]:
     for at, one in enumerate(given):
         here = f"spec.devices[{at}]"
         yield from field_checks.dns_label(one["name"], f"{here}.name")
-        if one["name"] in names:
-            yield duplicate(here, one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, here)
         for key, value in sorted(one.get("attributes", {}).items()):
             if len(value) != 1:
                 text = "exactly one value must be specified"
@@ -172,35 +166,17 @@ def _validate_devices(given: list[Tree]) -> Iterator[Cause]:
                 yield invalid(path, None, text) if value else required(path, text)
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    spec, before = new["spec"], old["spec"]
-    for name in ("driver", "nodeName"):
-        yield from field_checks.immutable(spec.get(name), before.get(name), f"spec.{name}")
-    yield from field_checks.immutable(
-        spec["pool"]["name"], before["pool"]["name"], "spec.pool.name"
-    )
-
-
-def _cells(obj: Tree, now: float) -> list[Any]:
-    spec = obj["spec"]
-    pool = spec["pool"]["name"]
-    return [name_of(obj), spec.get("nodeName", ""), spec["driver"], pool, age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="resource.k8s.io",
-    plural="resourceslices",
     kind="ResourceSlice",
-    type="resource/v1.ResourceSlice",
     types=TYPES,
     namespaced=False,
     strategy=ResourceSliceStrategy(
-        _validate, _validate_update, counted=("spec",), returns_deleted=True
+        _validate,
+        immutable_fields("spec.driver", "spec.nodeName", "spec.pool.name", check=_validate),
+        counted=("spec",),
+        returns_deleted=True,
     ),
-    table=PrintedTable("Name, Node, Driver, Pool, Age", _cells),
-    fields={
-        "spec.nodeName": selectable_field("spec.nodeName"),
-        "spec.driver": selectable_field("spec.driver"),
-    },
+    table=PrintedTable("Name, Node=spec.nodeName, Driver=spec.driver, Pool=spec.pool.name, Age"),
+    fields=selectable_fields("spec.nodeName", "spec.driver"),
 )

@@ -1,15 +1,13 @@
 """PriorityClass.
 
-Source: kubernetes v1.36, pkg/registry/scheduling/priorityclass, pkg/apis/scheduling/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/scheduling/priorityclass, pkg/apis/scheduling/validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import Cause, forbidden_field
@@ -19,9 +17,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PriorityClass -- maps a name to a priority.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   value int32!
   globalDefault bool
   description string
@@ -72,7 +68,6 @@ def _reserved_name_problem(name: str, value: int) -> str:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """value and preemptionPolicy are immutable."""
     if new["value"] != old["value"]:
         yield forbidden_field("value", "may not be changed in an update.")
     yield from field_checks.immutable(
@@ -99,26 +94,15 @@ def system_priority_classes() -> Iterator[Tree]:
         }
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [
-        name_of(obj),
-        obj["value"],
-        obj.get("globalDefault", False),
-        age_of(obj, now),
-        obj.get("preemptionPolicy", ""),
-    ]
-
-
 KIND = KindRegistration(
     group="scheduling.k8s.io",
-    plural="priorityclasses",
     kind="PriorityClass",
-    type="scheduling/v1.PriorityClass",
     types=TYPES,
     namespaced=False,
     strategy=PriorityClassStrategy(_validate, _validate_update, counted=("metadata",)),
     short_names=("pc",),
     table=PrintedTable(
-        "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy", _cells
+        "Name, Value:integer=value, Global-Default:boolean=globalDefault, Age, "
+        "PreemptionPolicy=preemptionPolicy"
     ),
 )

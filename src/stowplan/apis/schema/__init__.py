@@ -15,14 +15,9 @@ from stowplan.apis.schema.type_notation import TypeTables, openapi_name
 from stowplan.objects.encoding.tree import Tree
 
 __all__ = [
-    "InvalidJson",
-    "KindSchema",
-    "StructType",
-    "kind_schema",
-    "openapi_name",
-    "parse_json",
+    "InvalidJson", "KindSchema", "StructType", "kind_schema", "openapi_name", "parse_json",
     "type_tables",
-]
+]  # fmt: skip
 
 
 type_tables = TypeTables()
@@ -49,7 +44,6 @@ class KindSchema:
 
     @property
     def shape(self) -> MergeShape | None:
-        """The type as strategic merge patch sees it."""
         return self.struct
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
@@ -62,7 +56,6 @@ class KindSchema:
         return made, list(sink.texts) if mode != "Ignore" else []
 
     def blank(self) -> Tree:
-        """The object with nothing set and no defaults, as Go writes it."""
         return _blank(self.struct)
 
     def default(self, tree: Tree) -> None:

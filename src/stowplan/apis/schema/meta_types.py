@@ -4,6 +4,11 @@ META_TYPES = """
 UID DeletionPropagation LabelSelectorOperator ManagedFieldsOperationType ConditionStatus = string
 FieldSelectorOperator = string
 
+PartialObjectMetadata
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+
 ObjectMeta -- metadata of every stored object.
   name string -- unique in the namespace for its kind; cannot be changed.
   generateName string -- prefix of a generated name.

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from stowplan.apis.machinery.go_format import json_type_name
 from stowplan.apis.schema import canonical_quantity, canonical_time
 
 FieldLocation = tuple[Any, Any, str] | None
@@ -52,16 +53,10 @@ def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
 
 
 def _kind(value: Any, go_type: str) -> str:
-    if value is True or value is False:
-        return "bool"
-    if isinstance(value, str):
-        return "string"
-    if isinstance(value, list):
-        return "array"
-    if isinstance(value, dict):
-        return "object"
+    name = json_type_name(value)
     # Go prints the literal only for a number that is out of range.
-    return f"number {value}" if go_type.startswith(("int", "uint", "float")) else "number"
+    is_out_of_range = name == "number" and go_type.startswith(("int", "uint", "float"))
+    return f"number {value}" if is_out_of_range else name
 
 
 def string_decoder(go_type: str) -> Decoder:
@@ -109,47 +104,32 @@ def decode_any(value: Any, at: FieldLocation, sink: Any) -> Any:
     return value
 
 
-def _quantity(value: Any, rounded: bool) -> str:
-    if type(value) is str or type(value) is int or type(value) is float:
+def quantity_decoder(rounded: bool) -> Decoder:
+    """A decoder of quantities. rounded: up to thousandths, as in resource lists."""
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is str or type(value) is int or type(value) is float:
+            try:
+                return canonical_quantity.canonical_quantity(value, rounded)
+            except canonical_quantity.InvalidQuantity as error:
+                raise TypeMismatch(str(error)) from None
+        raise TypeMismatch(canonical_quantity.ERR_FORMAT_WRONG)
+
+    return decode
+
+
+def time_decoder(read: Callable[[str], str]) -> Decoder:
+    """A decoder of times, as `read` writes them; it raises `canonical_time.InvalidTime`."""
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is not str:
+            raise type_mismatch(value, None, "string")
         try:
-            return canonical_quantity.canonical_quantity(value, rounded)
-        except canonical_quantity.InvalidQuantity as error:
+            return read(value)
+        except canonical_time.InvalidTime as error:
             raise TypeMismatch(str(error)) from None
-    raise TypeMismatch(canonical_quantity.ERR_FORMAT_WRONG)
 
-
-def decode_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A quantity."""
-    return _quantity(value, False)
-
-
-def decode_rounded_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """Decode a quantity of a resource list: rounded up to thousandths."""
-    return _quantity(value, True)
-
-
-def decode_time(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A time to the second."""
-    if type(value) is not str:
-        raise TypeMismatch(
-            f"json: cannot unmarshal {_kind(value, '')} into Go value of type string"
-        )
-    try:
-        return canonical_time.canonical_time(value)
-    except canonical_time.InvalidTime as error:
-        raise TypeMismatch(str(error)) from None
-
-
-def decode_micro_time(value: Any, at: FieldLocation, sink: Any) -> Any:
-    """A time to the microsecond."""
-    if type(value) is not str:
-        raise TypeMismatch(
-            f"json: cannot unmarshal {_kind(value, '')} into Go value of type string"
-        )
-    try:
-        return canonical_time.canonical_micro_time(value)
-    except canonical_time.InvalidTime as error:
-        raise TypeMismatch(str(error)) from None
+    return decode
 
 
 def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
@@ -158,9 +138,7 @@ def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
         return value
     if type(value) is int and -(2**31) <= value < 2**31:
         return value
-    raise TypeMismatch(
-        f"json: cannot unmarshal {_kind(value, 'int32')} into Go value of type int32"
-    )
+    raise type_mismatch(value, None, "int32")
 
 
 def decode_bytes(value: Any, at: FieldLocation, sink: Any) -> Any:

@@ -135,7 +135,6 @@ class StructType:
         return made
 
     def merging(self, name: str) -> MergeStrategy | None:
-        """How the field of this JSON name merges (`resource.MergeShape`)."""
         one = self.fields.get(name)
         if one is None:
             return None

@@ -15,9 +15,10 @@ type and marks: `[T]` a list, `{T}` a map; `?` Go holds a pointer, so that an em
 given is kept; `!` Go writes it always, and OpenAPI marks it as required (a request without it has
 Go's zero value, for validation to judge); `z` Go leaves out an empty struct (omitzero); `~` how
 strategic merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T`
-takes over the fields of T. `--` begins what `kubectl explain` prints. Scalar types are the keys of
-`_SCALARS`. Other names are looked up in the package first, then in meta/v1, and `core.Pod` names a
-type of core/v1; `T|bool` also takes true and false.
+takes over the fields of T; a later line of the same name changes one of them. `--` begins what
+`kubectl explain` prints. Scalar types are the keys of `_SCALARS`. Other names are looked up in the
+package first, then in meta/v1, and `core.Pod` names a type of core/v1; `T|bool` also takes true and
+false.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from stowplan.apis.schema import scalar_decoders
+from stowplan.apis.schema import canonical_time, scalar_decoders
+from stowplan.apis.schema.scalar_decoders import Decoder
 from stowplan.apis.schema.struct_types import (
     CachedStructType,
     StructField,
@@ -35,94 +37,47 @@ from stowplan.apis.schema.struct_types import (
     list_type,
     map_type,
 )
+from stowplan.objects.encoding.tree import Tree
 
 
-def _null_zero_value() -> None:
-    """What Go writes for a missing pointer, list or map."""
-
-
-_QUANTITY = {"oneOf": [{"type": "string"}, {"type": "number"}]}
-_SCALARS: dict[str, ValueType] = {
-    "bool": ValueType(
-        scalar_decoders.decode_bool, "bool", lambda: False, openapi={"type": "boolean"}
-    ),
-    "int32": ValueType(
-        scalar_decoders.integer_decoder(32),
-        "int32",
-        lambda: 0,
-        openapi={"type": "integer", "format": "int32"},
-    ),
-    "int64": ValueType(
-        scalar_decoders.integer_decoder(64),
-        "int64",
-        lambda: 0,
-        openapi={"type": "integer", "format": "int64"},
-    ),
-    "float64": ValueType(
-        scalar_decoders.decode_float64,
-        "float64",
-        lambda: 0,
-        openapi={"type": "number", "format": "double"},
-    ),
-    "Quantity": ValueType(
-        scalar_decoders.decode_quantity, "resource.Quantity", lambda: "0", False, openapi=_QUANTITY
-    ),
-    "roundedQuantity": ValueType(
-        scalar_decoders.decode_rounded_quantity,
-        "resource.Quantity",
-        lambda: "0",
-        False,
-        openapi=_QUANTITY,
-    ),
-    "Time": ValueType(
-        scalar_decoders.decode_time,
-        "v1.Time",
-        _null_zero_value,
-        False,
-        openapi={"type": "string", "format": "date-time"},
-    ),
-    "MicroTime": ValueType(
-        scalar_decoders.decode_micro_time,
-        "v1.MicroTime",
-        _null_zero_value,
-        False,
-        openapi={"type": "string", "format": "date-time"},
-    ),
-    "IntOrString": ValueType(
-        scalar_decoders.decode_int_or_string,
-        "intstr.IntOrString",
-        lambda: 0,
-        False,
-        openapi={"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
-    ),
-    "bytes": ValueType(
-        scalar_decoders.decode_bytes,
-        "[]uint8",
-        lambda: None,
-        openapi={"type": "string", "format": "byte"},
-    ),
-    "JSON": ValueType(
-        scalar_decoders.decode_any, "runtime.RawExtension", _null_zero_value, False, openapi={}
-    ),
-    "Object": ValueType(
-        scalar_decoders.decode_any,
-        "runtime.RawExtension",
-        _null_zero_value,
-        False,
-        openapi={"type": "object"},
-    ),
-}
-# Structs that Go omits or writes as null are marked in the notation.
-
-
-CACHED_STRUCTS = {"core/v1.PodSpec"}
+def _scalar(
+    decode: Decoder, go: str, zero: Any, openapi: Tree | str, *, plain: bool = True
+) -> ValueType:
+    """A scalar type. zero: what Go writes for a missing one. openapi: `type` or `type format`."""
+    if isinstance(openapi, str):
+        openapi = dict(zip(("type", "format"), openapi.split(), strict=False))
+    return ValueType(decode, go, lambda: zero, plain, openapi=openapi)
 
 
 def _text(go: str) -> ValueType:
-    return ValueType(scalar_decoders.string_decoder(go), go, lambda: "", openapi={"type": "string"})
+    return _scalar(scalar_decoders.string_decoder(go), go, "", "string")
 
 
-_SCALARS["string"] = _text("string")
+_any, _raw = scalar_decoders.decode_any, "runtime.RawExtension"
+_quantity, _exact_quantity = map(scalar_decoders.quantity_decoder, (True, False))
+_time = scalar_decoders.time_decoder(canonical_time.canonical_time)
+_micro_time = scalar_decoders.time_decoder(canonical_time.canonical_micro_time)
+_QUANTITY = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_INT_OR_STRING = {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]}
+_SCALARS: dict[str, ValueType] = {
+    "string": _text("string"),
+    "bool": _scalar(scalar_decoders.decode_bool, "bool", False, "boolean"),
+    "int32": _scalar(scalar_decoders.integer_decoder(32), "int32", 0, "integer int32"),
+    "int64": _scalar(scalar_decoders.integer_decoder(64), "int64", 0, "integer int64"),
+    "float64": _scalar(scalar_decoders.decode_float64, "float64", 0, "number double"),
+    "bytes": _scalar(scalar_decoders.decode_bytes, "[]uint8", None, "string byte"),
+    # Structs that Go omits or writes as null are marked in the notation.
+    "Quantity": _scalar(_exact_quantity, "resource.Quantity", "0", _QUANTITY, plain=False),
+    "roundedQuantity": _scalar(_quantity, "resource.Quantity", "0", _QUANTITY, plain=False),
+    "Time": _scalar(_time, "v1.Time", None, "string date-time", plain=False),
+    "MicroTime": _scalar(_micro_time, "v1.MicroTime", None, "string date-time", plain=False),
+    "IntOrString": _scalar(
+        scalar_decoders.decode_int_or_string, "intstr.IntOrString", 0, _INT_OR_STRING, plain=False
+    ),
+    "JSON": _scalar(_any, _raw, None, {}, plain=False),
+    "Object": _scalar(_any, _raw, None, "object", plain=False),
+}
+CACHED_STRUCTS = {"core/v1.PodSpec"}
 
 
 class TypeTables:
@@ -250,7 +205,6 @@ class TypeTables:
 
 
 def _struct_or_bool(within: ValueType) -> ValueType:
-    """A struct, true or false."""
 
     def decode(value: Any, at: scalar_decoders.FieldLocation, sink: Any) -> Any:
         return value if value is True or value is False else within.decode(value, at, sink)

@@ -1,7 +1,6 @@
 """CSIDriver.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, duplicate, invalid
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
@@ -21,9 +20,7 @@ TYPES = """
 FSGroupPolicy VolumeLifecycleMode = string
 
 CSIDriver
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CSIDriverSpec!
 
 CSIDriverSpec
@@ -48,8 +45,7 @@ TokenRequest
 def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     policies = ("File", "None", "ReadWriteOnceWithFSType")
-    if spec["fsGroupPolicy"] not in policies:
-        yield not_supported("spec.fsGroupPolicy", spec["fsGroupPolicy"], policies)
+    yield from field_checks.one_of(spec["fsGroupPolicy"], policies, "spec.fsGroupPolicy")
     audiences: set[str] = set()
     for at, one in enumerate(spec.get("tokenRequests", ())):
         here = f"spec.tokenRequests[{at}]"
@@ -62,8 +58,9 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             text = "may not specify a duration less than 10 minutes"
             yield invalid(f"{here}.expirationSeconds", seconds, text)
     for mode in spec["volumeLifecycleModes"]:
-        if mode not in ("Persistent", "Ephemeral"):
-            yield not_supported("spec.volumeLifecycleModes", mode, ["Persistent", "Ephemeral"])
+        yield from field_checks.one_of(
+            mode, ("Persistent", "Ephemeral"), "spec.volumeLifecycleModes"
+        )
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
     if period is not None and period < 10:
         text = "must be greater than or equal to 10 seconds"
@@ -88,22 +85,15 @@ def _cells(obj: Tree, now: float) -> list[Any]:
     spec = obj["spec"]
     tokens = spec.get("tokenRequests")
     return [
-        name_of(obj),
         spec.get("attachRequired", True),
-        spec.get("podInfoOnMount", False),
-        spec.get("storageCapacity", False),
         ",".join(one["audience"] for one in tokens) if tokens is not None else UNSET,
-        spec.get("requiresRepublish", False),
         ",".join(spec.get("volumeLifecycleModes", ())) or NONE,
-        age_of(obj, now),
     ]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csidrivers",
     kind="CSIDriver",
-    type="storage/v1.CSIDriver",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
@@ -116,8 +106,9 @@ KIND = KindRegistration(
         returns_deleted=True,
     ),
     table=PrintedTable(
-        "Name, AttachRequired:boolean, PodInfoOnMount:boolean, StorageCapacity:boolean, "
-        "TokenRequests, RequiresRepublish:boolean, Modes, Age",
+        "Name, AttachRequired:boolean, PodInfoOnMount:boolean=spec.podInfoOnMount, "
+        "StorageCapacity:boolean=spec.storageCapacity, TokenRequests, "
+        "RequiresRepublish:boolean=spec.requiresRepublish, Modes, Age",
         _cells,
     ),
 )

@@ -1,7 +1,6 @@
 """CSINode.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
@@ -10,19 +9,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.core.volume_source import csi_driver_name
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 CSINode
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CSINodeSpec!
 
 CSINodeSpec
@@ -51,16 +48,12 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         count = one.get("allocatable", {}).get("count")
         if count is not None:
             yield from field_checks.not_negative(count, f"{here}.allocatable.count")
-        if one["name"] in names:
-            yield duplicate(f"{here}.name", one["name"])
-        names.add(one["name"])
+        yield from field_checks.unique(one["name"], names, f"{here}.name")
         keys: set[str] = set()
         for key in one["topologyKeys"] or ():
             if not key:
                 yield required(here)
-            if key in keys:
-                yield duplicate(here, key)
-            keys.add(key)
+            yield from field_checks.unique(key, keys, here)
             yield from field_checks.qualified_name(key, here)
 
 
@@ -79,14 +72,12 @@ def _immutable_driver_fields(driver: Tree) -> Tree:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), len(obj["spec"]["drivers"] or ()), age_of(obj, now)]
+    return [len(obj["spec"]["drivers"] or ())]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csinodes",
     kind="CSINode",
-    type="storage/v1.CSINode",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(

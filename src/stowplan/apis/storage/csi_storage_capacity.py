@@ -1,7 +1,6 @@
 """CSIStorageCapacity.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
@@ -18,9 +17,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 CSIStorageCapacity
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   nodeTopology LabelSelector?
   storageClassName string!
   capacity Quantity?
@@ -37,18 +34,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
             yield invalid(name, value, field_checks.NOT_NEGATIVE)
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    for name in ("nodeTopology", "storageClassName"):
-        yield from field_checks.immutable(new.get(name), old.get(name), name)
-
-
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="csistoragecapacities",
     kind="CSIStorageCapacity",
-    type="storage/v1.CSIStorageCapacity",
     types=TYPES,
-    strategy=BuiltinStrategy(_validate, _validate_update, unconditional=False),
+    strategy=BuiltinStrategy(
+        _validate,
+        immutable_fields("nodeTopology", "storageClassName", check=_validate),
+        unconditional=False,
+    ),
     table=CREATED_AT,
 )

@@ -1,7 +1,6 @@
 """StorageClass.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported, required
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -20,9 +19,7 @@ TYPES = """
 VolumeBindingMode = string
 
 StorageClass -- a class of dynamically provisioned volumes.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   provisioner string!
   parameters {string}
   reclaimPolicy core.PersistentVolumeReclaimPolicy? =Delete
@@ -46,8 +43,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield not_supported("reclaimPolicy", policy, ["Delete", "Retain"])
     mode = obj.get("volumeBindingMode")
     modes = ("Immediate", "WaitForFirstConsumer")
-    if mode not in modes:
-        yield not_supported("volumeBindingMode", mode, modes)
+    yield from field_checks.one_of(mode, modes, "volumeBindingMode")
     for at, term in enumerate(obj.get("allowedTopologies", ())):
         yield from _validate_topology_term(term, f"allowedTopologies[{at}]")
 
@@ -61,18 +57,9 @@ def _validate_topology_term(term: Tree, path: str) -> Iterator[Cause]:
             yield required(f"{here}.values")
         seen: set[str] = set()
         for index, value in enumerate(values):
-            if value in seen:
-                yield duplicate(f"{here}.values[{index}]", value)
-            seen.add(value)
+            yield from field_checks.unique(value, seen, f"{here}.values[{index}]")
         yield from field_checks.label_name(one["key"], f"{here}.key")
-        if one["key"] in keys:
-            yield duplicate(f"{here}.key", one["key"])
-        keys.add(one["key"])
-
-
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        yield from field_checks.immutable(new.get(name), old.get(name), name)
+        yield from field_checks.unique(one["key"], keys, f"{here}.key")
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
@@ -81,26 +68,24 @@ def _cells(obj: Tree, now: float) -> list[Any]:
         annotations.get(f"storageclass.{infix}kubernetes.io/is-default-class") == "true"
         for infix in ("", "beta.")
     )
-    return [
-        name_of(obj) + (" (default)" if default else ""),
-        obj["provisioner"],
-        obj.get("reclaimPolicy", "Delete"),
-        obj.get("volumeBindingMode", "Immediate"),
-        obj.get("allowVolumeExpansion", False),
-        age_of(obj, now),
-    ]
+    return [obj["metadata"].get("name", "") + (" (default)" if default else "")]
 
 
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="storageclasses",
     kind="StorageClass",
-    type="storage/v1.StorageClass",
     types=TYPES,
     namespaced=False,
-    strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
+    strategy=BuiltinStrategy(
+        _validate,
+        immutable_fields("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+        returns_deleted=True,
+    ),
     short_names=("sc",),
     table=PrintedTable(
-        "Name, Provisioner, ReclaimPolicy, VolumeBindingMode, AllowVolumeExpansion, Age", _cells
+        "Name=, Provisioner=provisioner, ReclaimPolicy=reclaimPolicy|Delete, "
+        "VolumeBindingMode=volumeBindingMode|Immediate, "
+        "AllowVolumeExpansion=allowVolumeExpansion, Age",
+        _cells,
     ),
 )

@@ -1,28 +1,28 @@
 """VolumeAttachment.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core.volume_source import csi_driver_name
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
+from stowplan.apis.kind.strategy import (
+    METADATA_RESET_FIELDS,
+    BuiltinStrategy,
+    StatusStrategy,
+    immutable_fields,
+)
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
-from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 VolumeAttachment
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec VolumeAttachmentSpec!
   status VolumeAttachmentStatus
 
@@ -66,15 +66,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield from field_checks.dns_subdomain(by_name, "spec.source.persistentVolumeName")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    yield from _validate(new)
-    if new["spec"] != old["spec"]:
-        printed = internal_form("storage/v1.VolumeAttachmentSpec", new["spec"])
-        yield invalid("spec", printed, field_checks.IMMUTABLE)
-
-
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Error codes are not negative."""
     for name in ("attachError", "detachError"):
         code = new["status"].get(name, {}).get("errorCode")
         if code is not None and code < 0:
@@ -82,32 +74,21 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
             yield invalid(f"status.{name}.errorCode", code, text)
 
 
-def _cells(obj: Tree, now: float) -> list[Any]:
-    spec = obj["spec"]
-    return [
-        name_of(obj),
-        spec["attacher"],
-        spec["source"].get("persistentVolumeName", ""),
-        spec["nodeName"],
-        obj["status"]["attached"],
-        age_of(obj, now),
-    ]
-
-
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="volumeattachments",
     kind="VolumeAttachment",
-    type="storage/v1.VolumeAttachment",
     types=TYPES,
     namespaced=False,
     strategy=BuiltinStrategy(
         _validate,
-        _validate_update,
+        immutable_fields("spec", check=_validate, printed_as="storage/v1.VolumeAttachmentSpec"),
         status={"attached": False},
         unconditional=False,
         returns_deleted=True,
     ),
     status=StatusStrategy(_validate_status_update, meta=METADATA_RESET_FIELDS),
-    table=PrintedTable("Name, Attacher::name, PV, Node, Attached:boolean, Age", _cells),
+    table=PrintedTable(
+        "Name, Attacher::name=spec.attacher, PV=spec.source.persistentVolumeName, "
+        "Node=spec.nodeName, Attached:boolean=status.attached, Age"
+    ),
 )

@@ -1,26 +1,22 @@
 """VolumeAttributesClass.
 
-Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation,
-pkg/printers/internalversion/printers.go.
+Source: kubernetes v1.36, pkg/registry/storage, pkg/apis/storage/validation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
+from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy, immutable_fields
 from stowplan.apis.machinery.errors import Cause, required
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 VolumeAttributesClass
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   driverName string!
   parameters {string}
 """
@@ -35,23 +31,14 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield required("parameters", "must contain at least one key/value pair")
 
 
-def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    for name in ("driverName", "parameters"):
-        yield from field_checks.immutable(new.get(name), old.get(name), name)
-
-
-def _cells(obj: Tree, now: float) -> list[Any]:
-    return [name_of(obj), obj["driverName"], age_of(obj, now)]
-
-
 KIND = KindRegistration(
     group="storage.k8s.io",
-    plural="volumeattributesclasses",
     kind="VolumeAttributesClass",
-    type="storage/v1.VolumeAttributesClass",
     types=TYPES,
     namespaced=False,
-    strategy=BuiltinStrategy(_validate, _validate_update, returns_deleted=True),
+    strategy=BuiltinStrategy(
+        _validate, immutable_fields("driverName", "parameters"), returns_deleted=True
+    ),
     short_names=("vac",),
-    table=PrintedTable("Name, DriverName, Age", _cells),
+    table=PrintedTable("Name, DriverName=driverName, Age"),
 )

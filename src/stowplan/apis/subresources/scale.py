@@ -18,9 +18,7 @@ from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Scale -- the scale of a workload.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec ScaleSpec
   status ScaleStatus
 
@@ -45,7 +43,6 @@ class ScaleView:
     plain_selector: bool = False
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
-        """The scale of an object."""
         selector = obj["spec"].get("selector") or {}
         labels = {"matchLabels": selector} if self.plain_selector else selector
         status: Tree = {"replicas": (obj.get("status") or {}).get("replicas", 0)}

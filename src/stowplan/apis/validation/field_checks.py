@@ -9,10 +9,17 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
 from stowplan.apis.machinery.names import (
     label_problems,
     label_value_problems,
@@ -35,6 +42,8 @@ _ENV = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _HEADER = re.compile(r"[-A-Za-z0-9]+")
 _CACHE = 1 << 12
+
+FieldCheck = Callable[[str, str], Iterator[Cause]]
 
 
 def label_name(key: str, path: str) -> Iterator[Cause]:
@@ -94,10 +103,50 @@ def supported_value(
     yield required(path) if needed and not value else not_supported(path, value, wanted)
 
 
-def not_negative(value: int, path: str) -> Iterator[Cause]:
-    """Zero or more."""
-    if value < 0:
+def one_of(value: str | None, wanted: Sequence[str], path: str) -> Iterator[Cause]:
+    """A supported value, or none; `wanted` in the order to print."""
+    if value is not None and value not in wanted:
+        yield not_supported(path, value, wanted)
+
+
+def needed(value: str, check: FieldCheck, path: str) -> Iterator[Cause]:
+    """A value that is required, and valid by `check`."""
+    return check(value, path) if value else iter([required(path)])
+
+
+def unique(value: str, seen: set[str], path: str) -> Iterator[Cause]:
+    """A value that is not in `seen`, to which it is added."""
+    if value in seen:
+        yield duplicate(path, value)
+    seen.add(value)
+
+
+def not_negative(value: int | None, path: str) -> Iterator[Cause]:
+    """Zero or more, or not set."""
+    if value is not None and value < 0:
         yield invalid(path, value, NOT_NEGATIVE)
+
+
+def not_negative_fields(tree: Tree, names: Iterable[str], path: str) -> Iterator[Cause]:
+    """Each of the fields of `tree` is zero or more, or not set."""
+    for name in names:
+        yield from not_negative(tree.get(name), f"{path}.{name}")
+
+
+def operator_values(term: Tree, path: str) -> Iterator[Cause]:
+    """As many values as the operator of a selector's requirement takes."""
+    values = term.get("values", ())
+    match term["operator"]:
+        case "In" | "NotIn":
+            if not values:
+                text = "must be specified when `operator` is 'In' or 'NotIn'"
+                yield required(f"{path}.values", text)
+        case "Exists" | "DoesNotExist":
+            if values:
+                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                yield forbidden_field(f"{path}.values", text)
+        case other:
+            yield invalid(f"{path}.operator", other, "not a valid selector operator")
 
 
 def positive(value: int, path: str) -> Iterator[Cause]:
@@ -244,23 +293,9 @@ def selector(given: Tree | None, path: str) -> Iterator[Cause]:
 
 def selector_term(term: Tree, path: str) -> Iterator[Cause]:
     """One requirement of a label selector."""
-    values = term.get("values", ())
-    match term["operator"]:
-        case "In" | "NotIn":
-            if not values:
-                yield required(
-                    f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"
-                )
-        case "Exists" | "DoesNotExist":
-            if values:
-                yield forbidden_field(
-                    f"{path}.values",
-                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-                )
-        case other:
-            yield invalid(f"{path}.operator", other, "not a valid selector operator")
+    yield from operator_values(term, path)
     yield from label_name(term["key"], f"{path}.key")
-    yield from label_values(values, f"{path}.values")
+    yield from label_values(term.get("values", ()), f"{path}.values")
 
 
 def is_empty_selector(given: Tree | None) -> bool:

@@ -26,17 +26,10 @@ from stowplan.objects.encoding.tree import Tree
 HUGE_PAGES = "hugepages-"
 _OBJECT_COUNTS = frozenset(
     {
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
+        "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+        "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
     }
-)
+)  # fmt: skip
 _CONTAINER_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage"})
 _STANDARD = (
     _OBJECT_COUNTS

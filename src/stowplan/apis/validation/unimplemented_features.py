@@ -6,16 +6,9 @@ The response to a create has a warning, and the object gets an event
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.objects.encoding.tree import Tree
 
-_NO_CONTROLLER = "no controller acts on it: it gets no pods"
-_KINDS: Mapping[str, str] = {
-    "apps/statefulsets": f"StatefulSet: stored, but {_NO_CONTROLLER}",
-    "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
-}
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"
 _CEL_TEXT = "CEL selectors of devices are stored, but not evaluated"
@@ -25,14 +18,12 @@ _DEVICES = (
     "resource.k8s.io/resourceclaims",
     "resource.k8s.io/resourceclaimtemplates",
 )
-PATHS = frozenset({*_KINDS, *_DEVICES, _DEFINITIONS})
+PATHS = frozenset({*_DEVICES, _DEFINITIONS})
 """The kinds whose objects may have such features."""
 
 
 def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
     """Texts about the features of an object that have no effect."""
-    if path in _KINDS:
-        return [_KINDS[path]]
     if path == _DEFINITIONS and _has_field(obj.get("spec"), _RULES):
         return [_RULES_TEXT]
     if path in _DEVICES and _has_field(obj.get("spec"), "cel"):

@@ -33,9 +33,4 @@ def _tolerates_key(toleration: Tree, key: str) -> bool:
 
 
 def _toleration(key: str) -> Tree:
-    return {
-        "key": key,
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": _SECONDS,
-    }
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SECONDS}

@@ -14,6 +14,7 @@ from stowplan.apiserver.admission.admission_plugin import (
 )
 from stowplan.objects.encoding.tree import Tree
 
+_REVIEWS = "authorization.k8s.io/localsubjectaccessreviews"
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -26,7 +27,8 @@ class NamespaceLifecycle(AdmissionPluginBase):
             if obj is None and call.name in PROTECTED_NAMESPACES:
                 raise forbidden("", "namespaces", call.name, "this namespace may not be deleted")
             return
-        if not call.namespace or obj is None or _is_access_review(call):
+        # Access reviews are answered for any namespace.
+        if not call.namespace or obj is None or call.resource.path == _REVIEWS:
             return
         namespace = stored_object(call, "namespaces", "", call.namespace)
         if namespace is None:
@@ -43,8 +45,3 @@ class NamespaceLifecycle(AdmissionPluginBase):
             }
             error.details = {**(error.details or {}), "causes": [cause]}
             raise error
-
-
-def _is_access_review(call: ApiCall) -> bool:
-    """Access reviews are answered for any namespace."""
-    return call.resource.path == "authorization.k8s.io/localsubjectaccessreviews"

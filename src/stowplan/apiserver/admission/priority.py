@@ -61,24 +61,20 @@ class PriorityAdmission(AdmissionPluginBase):
         name, value, policy = self._established(call, obj, spec.get("priorityClassName") or "")
         if name:
             spec["priorityClassName"] = name
-        given = spec.get("priority")
-        if given is not None and given != value:
-            why = (
-                f"the integer value of priority ({given}) must not be provided in pod spec; "
-                f"priority admission controller computed {value} from the given PriorityClass name"
-            )
-            raise admission_forbidden(call, obj, why)
-        spec["priority"] = value
-        if not policy:
-            return
-        given = spec.get("preemptionPolicy")
-        if given is not None and given != policy:
-            why = (
-                f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; "
-                f"priority admission controller computed {policy} from the given PriorityClass name"
-            )
-            raise admission_forbidden(call, obj, why)
-        spec["preemptionPolicy"] = policy
+        for field, computed, printed in (
+            ("priority", value, "integer value of priority"),
+            ("preemptionPolicy", policy or None, "string value of PreemptionPolicy"),
+        ):
+            given = spec.get(field)
+            if computed is None:
+                continue
+            if given is not None and given != computed:
+                why = (
+                    f"the {printed} ({given}) must not be provided in pod spec; priority admission "
+                    f"controller computed {computed} from the given PriorityClass name"
+                )
+                raise admission_forbidden(call, obj, why)
+            spec[field] = computed
 
     def _established(self, call: ApiCall, obj: Tree, name: str) -> tuple[str, int, str]:
         """Class name, priority and policy; without a class those of the default class, or 0."""

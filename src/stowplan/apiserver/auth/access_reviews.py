@@ -13,7 +13,7 @@ from typing import Any
 
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.access import AlwaysAllow, Attributes
-from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
+from stowplan.apis.machinery.errors import Cause, bad_request, invalid, invalid_object
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
@@ -143,9 +143,7 @@ def _review_kinds(
     return [
         KindRegistration(
             group=f"{group}.k8s.io",
-            plural=f"{kind.lower()}s",
             kind=kind,
-            type=f"{group}/v1.{kind}",
             types="" if number else types,
             namespaced=kind == "LocalSubjectAccessReview",
             verbs=("create",),
@@ -246,11 +244,5 @@ def _go_attributes(attributes: Tree) -> Any:
 
 def _raise_invalid(causes: list[Cause]) -> None:
     """Raises ApiError 422 if there are causes; the original leaves the kind empty."""
-    if not causes:
-        return
-    group = "authorization.k8s.io"
-    texts = [f"{cause.field}: {cause.message}" for cause in causes]
-    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
-    details: Tree = {"group": group, "causes": listed}
-    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {text}', details)
+    if causes:
+        raise invalid_object("authorization.k8s.io", "", "", causes)

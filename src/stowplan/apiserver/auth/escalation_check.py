@@ -16,11 +16,11 @@ from itertools import islice
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, forbidden
+from stowplan.apis.machinery.errors import ApiError, aggregated, forbidden
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, RbacAuthorizer
-from stowplan.apiserver.auth.rule_coverage import MISSING_RULES_MAX, HeldRules
+from stowplan.apiserver.auth.rule_coverage import MISSING_RULES_MAX, OwnerRules
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 from stowplan.objects.encoding.tree import Tree
 
@@ -108,8 +108,8 @@ def _is_allowed(rbac: RbacAuthorizer, call: ApiCall, verb: str, plural: str, nam
     return rbac.authorize(call.user, wanted).allowed
 
 
-def _held_rules(call: ApiCall, rbac: RbacAuthorizer, unresolved: list[str]) -> HeldRules:
-    return HeldRules([grant.rule for grant in rbac.grants(call.user, call.namespace, unresolved)])
+def _held_rules(call: ApiCall, rbac: RbacAuthorizer, unresolved: list[str]) -> OwnerRules:
+    return OwnerRules([grant.rule for grant in rbac.grants(call.user, call.namespace, unresolved)])
 
 
 def _confirm_held(
@@ -129,9 +129,7 @@ def _confirm_held(
         f"not currently held:\n{rules_text}"
     )
     if unresolved:
-        texts = list(dict.fromkeys(unresolved))
-        errors = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        text += f"; resolution errors: [{errors}]"
+        text += f"; resolution errors: [{aggregated(list(dict.fromkeys(unresolved)))}]"
     raise forbidden(GROUP, call.resource.plural, name, text)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, qualified_resource
+from stowplan.apis.machinery.errors import ApiError, aggregated, qualified_resource
 from stowplan.apis.machinery.http_messages import User
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
@@ -186,8 +186,7 @@ class RbacAuthorizer:
                 return RbacDecision(allowed=True, reason=f"RBAC: allowed by {grant.source}")
         if not missing:
             return RbacDecision(allowed=False)
-        texts = list(dict.fromkeys(missing))
-        text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text = aggregated(list(dict.fromkeys(missing)))
         return RbacDecision(allowed=False, reason=f"RBAC: {text}")
 
     def grants(self, user: User, namespace: str, missing: list[str]) -> Iterator[RuleGrant]:

@@ -4,25 +4,16 @@ AUTHORIZATION_TYPES = """
 ExtraValue = [string]
 
 SubjectAccessReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec SubjectAccessReviewSpec!
   status SubjectAccessReviewStatus
 
 SelfSubjectAccessReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +SubjectAccessReview
   spec SelfSubjectAccessReviewSpec!
-  status SubjectAccessReviewStatus
 
 LocalSubjectAccessReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
-  spec SubjectAccessReviewSpec!
-  status SubjectAccessReviewStatus
+  +SubjectAccessReview
 
 SubjectAccessReviewSpec
   resourceAttributes ResourceAttributes?
@@ -66,9 +57,7 @@ SubjectAccessReviewStatus
   evaluationError string
 
 SelfSubjectRulesReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec SelfSubjectRulesReviewSpec!
   status SubjectRulesReviewStatus
 
@@ -96,9 +85,7 @@ AUTHENTICATION_TYPES = """
 ExtraValue = [string]
 
 TokenReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec TokenReviewSpec!
   status TokenReviewStatus
 
@@ -119,9 +106,7 @@ UserInfo
   extra {ExtraValue}
 
 SelfSubjectReview
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   status SelfSubjectReviewStatus
 
 SelfSubjectReviewStatus

@@ -19,7 +19,7 @@ Masks = Callable[[str], int]
 """The held rules that cover a value, as a bit mask."""
 
 
-class HeldRules:
+class OwnerRules:
     """The rules that a user holds."""
 
     def __init__(self, rules: Sequence[PolicyRule]) -> None:

@@ -23,7 +23,6 @@ class TokenRbacAccess:
         self._flow = flow or RequestRateLimiter()
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
-        """Follow the stored roles and bindings."""
         if change.resource.group != GROUP:
             return
         _, namespace, name = change.key.rsplit("/", 2)
@@ -32,7 +31,6 @@ class TokenRbacAccess:
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        """The user, impersonation applied. Raises ApiError 400, 401 or 403."""
         user = self.tokens.authenticate(request.headers)
         wanted = impersonated_user(request.headers)
         if wanted is None:
@@ -40,11 +38,9 @@ class TokenRbacAccess:
         return impersonate(user, wanted, attributes_of(request), self.rbac)
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:
-        """Raises ApiError 429 for a client over its rate limit."""
         self._flow.admit(user, request.peer, now)
 
     def authorize(self, user: User, wanted: Attributes) -> None:
-        """Raises ApiError 403 with the original's text."""
         decision = self.rbac.authorize(user, wanted)
         if not decision.allowed:
             raise forbidden_by_rbac(user, wanted, decision.reason)

@@ -20,7 +20,6 @@ from stowplan.apis.machinery.resource import (
     Resource,
     ResourceStrategy,
     Subresource,
-    Table,
     TableColumn,
 )
 from stowplan.apis.machinery.stored_form import decode, encode, version_of_stored
@@ -80,7 +79,6 @@ class CustomSchema:
         return made, texts if mode != "Ignore" else []
 
     def blank(self) -> Tree:
-        """The empty object."""
         return {"metadata": {}}
 
     def default(self, tree: Tree) -> None:
@@ -257,12 +255,10 @@ class CustomTable:
         )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The name and the values of the columns."""
         name = obj["metadata"].get("name", "")
         return [name, *(_cell(path.find(obj), kind, now) for path, kind in self._paths)]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 
@@ -342,17 +338,13 @@ def _resource(definition: Tree, version: Tree, ending: bool, since: int) -> Reso
         categories=tuple(names.get("categories", ())),
         list_kind=names.get("listKind", ""),
         subresources=_subresources(below, structure),
-        table=_table(version),
+        table=CustomTable(version.get("additionalPrinterColumns") or _AGE_COLUMN),
         fields={name: _selected(path) for name, path in fields.items()},
         custom=True,
         stored_as=stored,
         reread=CurrentSchemaReader(structure, since),
         deprecation=version.get("deprecationWarning", "") if version.get("deprecated") else "",
     )
-
-
-def _table(version: Tree) -> Table:
-    return CustomTable(version.get("additionalPrinterColumns") or _AGE_COLUMN)
 
 
 def _subresources(below: Tree, structure: Tree) -> dict[str, Subresource]:
@@ -362,11 +354,8 @@ def _subresources(below: Tree, structure: Tree) -> dict[str, Subresource]:
         made["status"] = Subresource("status", verbs, CustomStatusStrategy(structure))
     scale = below.get("scale")
     if scale is not None:
-        view = CustomScaleView(
-            scale["specReplicasPath"],
-            scale["statusReplicasPath"],
-            scale.get("labelSelectorPath", ""),
-        )
+        replicas, found = scale["specReplicasPath"], scale["statusReplicasPath"]
+        view = CustomScaleView(replicas, found, scale.get("labelSelectorPath", ""))
         schema = kind_schema("autoscaling/v1.Scale", "autoscaling")
         made["scale"] = Subresource(
             "scale",

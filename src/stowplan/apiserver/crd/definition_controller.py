@@ -42,7 +42,6 @@ class DefinitionController:
                 self._serve(server, one, True, 0.0)
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
-        """See `resource.ChangeObserver`."""
         if change.resource.path != DEFINITIONS_PATH:
             return
         definition = decode(change.value)

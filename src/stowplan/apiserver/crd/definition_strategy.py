@@ -7,16 +7,16 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
     forbidden_field,
     invalid,
-    not_supported,
     required,
     too_many,
 )
@@ -34,16 +34,7 @@ from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_form
 from stowplan.objects.encoding.tree import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS = (
-    "byte",
-    "date",
-    "date-time",
-    "double",
-    "float",
-    "int32",
-    "int64",
-    "password",
-)
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _FIELDS_MAX = 8
 _WARNING_MAX = 256
 
@@ -113,14 +104,10 @@ class DefinitionStrategy(ResourceStrategy):
         set_condition(obj, ("Terminating", "True", "InstanceDeletionPending", text), call.now)
 
 
-class DefinitionStatusStrategy(ResourceStrategy):
+class DefinitionStatusStrategy(StatusStrategy):
     """`customresourcedefinitions/status`."""
 
     unconditional_update = False
-
-    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        restore_field(new, old, "spec")
-        restore_field(new["metadata"], old["metadata"], "generation")
 
 
 def _spec_causes(spec: Tree) -> Iterator[Cause]:
@@ -131,10 +118,8 @@ def _spec_causes(spec: Tree) -> Iterator[Cause]:
         yield invalid("spec.group", group, ",".join(problems))
     elif "." not in group:
         yield invalid("spec.group", group, "should be a domain with at least one dot")
-    if not spec["scope"]:
-        yield required("spec.scope")
-    elif spec["scope"] not in ("Cluster", "Namespaced"):
-        yield not_supported("spec.scope", spec["scope"], ["Cluster", "Namespaced"])
+    scopes = ("Cluster", "Namespaced")
+    yield from field_checks.supported_value(spec["scope"], scopes, "spec.scope")
     versions: list[Tree] = spec["versions"] or []
     for at, one in enumerate(versions):
         if not (one.get("schema") or {}).get("openAPIV3Schema"):
@@ -165,9 +150,7 @@ def _is_shared(versions: list[Tree], key: str) -> bool:
 
 
 def _version_causes(one: Tree, path: str, shared: dict[str, bool]) -> Iterator[Cause]:
-    problems = label_1035_problems(one["name"])
-    if problems:
-        yield invalid(f"{path}.name", one["name"], ",".join(problems))
+    yield from _label_causes(one["name"], f"{path}.name")
     warning = one.get("deprecationWarning")
     if warning is not None:
         here = f"{path}.deprecationWarning"
@@ -220,31 +203,31 @@ def _go_version(one: Tree, shared: dict[str, bool]) -> Tree:
     }
 
 
+def _label_causes(value: str, path: str) -> Iterator[Cause]:
+    if problems := label_1035_problems(value):
+        yield invalid(path, value, ",".join(problems))
+
+
 def _names_causes(names: Tree, path: str) -> Iterator[Cause]:
     for name in ("plural", "singular"):
-        value = names.get(name, "")
-        problems = label_1035_problems(value)
-        if value and problems:
-            yield invalid(f"{path}.{name}", value, ",".join(problems))
+        if names.get(name):
+            yield from _label_causes(names[name], f"{path}.{name}")
     for name in ("kind", "listKind"):
         value = names.get(name, "")
         problems = label_1035_problems(value.lower())
         if value and problems:
-            joined = ",".join(problems)
-            text = f"may have mixed case, but should otherwise match: {joined}"
+            text = f"may have mixed case, but should otherwise match: {','.join(problems)}"
             yield invalid(f"{path}.{name}", value, text)
     for at, value in enumerate(names.get("shortNames", ())):
-        if problems := label_1035_problems(value):
-            yield invalid(f"{path}.shortNames[{at}]", value, ",".join(problems))
+        yield from _label_causes(value, f"{path}.shortNames[{at}]")
     if names["kind"] and names["kind"] == names.get("listKind"):
         text = "kind and listKind may not be the same"
         yield invalid(f"{path}.listKind", names["listKind"], text)
     for at, value in enumerate(names.get("categories", ())):
-        if problems := label_1035_problems(value):
-            yield invalid(f"{path}.categories[{at}]", value, ",".join(problems))
+        yield from _label_causes(value, f"{path}.categories[{at}]")
 
 
-def _simple_path_causes(text: str, path: str, below: tuple[str, ...]) -> Iterator[Cause]:
+def _simple_path_causes(text: str, path: str, below: tuple[str, ...] = ()) -> Iterator[Cause]:
     if not text.startswith("."):
         yield invalid(path, text, "must be a simple json path starting with .")
     elif below and not text.startswith(below):
@@ -256,10 +239,8 @@ def _scale_causes(scale: Tree | None, path: str) -> Iterator[Cause]:
     if scale is None:
         return
     for name, below in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
-        if not scale[name]:
-            yield required(f"{path}.{name}")
-        else:
-            yield from _simple_path_causes(scale[name], f"{path}.{name}", (below,))
+        check = partial(_simple_path_causes, below=(below,))
+        yield from field_checks.needed(scale[name], check, f"{path}.{name}")
     if scale.get("labelSelectorPath"):
         here = f"{path}.labelSelectorPath"
         yield from _simple_path_causes(scale["labelSelectorPath"], here, (".spec.", ".status."))
@@ -276,10 +257,7 @@ def _column_causes(column: Tree, path: str) -> Iterator[Cause]:
     form = column.get("format", "")
     if form and form not in _COLUMN_FORMATS:
         yield invalid(f"{path}.format", form, f"must be one of {','.join(_COLUMN_FORMATS)}")
-    if not column["jsonPath"]:
-        yield required(f"{path}.JSONPath")
-    else:
-        yield from _simple_path_causes(column["jsonPath"], f"{path}.JSONPath", ())
+    yield from field_checks.needed(column["jsonPath"], _simple_path_causes, f"{path}.JSONPath")
 
 
 def _selectable_field_causes(fields: list[Tree], path: str) -> Iterator[Cause]:
@@ -299,10 +277,7 @@ def _selectable_field_causes(fields: list[Tree], path: str) -> Iterator[Cause]:
 
 def _conversion_causes(conversion: Tree, path: str) -> Iterator[Cause]:
     strategy, webhook = conversion["strategy"], conversion.get("webhook")
-    if not strategy:
-        yield required(f"{path}.strategy")
-    elif strategy not in ("None", "Webhook"):
-        yield not_supported(f"{path}.strategy", strategy, ["None", "Webhook"])
+    yield from field_checks.supported_value(strategy, ("None", "Webhook"), f"{path}.strategy")
     if strategy != "Webhook":
         if webhook is not None:
             text = "should not be set when strategy is not set to Webhook"
@@ -353,9 +328,7 @@ def _preserve_unknown_fields_causes(obj: Tree, old: Tree | None) -> Iterator[Cau
 
 KIND = KindRegistration(
     group="apiextensions.k8s.io",
-    plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
-    type="apiextensions/v1.CustomResourceDefinition",
     types=TYPES,
     defaults={"apiextensions/v1.CustomResourceDefinition": set_definition_defaults},
     namespaced=False,

@@ -12,9 +12,7 @@ ConversionStrategyType ResourceScope ConditionStatus CustomResourceDefinitionCon
 FieldValueErrorReason JSONSchemaURL = string
 
 CustomResourceDefinition -- defines a custom kind.
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec CustomResourceDefinitionSpec!
   status CustomResourceDefinitionStatus
 
@@ -78,9 +76,7 @@ CustomResourceDefinitionNames
 CustomResourceDefinitionCondition
   type CustomResourceDefinitionConditionType!
   status ConditionStatus!
-  lastTransitionTime Time
-  reason string
-  message string
+  +core.ConditionChange
   observedGeneration int64
 
 CustomResourceDefinitionStatus

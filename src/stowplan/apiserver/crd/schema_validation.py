@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.validation import field_checks
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
 from stowplan.apiserver.crd.structural_schema import (
@@ -30,14 +31,7 @@ MAP_TYPE, MAP_KEYS = "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _BRANCHES = ("allOf", "anyOf", "oneOf")
-_UNSUPPORTED = (
-    "id",
-    "additionalItems",
-    "patternProperties",
-    "definitions",
-    "dependencies",
-    "$ref",
-)
+_UNSUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
 _ROOT_FIELDS = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength "
     "MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties "
@@ -338,8 +332,7 @@ def _standard_causes(node: Tree, place: _SchemaPosition) -> Iterator[Cause]:
         text = "type cannot be set to null, use nullable as an alternative"
         yield forbidden_field(f"{path}.type", text)
     if isinstance(node.get("items"), list):
-        text = "items must be a schema object and not an array"
-        yield forbidden_field(f"{path}.items", text)
+        yield forbidden_field(f"{path}.items", "items must be a schema object and not an array")
     if place.in_meta and node.get(EMBEDDED):
         yield forbidden_field(f"{path}.{EMBEDDED}", "must not be used inside of resource meta")
 
@@ -361,8 +354,7 @@ def _kubernetes_causes(node: Tree, path: str) -> Iterator[Cause]:
             yield required(here, text) if not kind else invalid(here, kind, text)
         elif given == "set" and isinstance(node.get("items"), dict):
             yield from _set_item_causes(node["items"], f"{path}.items")
-        if given not in values:
-            yield not_supported(f"{path}.{name}", given, values)
+        yield from field_checks.one_of(given, values, f"{path}.{name}")
     yield from _list_key_causes(node, path)
     if node.get(LIST_TYPE) in ("set", "map") and isinstance(node.get("items"), dict):
         yield from _list_item_causes(node, path)

@@ -64,7 +64,6 @@ class DiscoveryPages:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         parts = decoded_path(request)[1:].split("/")
         registry = server.registry
         if parts[0] not in ("api", "apis") or (parts[0] == "api" and len(parts) > 2):
@@ -214,8 +213,7 @@ def _resource_list(group: str, version: str, resources: list[Resource]) -> Tree:
     printed = [row for one in resources for row in _resource_rows(one)]
     kind = {"kind": "APIResourceList", "groupVersion": version}
     if group:
-        named = f"{group}/{version}"
-        kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": named}
+        kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}"}
     return {**kind, "resources": printed}
 
 
@@ -234,11 +232,8 @@ def _resource_rows(one: Resource) -> Iterator[Tree]:
         "namespaced": one.namespaced,
         "kind": one.kind,
         "verbs": list(one.verbs),
+        **_short_names_and_categories(one),
     }
-    if one.short_names:
-        row["shortNames"] = list(one.short_names)
-    if one.categories:
-        row["categories"] = list(one.categories)
     if one.act is None and "create" in one.verbs:
         row["storageVersionHash"] = storage_hash(one)
     yield row
@@ -248,6 +243,11 @@ def _resource_rows(one: Resource) -> Iterator[Tree]:
         if version:
             sub |= {"group": group, "version": version}
         yield sub | {"kind": kind, "verbs": list(verbs)}
+
+
+def _short_names_and_categories(one: Resource) -> Tree:
+    lists = {"shortNames": one.short_names, "categories": one.categories}
+    return {name: list(values) for name, values in lists.items() if values}
 
 
 def _subresources(one: Resource) -> list[tuple[str, str, str, str, tuple[str, ...]]]:
@@ -297,19 +297,12 @@ def _aggregated_entry(one: Resource) -> Tree:
         "scope": "Namespaced" if one.namespaced else "Cluster",
         "singularResource": one.singular,
         "verbs": list(one.verbs),
+        **_short_names_and_categories(one),
     }
-    if one.short_names:
-        entry["shortNames"] = list(one.short_names)
-    if one.categories:
-        entry["categories"] = list(one.categories)
     below = [
         {
             "subresource": name,
-            "responseKind": {
-                "group": group or own[0],
-                "version": version or own[1],
-                "kind": kind,
-            },
+            "responseKind": {"group": group or own[0], "version": version or own[1], "kind": kind},
             "verbs": list(verbs),
         }
         for name, group, version, kind, verbs in _subresources(one)

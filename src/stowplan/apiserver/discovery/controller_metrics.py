@@ -18,7 +18,6 @@ class ControllerMetricsPage:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """The page; None for another path."""
         if decoded_path(request) != PATH:
             return None
         faults = server.faults

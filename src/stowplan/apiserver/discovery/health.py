@@ -39,35 +39,23 @@ VERSION: dict[str, object] = {
 """`/version`: the version of Kubernetes whose API is served."""
 
 _POST_START_HOOKS = (
-    "start-apiserver-admission-initializer",
-    "generic-apiserver-start-informers",
-    "priority-and-fairness-config-consumer",
-    "priority-and-fairness-filter",
-    "storage-object-count-tracker-hook",
-    "start-apiextensions-informers",
-    "start-apiextensions-controllers",
-    "crd-informer-synced",
-    "start-system-namespaces-controller",
-    "peer-endpoint-reconciler-controller",
+    "start-apiserver-admission-initializer", "generic-apiserver-start-informers",
+    "priority-and-fairness-config-consumer", "priority-and-fairness-filter",
+    "storage-object-count-tracker-hook", "start-apiextensions-informers",
+    "start-apiextensions-controllers", "crd-informer-synced",
+    "start-system-namespaces-controller", "peer-endpoint-reconciler-controller",
     "start-cluster-authentication-info-controller",
     "start-kube-apiserver-identity-lease-controller",
-    "start-kube-apiserver-identity-lease-garbage-collector",
-    "storage-readiness",
-    "start-legacy-token-tracking-controller",
-    "start-service-ip-repair-controllers",
-    "rbac/bootstrap-roles",
-    "scheduling/bootstrap-system-priority-classes",
-    "priority-and-fairness-config-producer",
-    "bootstrap-controller",
-    "start-kubernetes-service-cidr-controller",
-    "start-kube-aggregator-informers",
+    "start-kube-apiserver-identity-lease-garbage-collector", "storage-readiness",
+    "start-legacy-token-tracking-controller", "start-service-ip-repair-controllers",
+    "rbac/bootstrap-roles", "scheduling/bootstrap-system-priority-classes",
+    "priority-and-fairness-config-producer", "bootstrap-controller",
+    "start-kubernetes-service-cidr-controller", "start-kube-aggregator-informers",
     "apiservice-status-local-available-controller",
-    "apiservice-status-remote-available-controller",
-    "apiservice-registration-controller",
-    "apiservice-wait-for-first-sync",
-    "apiservice-discovery-controller",
+    "apiservice-status-remote-available-controller", "apiservice-registration-controller",
+    "apiservice-wait-for-first-sync", "apiservice-discovery-controller",
     "kube-apiserver-autoregistration",
-)
+)  # fmt: skip
 _AFTER_START_HOOKS = ("apiservice-openapi-controller", "apiservice-openapiv3-controller")
 _STARTED_CHECKS = (
     *(f"poststarthook/{name}" for name in _POST_START_HOOKS),
@@ -110,7 +98,6 @@ class HealthPages:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         path = decoded_path(request)
         if path == "/version":
             return tree_response(request, VERSION)

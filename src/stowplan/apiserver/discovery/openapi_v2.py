@@ -41,7 +41,6 @@ class OpenApiV2Page:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         if request.path.rstrip("/") != PATH or request.method not in ("GET", "HEAD"):
             return None
         tag = f'"{_ETAG}"'

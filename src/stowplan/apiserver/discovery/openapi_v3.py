@@ -89,7 +89,6 @@ class OpenApiV3Pages:
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
-        """See `options.NonResourcePages`."""
         path = decoded_path(request)
         if path != ROOT and not path.startswith(f"{ROOT}/"):
             return None

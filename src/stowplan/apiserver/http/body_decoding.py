@@ -15,7 +15,7 @@ from stowplan.apis.machinery.errors import (
     invalid_object,
     not_supported,
 )
-from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
+from stowplan.apis.machinery.go_format import not_an_object_text, unmarshal_text
 from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
@@ -43,32 +43,16 @@ OLD_KIND_VERSIONS = {("Eviction", "policy/v1beta1")}
 """Versions of bodies that are accepted though no longer served."""
 META_KINDS = frozenset(
     (
-        "CreateOptions",
-        "DeleteOptions",
-        "GetOptions",
-        "List",
-        "ListOptions",
-        "PatchOptions",
-        "Status",
-        "UpdateOptions",
-        "WatchEvent",
+        "CreateOptions", "DeleteOptions", "GetOptions", "List", "ListOptions", "PatchOptions",
+        "Status", "UpdateOptions", "WatchEvent",
     )
-)
+)  # fmt: skip
 """Kinds that every group of the original has."""
 KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "v1": (
-        "Binding",
-        "ComponentStatus",
-        "NodeProxyOptions",
-        "PodAttachOptions",
-        "PodExecOptions",
-        "PodLogOptions",
-        "PodPortForwardOptions",
-        "PodProxyOptions",
-        "PodStatusResult",
-        "RangeAllocation",
-        "SerializedReference",
-        "ServiceProxyOptions",
+        "Binding", "ComponentStatus", "NodeProxyOptions", "PodAttachOptions", "PodExecOptions",
+        "PodLogOptions", "PodPortForwardOptions", "PodProxyOptions", "PodStatusResult",
+        "RangeAllocation", "SerializedReference", "ServiceProxyOptions",
     ),
     "admissionregistration.k8s.io/v1": (
         "MutatingWebhookConfiguration",
@@ -84,15 +68,14 @@ KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
     "flowcontrol.apiserver.k8s.io/v1": ("FlowSchema", "PriorityLevelConfiguration"),
     "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
     "policy/v1": ("Eviction",),
-}
+}  # fmt: skip
 """Kinds of the original that are not served: a body of one is of the wrong kind, not unknown."""
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def body_too_large(bytes_max: int) -> ApiError:
     """413 of a body over the limit."""
-    text = f"Request entity too large: limit is {bytes_max}"
-    return ApiError(413, "RequestEntityTooLarge", text)
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {bytes_max}")
 
 
 def _body_summary(raw: bytes) -> str:
@@ -131,8 +114,7 @@ def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
         if value is None:
             tree.pop(key, None)
         elif not isinstance(value, str):
-            why = f"json: cannot unmarshal {json_type_name(value)} into Go struct field"
-            why = f"{why} .{key} of type string"
+            why = unmarshal_text(value, f"Go struct field .{key} of type string")
             raise YamlBodyError(f"couldn't get version/kind; json parse error: {why}")
     return tree, repeated
 
@@ -253,7 +235,7 @@ def _other_version(got: str, wanted: str) -> ApiError:
 def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not got_kind:
-        printed = f"Object 'Kind' is missing in '{_json(tree)}'"
+        printed = f"Object 'Kind' is missing in '{encode(tree).decode()}'"
         text = f"the object provided is unrecognized (must be of type {kind}): {printed}"
         raise bad_request(text)
     if got_version != api_version:
@@ -262,10 +244,6 @@ def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
         name = (tree.get("metadata") or {}).get("name", "")
         cause = invalid("kind", got_kind, f"must be {kind}")
         raise invalid_object(api_version.rpartition("/")[0], got_kind, name, [cause])
-
-
-def _json(tree: Tree) -> str:
-    return encode(tree).decode()
 
 
 def decode_delete_options(
@@ -330,18 +308,17 @@ def _deletion_tree(raw: bytes, media: str) -> Tree:
         value = tree.get(key)
         wrong = type_ is int and isinstance(value, bool)
         if value is not None and (wrong or not isinstance(value, type_)):
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, place)
     conditions: dict[str, Any] = tree.get("preconditions") or {}
     for key, value in conditions.items():
         if key in ("uid", "resourceVersion") and value is not None and not isinstance(value, str):
             kind = "types.UID" if key == "uid" else "string"
-            place = f"Preconditions.preconditions.{key} of type {kind}"
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, f"Preconditions.preconditions.{key} of type {kind}")
     for value in tree.get("dryRun") or ():
         if not isinstance(value, str):
-            place = "DeleteOptions.dryRun of type string"
-            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
-            raise bad_request(text)
+            raise _wrong_type(value, "DeleteOptions.dryRun of type string")
     return tree
+
+
+def _wrong_type(value: Any, place: str) -> ApiError:
+    return bad_request(unmarshal_text(value, f"Go struct field {place}"))

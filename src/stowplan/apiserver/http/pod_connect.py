@@ -52,12 +52,10 @@ def _log(pod: Tree, query: QueryParameters) -> HttpResponse:
     if not pod["spec"].get("nodeName"):
         return HttpResponse(204, (UNCACHED,))
     if query.flag("previous"):
-        text = f'previous terminated container "{container}" in pod "{name}" not found'
-        raise bad_request(text)
+        raise bad_request(f'previous terminated container "{container}" in pod "{name}" not found')
     reason = _waiting_reason(pod, container)
     if reason:
-        text = f'container "{container}" in pod "{name}" is waiting to start: {reason}'
-        raise bad_request(text)
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
     line = f"container {container} of a hollow node: it is simulated and writes no log\n"
     body = b"" if tail == 0 else line.encode()[:limit]
     return HttpResponse(200, (_MEDIA, UNCACHED), body)

@@ -217,8 +217,7 @@ def _check_field(resource: Resource, field: str) -> None:
 def reject_export(query: QueryParameters) -> None:
     """Raises ApiError 400 for the removed parameter `export`."""
     if query.flag("export"):
-        text = "the export parameter, deprecated since v1.14, is no longer supported"
-        raise bad_request(text)
+        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
 
 
 def write_options(query: QueryParameters, kind: str) -> WriteOptions:
@@ -248,5 +247,4 @@ def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
     for place, letter in enumerate(text):
         if not letter.isprintable():
             at = len(text[:place].encode())
-            message = f"invalid character U+{ord(letter):04X} (at position {at})"
-            yield invalid(field, text, message)
+            yield invalid(field, text, f"invalid character U+{ord(letter):04X} (at position {at})")

@@ -42,12 +42,10 @@ class PlainTable:
     )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """Name and creationTimestamp."""
         meta = obj["metadata"]
         return [meta.get("name", ""), meta.get("creationTimestamp")]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 
@@ -62,7 +60,6 @@ class ScaleTable:
     )
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """Name, desired and current replicas, age."""
         meta = obj["metadata"]
         wanted, found = obj["spec"].get("replicas", 0), obj["status"].get("replicas", 0)
         return [
@@ -73,7 +70,6 @@ class ScaleTable:
         ]
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """None."""
         return []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stowplan.apis.machinery.errors import ApiError, bad_request
-from stowplan.apis.machinery.go_format import json_type_name
+from stowplan.apis.machinery.go_format import unmarshal_text
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.objects.encoding.tree import Tree
@@ -40,20 +40,17 @@ def check_operations(patch: Any, strict: bool) -> list[str]:
     if not isinstance(patch, list):
         if patch is None:
             return []
-        what = f"json: cannot unmarshal {json_type_name(patch)} into Go value of type {kind}"
-        raise bad_request(prefix + what)
+        raise bad_request(prefix + unmarshal_text(patch, f"Go value of type {kind}"))
     unknown = []
     for at, operation in enumerate(patch):
         if not isinstance(operation, dict):
             one = "handlers.jsonPatchOp" if strict else "jsonpatch.Operation"
-            what = f"json: cannot unmarshal {json_type_name(operation)} into Go value of type {one}"
-            raise bad_request(prefix + what)
+            raise bad_request(prefix + unmarshal_text(operation, f"Go value of type {one}"))
         for name in ("op", "path", "from"):
             value = operation.get(name)
             if strict and value is not None and not isinstance(value, str):
                 place = f"Go struct field jsonPatchOp.{name} of type string"
-                what = f"json: cannot unmarshal {json_type_name(value)} into {place}"
-                raise bad_request(prefix + what)
+                raise bad_request(prefix + unmarshal_text(value, place))
         unknown += [
             f'json patch unknown field "[{at}].{n}"'
             for n in operation
@@ -198,10 +195,7 @@ def _remove(document: Any, path: list[str]) -> None:
 
 def _replace(document: Any, path: list[str], value: Any) -> None:
     parent, last = _parent(document, path), path[-1]
-    if isinstance(parent, dict):
-        parent[last] = value
-    else:
-        parent[_index(parent, last, len(parent) - 1)] = value
+    parent[last if isinstance(parent, dict) else _index(parent, last, len(parent) - 1)] = value
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -219,13 +213,9 @@ def check_merge(patch: Any, strict: bool) -> None:
     """Raises ApiError 400 for a merge patch that is not an object."""
     if patch is None:
         raise bad_request("Invalid JSON Patch")
-    if isinstance(patch, dict):
-        return
-    if strict:
-        kind = "map[string]interface {}"
-        what = f"json: cannot unmarshal {json_type_name(patch)} into Go value of type {kind}"
-        raise bad_request(f"error decoding patch: {what}")
-    raise bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        what = unmarshal_text(patch, "Go value of type map[string]interface {}")
+        raise bad_request(f"error decoding patch: {what}" if strict else "Invalid JSON Patch")
 
 
 def merge_patched(document: Tree, patch: Tree) -> Tree:

@@ -17,7 +17,7 @@ from stowplan.apis.machinery.errors import (
     invalid,
     invalid_object,
 )
-from stowplan.apis.machinery.go_format import go_value, json_type_name, not_an_object_text
+from stowplan.apis.machinery.go_format import go_value, not_an_object_text, unmarshal_text
 from stowplan.apis.machinery.http_messages import HttpRequest
 from stowplan.apis.machinery.resource import Resource, ResourceSchema
 from stowplan.apis.machinery.stored_form import encode
@@ -137,9 +137,7 @@ def _strategic(
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
-        kind = "map[string]interface {}"
-        text = f"json: cannot unmarshal {json_type_name(patch)} into Go value of type {kind}"
-        raise bad_request(text)
+        raise bad_request(unmarshal_text(patch, "Go value of type map[string]interface {}"))
     # The merge removes directives from the patch; the error prints the rest.
     outcome = strategic_merge_patched(old, patch, schema.shape)
     try:

@@ -5,7 +5,7 @@ Source: apiserver v0.36, registry/generic/registry/store.go and registry/rest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -75,11 +75,14 @@ class RegistryStore:
         admission: Sequence[AdmissionPlugin],
         uids: metadata.UidGenerator,
         on_change: Callable[[StoreChange], None],
+        *,
+        validates: bool = True,
     ) -> None:
         self.store = store
         self.admission = admission
         self.uids = uids
         self.on_change = on_change
+        self.validates = validates
         self.packed = b""
         """The bytes that the last write stored or found stored; empty for a dry run."""
 
@@ -98,12 +101,10 @@ class RegistryStore:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
         metadata.fill_system_fields(meta, call.now, self.uids, call.rng)
         strategy.prepare_create(obj, call)
-        causes = bounded_causes(
-            chain(
-                metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems),
-                _finalizer_names(resource, meta),
-                strategy.validate(obj, call),
-            )
+        causes = self._causes(
+            metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems),
+            _finalizer_names(resource, meta),
+            strategy.validate(obj, call),
         )
         name = meta.get("name", "")
         if causes:
@@ -122,6 +123,10 @@ class RegistryStore:
             meta.pop("resourceVersion", None)
             return obj
         return self._put(resource, key, obj)
+
+    def _causes(self, *checks: Iterable[Cause]) -> list[Cause]:
+        """What is invalid, up to the bounds of one error; nothing without validation."""
+        return bounded_causes(chain(*checks)) if self.validates else []
 
     def _taken(self, resource: Resource, name: str, existing: Tree) -> ApiError:
         error = already_exists(resource.group, resource.plural, name)
@@ -210,8 +215,7 @@ class RegistryStore:
         if version == 0 and rules.unconditional_update:
             new["resourceVersion"] = old["resourceVersion"]
         elif version == 0:
-            text = "must be specified for an update"
-            cause = invalid("metadata.resourceVersion", 0, text)
+            cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid_object(resource.group, resource.plural, call.name, [cause])
         elif version != parse_uint(old["resourceVersion"]):
             raise conflict(resource.group, resource.plural, call.name, OBJECT_MODIFIED)
@@ -225,18 +229,16 @@ class RegistryStore:
         rules.prepare_update(new, old, call)
         metadata.carry_over_metadata(meta, old["metadata"])
         often = cause_repeats(resource, rules is resource.strategy)
-        problems = bounded_causes(
+        problems = self._causes(
             metadata.metadata_problems(meta, resource.namespaced, metadata.path_names)
         )
-        changes = bounded_causes(metadata.metadata_update_problems(meta, old["metadata"]))
+        changes = self._causes(metadata.metadata_update_problems(meta, old["metadata"]))
         names = _finalizer_names(resource, meta)
-        causes = bounded_causes(
-            chain(
-                problems * often.problems,
-                changes * often.changes,
-                names * often.names,
-                rules.validate_update(new, old, call),
-            )
+        causes = self._causes(
+            problems * often.problems,
+            changes * often.changes,
+            names * often.names,
+            rules.validate_update(new, old, call),
         )
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)

@@ -88,24 +88,10 @@ class CacheWatcher:
     """
 
     __slots__ = (
-        "after",
-        "bookmark_at",
-        "bookmark_due",
-        "bookmarks",
-        "channel",
-        "deadline",
-        "final_error",
-        "form",
-        "headers",
-        "include",
-        "initial",
-        "marks_initial_end",
-        "number",
-        "place",
-        "prefix",
-        "resource",
-        "selection",
-    )
+        "after", "bookmark_at", "bookmark_due", "bookmarks", "channel", "deadline", "final_error",
+        "form", "headers", "include", "initial", "marks_initial_end", "number", "place", "prefix",
+        "resource", "selection",
+    )  # fmt: skip
 
     def __init__(
         self,

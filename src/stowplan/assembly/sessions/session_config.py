@@ -9,16 +9,13 @@ from stowplan.assembly.sessions.profile_rules import (
     session_framework,
     table_of_session,
 )
-from stowplan.assembly.sessions.v1_13_rules import Release113Rules
 from stowplan.batch.actions.allocate import Allocate
 from stowplan.batch.actions.backfill import Backfill
 from stowplan.batch.actions.preempt import Preempt
 from stowplan.batch.actions.reclaim import Reclaim
 from stowplan.batch.actions.resume import Resume
-from stowplan.batch.compat import Compat
 from stowplan.batch.session import SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.session_plugins import nodeorder, predicates
-from stowplan.batch.session_plugins.arguments import is_boolean, is_integer
 from stowplan.batch.session_plugins.conformance import ConformancePlugin
 from stowplan.batch.session_plugins.drf import DrfPlugin
 from stowplan.batch.session_plugins.gang import GangPlugin
@@ -36,6 +33,7 @@ from stowplan.config.session_configuration import (
     read,
 )
 from stowplan.framework import Framework, Snapshot
+from stowplan.framework.deciders.session_arguments import is_boolean, is_integer
 
 ACTIONS: dict[str, type[SessionAction]] = {
     action.name: action for action in (Allocate, Backfill, Preempt, Reclaim)
@@ -76,41 +74,41 @@ _ARGUMENTS = {
 def batch_configuration(
     text: str | bytes | None,
     source: str,
-    compat: Compat | None = None,
+    *,
     actions: Mapping[str, type[SessionAction]] | None = None,
     session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
+    lenient: bool = False,
 ) -> BatchConfiguration:
     """Parse a configuration (None: the default one); raises ConfigError.
 
     actions, session_plugins: custom ones by name, in addition to the built-in ones; they take any
-    argument.
+    argument. lenient: read it as kube-batch v0.5 does.
     """
-    known = known_names(compat, actions, session_plugins)
+    known = known_names(actions, session_plugins, lenient=lenient)
     return read(DEFAULT_TEXT if text is None else text, source, known)
 
 
 def known_names(
-    compat: Compat | None = None,
     actions: Iterable[str] | None = None,
     session_plugins: Iterable[str] | None = None,
+    *,
+    lenient: bool = False,
 ) -> SupportedSettings:
-    """Names that a file may use: built-in and custom ones."""
+    """Names that a file may use: built-in and custom ones. lenient: as for
+    `batch_configuration`."""
     return SupportedSettings(
         actions={*ACTIONS, *(actions or ())},
         policies={
             **{name: _ARGUMENTS.get(name, {}) for name in SESSION_PLUGINS},
             **dict.fromkeys(session_plugins or ()),
         },
-        lenient=compat is not None and compat.lenient_file,
+        lenient=lenient,
         # kube-batch ignores pods of other schedulers.
-        scheduler_names=(KUBE_BATCH,)
-        if compat is not None and compat.lenient_file
-        else SCHEDULER_NAMES,
+        scheduler_names=(KUBE_BATCH,) if lenient else SCHEDULER_NAMES,
     )
 
 
 def rules_for(
-    compat: Compat,
     framework: Framework | None = None,
     snapshot: Callable[[], Snapshot] | None = None,
 ) -> Callable[[SessionState], SessionRules]:
@@ -119,8 +117,6 @@ def rules_for(
     framework: provides filters and scores; `session_framework` by default. snapshot: returns nodes
     and pods when a session opens; None builds a table per session.
     """
-    if compat.rules_of_1_13:
-        return Release113Rules
     asked = framework or session_framework()
 
     def rules(state: SessionState) -> SessionRules:
@@ -132,15 +128,12 @@ def rules_for(
 
 def session_options(
     configuration: BatchConfiguration,
-    compat: Compat | None = None,
     rules: Callable[[SessionState], SessionRules] | None = None,
     actions: Mapping[str, type[SessionAction]] | None = None,
     session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> SessionOptions:
     """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
-    switches = compat or Compat()
-    resume = () if switches.forgets_nominations else (Resume(),)
     return SessionOptions(
         tiers=tuple(
             tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
@@ -148,11 +141,10 @@ def session_options(
         ),
         # Volcano-only settings were reported as warnings when the file was read.
         actions=(
-            *resume,
+            Resume(),
             *(all_actions[name]() for name in configuration.actions if name in all_actions),
         ),
         plugins={**SESSION_PLUGINS, **(session_plugins or {})},
-        compat=switches,
         rules=rules,
     )
 

@@ -11,18 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import numpy as np
-
 from stowplan.batch.actions.pending_jobs import attempt_key
 from stowplan.batch.fit_errors import fit_errors, fits_somewhere
-from stowplan.batch.heap import Heap
 from stowplan.batch.session import Session, SessionAction
-from stowplan.batch.session_rules import ScoringError
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.batch.state.task_requests import shortage
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskQueue
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class Allocate(SessionAction):
@@ -32,12 +31,11 @@ class Allocate(SessionAction):
 
     def run(self, session: Session) -> None:
         """Serve queues until each has had its turns."""
-        as_v0_5 = session.compat.keeps_unready
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         jobs: dict[str, Heap[JobInfo]] = {}
         for job in session.jobs.values():
             queue = session.queues.get(job.queue)
-            if queue is None or not (as_v0_5 or TaskStatus.PENDING in job.by_status):
+            if queue is None or TaskStatus.PENDING not in job.by_status:
                 continue
             queues.push(queue)
             if job.queue not in jobs:
@@ -54,12 +52,10 @@ class Allocate(SessionAction):
             job = waiting.pop()
             if job.uid not in tasks:
                 tasks[job.uid] = _pending_tasks(session, job)
-            serve = _serve_v0_5 if as_v0_5 else _serve
-            if serve(session, job, tasks[job.uid]):
+            if _serve(session, job, tasks[job.uid]):
                 waiting.push(job)
             queues.push(queue)
-        if not session.compat.fit_error_of_choice:
-            _note_overused(session)
+        _note_overused(session)
 
 
 def _note_overused(session: Session) -> None:
@@ -86,28 +82,7 @@ def _note_overused(session: Session) -> None:
 
 def _pending_tasks(session: Session, job: JobInfo) -> TaskQueue:
     """The job's pending tasks that request resources."""
-    as_v0_5 = session.compat.init_only_waits
-    is_empty = session.arithmetic.is_empty
-
-    def asks(task: TaskInfo) -> bool:
-        return not (is_empty(task.ask.running) if as_v0_5 else task.ask.is_best_effort)
-
-    return session.hooks.job_turns(job, asks)
-
-
-def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
-    """One turn of a job without rollback; True if the job is ready and may have another."""
-    while tasks:
-        task = tasks.pop()
-        job.short_by = {}
-        row = _place(session, None, job, task)
-        if row < 0:
-            if session.compat.infeasible_task_ends_job:
-                return False
-            continue
-        if session.hooks.job_ready(job):
-            return True
-    return False
+    return session.hooks.job_turns(job, lambda task: not task.ask.is_best_effort)
 
 
 def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
@@ -123,8 +98,6 @@ def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     while tasks:
         task = tasks.pop()
         if id(task.pod.spec) in infeasible or _place(session, statement, job, task) < 0:
-            if session.compat.infeasible_task_ends_job:
-                break
             if _is_out_of_reach(session, job, len(tasks)):
                 break
             # Tasks with the same spec would not fit either.
@@ -152,14 +125,11 @@ def _is_out_of_reach(session: Session, job: JobInfo, n_left: int) -> bool:
     return reached < job.min_available and not session.hooks.job_ready(job)
 
 
-def _place(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
+def _place(session: Session, statement: Statement, job: JobInfo, task: TaskInfo) -> int:
     """Place a task on the best node; -1 if none fits."""
-    if session.compat.releasing_competes:
-        return _place_v0_5(session, statement, job, task)
-    to = session if statement is None else statement
     row = session.best_nodes.best(task)
     if row >= 0:
-        to.allocate(task, row)
+        statement.allocate(task, row)
         return row
     nodes = session.state.nodes
     row = session.best_nodes.best(task, later=True) if nodes.has_releases else -1
@@ -169,41 +139,12 @@ def _place(session: Session, statement: Statement | None, job: JobInfo, task: Ta
             job.fit_errors = refusal
         else:
             job.short_by[nodes.names[row]] = _shortage(session, row, task)
-        to.pipeline(task, row)
-    elif not session.compat.fit_error_of_choice:
+        statement.pipeline(task, row)
+    else:
         job.fit_errors = fit_errors(session, task)
-    return row
-
-
-def _place_v0_5(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
-    """Place a task on the best node, whether its resources are idle or still being released."""
-    if not session.state.capabilities.allows(task):
-        job.fit_errors = session.state.capabilities.refusal(task)
-        return -1
-    nodes = session.state.nodes
-    free, later = nodes.fits(nodes.idle, task), nodes.fits(nodes.releasing, task)
-    candidates = free | later
-    if candidates.any():
-        candidates &= session.passing(task)
-    rows = np.flatnonzero(candidates)
-    try:
-        row = session.best(task, rows) if rows.shape[0] else -1
-    except ScoringError:
-        row = -1
-    if row < 0:
-        if not session.compat.fit_error_of_choice:
-            job.fit_errors = fit_errors(session, task)
-        return -1
-    to = session if statement is None else statement
-    if free[row]:
-        to.allocate(task, row)
-        return row
-    job.short_by[nodes.names[row]] = _shortage(session, row, task)
-    if later[row]:
-        to.pipeline(task, row)
     return row
 
 
 def _shortage(session: Session, row: int, task: TaskInfo) -> ResourceVector:
     idle = session.state.nodes.idle.amount(row)
-    return session.arithmetic.shortage(idle, task.ask.launching)
+    return shortage(idle, task.ask.launching)

@@ -6,10 +6,11 @@ Source: kube-batch v0.5, actions/backfill.
 from __future__ import annotations
 
 from stowplan.batch.fit_errors import fit_errors
-from stowplan.batch.heap import Heap
 from stowplan.batch.session import Session, SessionAction
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class Backfill(SessionAction):
@@ -18,11 +19,7 @@ class Backfill(SessionAction):
     name = "backfill"
 
     def run(self, session: Session) -> None:
-        """Serve jobs in queue order, or in any order with the compat switch."""
-        if session.compat.backfill_unordered:
-            for job in list(session.jobs.values()):
-                _serve_v0_5(session, job)
-            return
+        """Serve jobs in queue order."""
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         jobs: dict[str, Heap[JobInfo]] = {}
         for job in session.jobs.values():
@@ -42,22 +39,6 @@ class Backfill(SessionAction):
 
 def _best_effort(job: JobInfo) -> list[TaskInfo]:
     return [t for t in job.of(TaskStatus.PENDING).values() if t.ask.is_best_effort]
-
-
-def _serve_v0_5(session: Session, job: JobInfo) -> None:
-    """Place each task on the first node that passes; an incomplete gang keeps its tasks."""
-    nodes = session.state.nodes
-    for task in _best_effort(job):
-        if not session.state.capabilities.allows(task):
-            continue
-        passing = session.passing(task)
-        for row in range(nodes.n_nodes):
-            if not passing[row]:
-                continue
-            if not session.allocate(task, row):
-                break
-            # A failed step leaves its side effects.
-            passing = session.passing(task)
 
 
 def _serve(session: Session, job: JobInfo) -> None:

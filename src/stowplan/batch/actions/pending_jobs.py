@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from stowplan.batch.heap import Heap
 from stowplan.batch.session import Session
-from stowplan.batch.state.jobs import JobInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo
 from stowplan.batch.tiers import TaskQueue
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class PendingJobs:

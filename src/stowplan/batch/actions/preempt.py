@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
-import numpy as np
-
 from stowplan.batch.actions.pending_jobs import PendingJobs, attempt_key
-from stowplan.batch.actions.victims import VictimSearch, held_victims, is_enough, running
-from stowplan.batch.heap import Heap
+from stowplan.batch.actions.victims import VictimSearch, running
 from stowplan.batch.session import Session, SessionAction
 from stowplan.batch.session_rules import ScoringError
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.statement import Statement
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 REASON = "preempt"
 
@@ -39,18 +37,13 @@ class Preempt(SessionAction):
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
         )
-        order = list(queues)
-        if not session.compat.intra_job_in_queue_loop:
-            heap = Heap(session.hooks.queue_less, (session.queues[name] for name in queues))
-            order = [heap.pop().name for _ in queues]
+        heap = Heap(session.hooks.queue_less, (session.queues[name] for name in queues))
+        order = [heap.pop().name for _ in queues]
         hopeless = _without_lower(session, turns)
         for name in order:
             if name not in hopeless:
                 self._between_jobs(session, turns, name)
-            if session.compat.intra_job_in_queue_loop:
-                self._within_jobs(session, turns)
-        if not session.compat.intra_job_in_queue_loop:
-            self._within_jobs(session, turns)
+        self._within_jobs(session, turns)
 
     def _between_jobs(self, session: Session, turns: PendingJobs, queue: str) -> None:
         jobs = turns.jobs.get(queue)
@@ -59,15 +52,13 @@ class Preempt(SessionAction):
             statement = session.statement()
             assigned = False
             tasks = turns.tasks(job)
-            case = None
-            if not session.compat.tried_tasks_are_spent:
-                case = self._attempt_key(session, job, len(tasks))
+            case = self._attempt_key(session, job, len(tasks))
             if case is not None and case in self._failed_turns:
                 continue
             while tasks:
                 if self._serve(session, statement, tasks.pop(), job, within=False):
                     assigned = True
-                if session.hooks.job_pipelined(job) and self._has_evictions(session, statement):
+                if session.hooks.job_pipelined(job) and statement.evicts:
                     statement.commit()
                     break
             if not session.hooks.job_pipelined(job) or len(statement):
@@ -88,33 +79,26 @@ class Preempt(SessionAction):
 
     def _within_jobs(self, session: Session, turns: PendingJobs) -> None:
         for job in turns.waiting:
-            tasks = turns.tasks(job)
-            if not session.compat.tried_tasks_are_spent:
-                if TaskStatus.RUNNING not in job.by_status:
-                    continue
-                # Tasks that found no victims in other jobs are tried again.
-                tasks = session.hooks.task_turns(job.of(TaskStatus.PENDING).values())
+            if TaskStatus.RUNNING not in job.by_status:
+                continue
+            # Tasks that found no victims in other jobs are tried again.
+            tasks = session.hooks.task_turns(job.of(TaskStatus.PENDING).values())
             while tasks:
                 statement = session.statement()
                 assigned = self._serve(session, statement, tasks.pop(), job, within=True)
-                if not self._has_evictions(session, statement):
+                if not statement.evicts:
+                    # Placement without evictions is left to allocate.
                     statement.rollback()
                     break
                 statement.commit()
                 if not assigned:
                     break
 
-    def _has_evictions(self, session: Session, statement: Statement) -> bool:
-        """True if some task is evicted; placement without evictions is left to allocate."""
-        return session.compat.ignores_free_room or statement.evicts
-
     def _serve(
         self, session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
     ) -> bool:
         """Place a task by preemption; True if it was placed."""
         try:
-            if session.compat.ignores_free_room:
-                return _serve_v0_5(session, statement, task, job, within=within)
             return self._make_room(session, statement, task, job, within=within)
         except ScoringError:
             return False
@@ -128,8 +112,6 @@ class Preempt(SessionAction):
             return False
         rank = task.priority if within else job.priority
         key = (job.uid if within else job.queue, rank, within)
-        if session.compat.ignores_priority:
-            key = (job.uid, 0, within)
 
         def preemptable_tasks() -> Iterable[TaskInfo]:
             if not within:
@@ -155,49 +137,8 @@ def preemptable_candidates(
             yield other
 
 
-def _serve_v0_5(
-    session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
-) -> bool:
-    """Place a task on victims' resources only; evictions without effect stay in the statement."""
-    if session.state.capabilities.shortage(task):
-        return False
-    nodes, jobs = session.state.nodes, session.jobs
-    passing = np.flatnonzero(session.passing(task))
-    request = task.ask.launching
-    for row in session.ranked(task, passing).tolist():
-        candidates = [
-            other
-            for other in held_victims(nodes, row)
-            if (other.job == task.job if within else _may_preempt(jobs, other, task, job))
-            and _may_be_taken(session, other, task, within=within)
-        ]
-        victims = session.hooks.victims("preemptable", task, candidates)
-        if not victims or not is_enough(session, victims, request):
-            continue
-        freed = ResourceVector()
-        order = Heap(lambda a, b: not session.hooks.task_less(a, b), victims)
-        while order:
-            victim = order.pop()
-            statement.evict(victim, REASON)
-            freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(request, freed):
-                break
-        if session.arithmetic.less_equal(request, freed):
-            statement.pipeline(task, row)
-            return True
-    return False
-
-
-def _may_preempt(jobs: dict[str, JobInfo], other: TaskInfo, task: TaskInfo, job: JobInfo) -> bool:
-    theirs = jobs.get(other.job)
-    return theirs is not None and theirs.queue == job.queue and task.job != other.job
-
-
 def _without_lower(session: Session, turns: PendingJobs) -> set[str]:
     """Queues without a running job of lower priority than a pending one."""
-    compat = session.compat
-    if compat.ignores_priority or compat.tried_tasks_are_spent or compat.ignores_free_room:
-        return set()
     lowest: dict[str, int] = {}
     for job in session.jobs.values():
         if TaskStatus.RUNNING in job.by_status:
@@ -210,8 +151,6 @@ def _without_lower(session: Session, turns: PendingJobs) -> set[str]:
 
 def _may_be_taken(session: Session, other: TaskInfo, task: TaskInfo, *, within: bool) -> bool:
     """True if the task may preempt the other."""
-    if session.compat.ignores_priority:
-        return True
     if within:
         return other.priority < task.priority
     return session.jobs[other.job].priority < session.jobs[task.job].priority

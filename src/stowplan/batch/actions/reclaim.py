@@ -9,15 +9,15 @@ from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from stowplan.batch.actions.pending_jobs import PendingJobs, attempt_key
-from stowplan.batch.actions.victims import VictimSearch, held_victims, is_enough, running
-from stowplan.batch.heap import Heap
+from stowplan.batch.actions.victims import VictimSearch, running
 from stowplan.batch.session import Session, SessionAction
 from stowplan.batch.session_rules import ScoringError
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskQueue
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 REASON = "reclaim"
 
@@ -47,22 +47,13 @@ class Reclaim(SessionAction):
             tasks = turns.tasks(job)
             if not tasks:
                 continue
-            if session.compat.reclaims_at_once:
-                assigned = _serve_v0_5(session, job, tasks.pop())
-            else:
-                assigned = self._serve(session, job, tasks)
-            if assigned:
-                if not session.compat.reclaims_once_per_job:
-                    jobs.push(job)
-                queues.push(queue)
-            elif not session.compat.reclaims_at_once:
-                # The queue's next job may be smaller.
-                queues.push(queue)
+            if self._serve(session, job, tasks):
+                jobs.push(job)
+            # Also after a failure: the queue's next job may be smaller.
+            queues.push(queue)
 
     def _may_find(self, session: Session, queue: str) -> bool:
         """False if no other queue has a task that a session plugin might release."""
-        if session.compat.reclaims_at_once:
-            return True
         return any(reclaimable_jobs(session, self._search, queue))
 
     def _serve(self, session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
@@ -115,32 +106,3 @@ def reclaimable_jobs(session: Session, search: VictimSearch, queue: str) -> Iter
         theirs = session.queues.get(job.queue)
         if job.queue != queue and (theirs is None or theirs.is_reclaimable):
             yield job
-
-
-def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
-    """Evict at once on the first nodes that may suffice and place the task once it fits."""
-    if session.state.capabilities.shortage(task):
-        return False
-    nodes, request = session.state.nodes, task.ask.launching
-    for row in range(nodes.n_nodes):
-        if not session.passing(task)[row]:
-            continue
-        candidates = [
-            other
-            for other in held_victims(nodes, row)
-            if other.job in session.jobs and session.jobs[other.job].queue != job.queue
-        ]
-        victims = session.hooks.victims("reclaimable", task, candidates)
-        if not victims or not is_enough(session, victims, request):
-            continue
-        freed = ResourceVector()
-        for victim in victims:
-            if session.evict(victim, REASON):
-                continue
-            freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(request, freed):
-                break
-        if session.arithmetic.less_equal(request, freed):
-            session.pipeline(task, row)
-            return True
-    return False

@@ -15,11 +15,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from stowplan.batch.heap import Heap
 from stowplan.batch.session import Session, SessionAction
 from stowplan.batch.session_rules import ScoringError
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.statement import Statement
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class Resume(SessionAction):

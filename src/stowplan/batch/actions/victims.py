@@ -10,33 +10,12 @@ from numpy.typing import NDArray
 
 from stowplan.batch.session import Session
 from stowplan.batch.state.capability import requested_of
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.nodes import NodeLedger
-from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.batch.state.task_requests import EPSILON
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import VictimFunction
 from stowplan.columns.array_types import Ints
-
-
-def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
-    """Copies of the tasks that run on a node, in the node's own status."""
-    found = []
-    for held in nodes.tasks_on(row):
-        if held.status is TaskStatus.RUNNING:
-            task = held.task.copy()
-            task.status, task.node = TaskStatus.RUNNING, nodes.names[row]
-            found.append(task)
-    return found
-
-
-def is_enough(session: Session, victims: Sequence[TaskInfo], request: ResourceVector) -> bool:
-    """True if the resources of all these victims together are worth going on with."""
-    together = ResourceVector()
-    for victim in victims:
-        together.add(victim.ask.running)
-    if session.compat.any_sum_suffices:
-        return not session.arithmetic.less(together, request)
-    return session.arithmetic.less_equal(request, together)
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class VictimCandidates:
@@ -48,7 +27,7 @@ class VictimCandidates:
     def __init__(self, session: Session, tasks: Iterable[TaskInfo]) -> None:
         self._nodes = session.state.nodes
         self._jobs = session.jobs
-        self._epsilon = session.arithmetic.milli_epsilon
+        self._epsilon = EPSILON
         self.by_row: dict[int, list[TaskInfo]] = {}
         for task in tasks:
             row = self._nodes.row(task.node)
@@ -207,7 +186,7 @@ def _evict_until(
     exceeded, victims of that queue must make up for it.
     """
     nodes = session.state.nodes
-    n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
+    n_nodes, epsilon = nodes.n_nodes, EPSILON
     missing = {
         name: request
         - float(nodes.idle.get(name, n_nodes)[row])

@@ -12,8 +12,8 @@ from typing import Any
 
 from stowplan.batch.session import Session, SessionPlugin
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.resource_vector import ResourceVector, share_of
 from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.framework.deciders.resource_vector import ResourceVector, share_of
 
 SHARE_DELTA = 0.000001
 
@@ -47,7 +47,6 @@ class DrfPlugin(SessionPlugin):
     def on_open(self, session: Session) -> None:
         """Register job order, victims and event handlers that update the shares."""
         self._session = session
-        self._arithmetic = session.arithmetic
         session.hooks.register("preemptable", self.name, self.victims)
         session.hooks.register("job_order", self.name, self.job_order)
         session.state.handlers.append(TaskEventHandlers(self._allocated, self._deallocated))
@@ -82,14 +81,13 @@ class DrfPlugin(SessionPlugin):
         cannot start may preempt jobs of lower priority whatever its share: a gang may need more
         than half of the cluster.
         """
-        own_is_spared = self._session.compat.drf_spares_own_job
         takes_below = self._takes_below(task)
         mine = self.shares[task.job].allocated.copy().add(task.ask.running)
         my_share = self.share(mine)
         left: dict[str, ResourceVector] = {}
         allowed = []
         for candidate in candidates:
-            if candidate.job == task.job and not own_is_spared:
+            if candidate.job == task.job:
                 allowed.append(candidate)
                 continue
             if self._session.jobs[candidate.job].priority < takes_below:
@@ -98,7 +96,7 @@ class DrfPlugin(SessionPlugin):
             theirs = left.get(candidate.job)
             if theirs is None:
                 theirs = left[candidate.job] = self.shares[candidate.job].allocated.copy()
-            self._arithmetic.subtract(theirs, candidate.ask.running)
+            theirs.take(candidate.ask.running)
             their_share = self.share(theirs)
             if my_share < their_share or abs(my_share - their_share) <= SHARE_DELTA:
                 allowed.append(candidate)
@@ -108,7 +106,7 @@ class DrfPlugin(SessionPlugin):
         """Jobs below this priority are not protected from the task's job."""
         session = self._session
         job = session.jobs[task.job]
-        if session.compat.drf_over_priority or session.hooks.job_pipelined(job):
+        if session.hooks.job_pipelined(job):
             return -math.inf
         return job.priority
 
@@ -119,7 +117,7 @@ class DrfPlugin(SessionPlugin):
 
     def _deallocated(self, task: TaskInfo) -> None:
         held = self.shares[task.job]
-        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.allocated.take(task.ask.running)
         held.share = self.share(held.allocated)
 
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from stowplan.batch.hook_contracts import ValidateResult
 from stowplan.batch.session import NOT_ENOUGH_TASKS, Session, SessionPlugin
 from stowplan.batch.session_close import job_fit_error
-from stowplan.batch.state.jobs import VALID, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.framework.deciders.tasks import VALID, TaskStatus
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 
@@ -24,7 +25,6 @@ class GangPlugin(SessionPlugin):
         """Register the functions that depend on task counts."""
         hooks = session.hooks
         self._jobs = session.jobs
-        self._singly = session.compat.gang_counts_singly
         hooks.register("job_valid", self.name, self.job_valid)
         hooks.register("preemptable", self.name, self.victims, veto=True, spares=self.spares)
         hooks.register("reclaimable", self.name, self.victims, veto=True, spares=self.spares)
@@ -56,8 +56,7 @@ class GangPlugin(SessionPlugin):
             ready = left.get(job.uid, job.ready_count)
             if job.min_available <= ready - 1 or job.min_available == 1:
                 allowed.append(candidate)
-                if not self._singly:
-                    left[job.uid] = ready - 1
+                left[job.uid] = ready - 1
         return allowed
 
     def spares(self, job: JobInfo) -> bool:

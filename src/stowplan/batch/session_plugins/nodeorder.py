@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.batch.session import Session, SessionPlugin
-from stowplan.batch.session_plugins.arguments import integer
 from stowplan.batch.session_rules import NodeScoreWeights
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.framework.deciders.session_arguments import integer
 
 LEAST_REQUESTED = "leastrequested.weight"
 BALANCED_RESOURCE = "balancedresource.weight"
@@ -38,9 +38,6 @@ class NodeOrderPlugin(SessionPlugin):
     def on_open(self, session: Session) -> None:
         """Register the scores."""
         self._session_state = session.state
-        if session.compat.affinity_weights_ignored:
-            balance = self.weights.balanced_resource
-            self.weights = NodeScoreWeights(self.weights.least_requested, balance, balance, balance)
         session.hooks.register(
             "node_order", self.name, self.scores, row_kind=session.state.rules.row_kind
         )

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.batch.session import Session, SessionPlugin
-from stowplan.batch.session_plugins.arguments import boolean
 from stowplan.batch.session_rules import PressureChecks
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.framework.deciders.session_arguments import boolean
 
 MEMORY_PRESSURE = "predicate.MemoryPressureEnable"
 DISK_PRESSURE = "predicate.DiskPressureEnable"

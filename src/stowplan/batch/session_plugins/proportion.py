@@ -19,11 +19,13 @@ from collections.abc import Mapping, Sequence
 from stowplan.batch.session import Session, SessionPlugin
 from stowplan.batch.session_plugins.drf import max_share
 from stowplan.batch.state.capability import least_excess, limits_of
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceVector, difference, minimum
 from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.batch.state.task_requests import EPSILON, less_equal
+from stowplan.framework.deciders.resource_vector import ResourceVector, difference
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 
 
 class QueueShare:
@@ -76,7 +78,6 @@ class ProportionPlugin(SessionPlugin):
     def on_open(self, session: Session) -> None:
         """Register queue order, overused, victims and event handlers that update the shares."""
         self._session = session
-        self._arithmetic = session.arithmetic
         hooks = session.hooks
         hooks.register("queue_order", self.name, self.queue_order)
         hooks.register("reclaimable", self.name, self.victims, spares=self.spares)
@@ -102,10 +103,7 @@ class ProportionPlugin(SessionPlugin):
             if job.queue in self.shares:
                 self.shares[job.queue].allocated.add(job.allocated)
                 self.shares[job.queue].request.add(job.allocated)
-        if session.compat.deserved_uncapped:
-            self._share_out_v0_5(nodes.total())
-        else:
-            self._share_out(nodes.total())
+        self._share_out(nodes.total())
         for held in self.shares.values():
             held.open_allocated = held.allocated.copy()
             held.open_share = held.share
@@ -135,53 +133,22 @@ class ProportionPlugin(SessionPlugin):
         """True if queues together request more of a resource than exists, unstartable requests
         aside."""
         wanted = sum(self._limit(held, name) for held in self.shares.values())
-        return wanted > total.get(name) + self._arithmetic.milli_epsilon
+        return wanted > total.get(name) + EPSILON
 
     def _limit(self, held: QueueShare, name: str, *, all_of_it: bool = False) -> float:
         """The most that a queue may deserve. all_of_it: including unstartable requests."""
         wanted = held.request.get(name)
         if not all_of_it:
             wanted -= held.unstartable.get(name)
-        if self._session.compat.ignores_capability:
-            return wanted
         return min(wanted, held.limits.get(name, wanted))
 
     def _may_start(self, job: JobInfo) -> bool:
         """False if the minimum that a job needs to start exceeds its queue's limit."""
-        if self._session.compat.ignores_capability:
-            return True
         limits = self.shares[job.queue].limits
         return not limits or not least_excess(job, job.allocated, limits)
 
     def _weights(self) -> dict[str, int]:
         return {uid: held.queue.weight for uid, held in self.shares.items()}
-
-    def _share_out_v0_5(self, total: ResourceVector) -> None:
-        """As in the original: a queue is met when it requests less than its part of every
-        resource."""
-        arithmetic = self._arithmetic
-        remaining = total.copy()
-        met: set[str] = set()
-        while True:
-            weight = sum(h.queue.weight for uid, h in self.shares.items() if uid not in met)
-            if weight == 0:
-                return
-            given, taken_back = ResourceVector(), ResourceVector()
-            for uid, held in self.shares.items():
-                if uid in met:
-                    continue
-                before = held.deserved.copy()
-                held.deserved.add(remaining.copy().times(held.queue.weight / weight))
-                if arithmetic.less(held.request, held.deserved):
-                    held.deserved = minimum(held.deserved, held.request)
-                    met.add(uid)
-                held.update()
-                above, below = difference(held.deserved, before)
-                given.add(above)
-                taken_back.add(below)
-            arithmetic.subtract(remaining, given).add(taken_back)
-            if arithmetic.is_empty(remaining):
-                return
 
     # Session functions.
 
@@ -193,7 +160,7 @@ class ProportionPlugin(SessionPlugin):
     def overused(self, queue: QueueInfo) -> bool:
         """True if the queue has what it deserves of every resource."""
         held = self.shares[queue.name]
-        return self._arithmetic.less_equal(held.deserved, held.allocated)
+        return less_equal(held.deserved, held.allocated)
 
     def why_overused(self, queue: QueueInfo) -> str:
         """Message for the jobs of an overused queue."""
@@ -208,8 +175,6 @@ class ProportionPlugin(SessionPlugin):
         is scarce, or the task requests none. No candidate is a victim for a queue that already has
         its share of a scarce resource that the task requests.
         """
-        if self._session.compat.deserved_uncapped:
-            return self._victims_v0_5(candidates)
         contested = self._contested(task)
         if self._has_its_part(task, contested):
             return []
@@ -219,11 +184,11 @@ class ProportionPlugin(SessionPlugin):
             held, have = self._held_and_left(candidate, left)
             running = candidate.ask.running
             if all(
-                held.deserved.get(name) < have.get(name) - n + self._arithmetic.milli_epsilon
+                held.deserved.get(name) < have.get(name) - n + EPSILON
                 for name, n in self._counted(running, contested)
             ):
                 # Candidates that stay are not counted as evicted.
-                have.take(running, keyless=False)
+                have.take(running)
                 allowed.append(candidate)
         return allowed
 
@@ -252,30 +217,12 @@ class ProportionPlugin(SessionPlugin):
         """True if the task's queue has what it deserves of a scarce resource that the task
         requests."""
         held = self.shares[self._session.jobs[task.job].queue]
-        epsilon = self._arithmetic.milli_epsilon
         return any(
-            held.deserved.get(name) < held.allocated.get(name) + epsilon for name in contested
+            held.deserved.get(name) < held.allocated.get(name) + EPSILON for name in contested
         )
-
-    def _victims_v0_5(self, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
-        """As in the original: compares all resources, and candidates that stay count as evicted."""
-        arithmetic = self._arithmetic
-        left: dict[str, ResourceVector] = {}
-        allowed = []
-        for candidate in candidates:
-            held, have = self._held_and_left(candidate, left)
-            running = candidate.ask.running
-            if arithmetic.less(have, running):
-                continue
-            arithmetic.subtract(have, running)
-            if arithmetic.less_equal(held.deserved, have):
-                allowed.append(candidate)
-        return allowed
 
     def spares(self, job: JobInfo) -> bool:
         """True if the job's queue has no more than it deserves of any resource."""
-        if self._session.compat.deserved_uncapped:
-            return False
         held = self.shares[job.queue]
         return all(held.allocated.get(n) <= held.deserved.get(n) for n in held.allocated.names())
 
@@ -286,7 +233,7 @@ class ProportionPlugin(SessionPlugin):
 
     def _deallocated(self, task: TaskInfo) -> None:
         held = self.shares[self._session.jobs[task.job].queue]
-        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.allocated.take(task.ask.running)
         held.update()
 
 

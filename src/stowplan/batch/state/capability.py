@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceArithmetic, ResourceVector, format_resource
+from stowplan.batch.state.task_requests import EPSILON, format_resource
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import OCCUPYING, TaskStatus
 
 PODS = "pods"
 REACHED = "has reached its capability"
@@ -41,21 +43,17 @@ class _QueueUsage:
 
 
 class QueueCapabilities:
-    """Usage of queues with a capability. queues: by name; none is limited if `is_ignored`."""
+    """Usage of queues with a capability. queues: by name."""
 
     def __init__(
         self,
         queues: Mapping[str, QueueInfo],
         jobs: Mapping[str, JobInfo],
-        arithmetic: ResourceArithmetic,
-        *,
-        is_ignored: bool,
     ) -> None:
         self._jobs = jobs
-        self._epsilon = arithmetic.milli_epsilon
         self._uses: dict[str, _QueueUsage] = {}
         for name, queue in queues.items():
-            limits = {} if is_ignored else limits_of(queue)
+            limits = limits_of(queue)
             if limits:
                 self._uses[name] = _QueueUsage(limits)
         if self._uses:
@@ -113,7 +111,7 @@ class QueueCapabilities:
         for name, most in use.limits.items():
             amount = requested_of(task, name)
             used = use.held[name] + (0.0 if later else use.releasing[name])
-            if amount > 0 and used + amount > most + self._epsilon:
+            if amount > 0 and used + amount > most + EPSILON:
                 found[name] = used + amount - most
         return found
 

@@ -3,9 +3,8 @@
 It opens sessions and applies their decisions to itself. Pods without a group form jobs of their
 own, one per controller; a PodDisruptionBudget of the same controller sets their minimum.
 
-With compat switches a session works on a copy, as in the original, since what copying loses is part
-of its result. Without switches it works on the inventory itself, at the cost of what changes, and
-undoes everything that was not decided.
+A session works on the inventory itself, at the cost of what changes, and undoes everything that was
+not decided. Differs: the original copies it.
 
 Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
 """
@@ -14,25 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from stowplan.batch.compat import Compat
-from stowplan.batch.state.jobs import (
-    TERMINATED,
-    JobInfo,
-    PodGroupInfo,
-    TaskInfo,
-    TaskStatus,
-    group_of,
-    status_of,
-)
+from stowplan.batch.state.jobs import JobInfo, PodGroupInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import (
-    ResourceArithmetic,
-    TaskRequest,
-    node_allocatable_of,
-    task_request_of,
-)
 from stowplan.batch.state.session_state import ClusterInfo
+from stowplan.batch.state.task_requests import TaskRequest, node_allocatable_of, task_request_of
+from stowplan.framework.deciders.tasks import TERMINATED, TaskStatus, group_of, status_of
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -54,17 +40,13 @@ class Inventory:
         self,
         scheduler_names: Collection[str],
         default_queue: str = "default",
-        compat: Compat | None = None,
     ) -> None:
         """scheduler_names: one name or several."""
         one = isinstance(scheduler_names, str)
         self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
         self.default_queue = default_queue
-        self.compat = compat or Compat()
-        self.arithmetic = ResourceArithmetic(self.compat)
-        self.copies = any(self.compat.on())
         self.jobs: dict[str, JobInfo] = {}
-        self.nodes = NodeLedger(self.compat, self.arithmetic)
+        self.nodes = NodeLedger()
         self.queues: dict[str, QueueInfo] = {}
         self.bound: list[TaskInfo] = []
         self.evicted: list[tuple[TaskInfo, str]] = []
@@ -72,7 +54,6 @@ class Inventory:
         self._job_of: dict[str, str] = {}
         self._classes: dict[str, PriorityClass] = {}
         self._default_priority = 0
-        self._ask_key = f"{_ASK} {self.compat.containers_only} {self.compat.coarse_epsilon}"
         # Decisions that the watch has not confirmed yet: uid -> node; uids.
         self._binding: dict[str, str] = {}
         self._evicting: set[str] = set()
@@ -90,12 +71,11 @@ class Inventory:
                 continue
             if job.group is not None:
                 job.priority = self._priority(job.group.priority_class)
-            jobs[uid] = job.copy() if self.copies else job
-        nodes = self.nodes.copy() if self.copies else self.nodes
+            jobs[uid] = job
         nominations: dict[str, dict[str, str]] = {}
         for uid, node in self.nominations.items():
             nominations.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return ClusterInfo(jobs, nodes, dict(self.queues), nominations, dict(self.first))
+        return ClusterInfo(jobs, self.nodes, dict(self.queues), nominations, dict(self.first))
 
     def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
         """Reserve resources until `settle` for nominated pods of other schedulers: (pod, node)."""
@@ -112,8 +92,6 @@ class Inventory:
         for node, key in self._nominated_pods:
             self.nodes.remove(self.nodes.row(node), key)
         self._nominated_pods.clear()
-        if self.copies:
-            return
         for job in self.jobs.values():
             if job.fit_errors or job.short_by:
                 job.short_by, job.fit_errors = {}, ""
@@ -125,51 +103,13 @@ class Inventory:
                     job.turn(task, TaskStatus.PENDING)
                     task.node = ""
 
-    def bind(self, task: TaskInfo) -> str:
-        """Count a task as being bound; returns an error message or ""."""
-        if not self.copies:
-            self.bound.append(task)
-            return ""
-        found = self._find_on_node(task, task.node)
-        if isinstance(found, str):
-            return found
-        job, mine, row = found
-        job.turn(mine, TaskStatus.BINDING)
-        mine.node = task.node
-        problem = self.nodes.add(row, mine)
-        if not problem:
-            self.bound.append(mine)
-        return problem
+    def bind(self, task: TaskInfo) -> None:
+        """Note a task as being bound."""
+        self.bound.append(task)
 
-    def evict(self, task: TaskInfo, reason: str) -> str:
-        """Count a task as being deleted; returns an error message or ""."""
-        if not self.copies:
-            self.evicted.append((task, reason))
-            return ""
-        found = self._find_on_node(task)
-        if isinstance(found, str):
-            return found
-        job, mine, row = found
-        job.turn(mine, TaskStatus.RELEASING)
-        problem = self.nodes.update(row, mine)
-        if not problem:
-            self.evicted.append((mine, reason))
-        return problem
-
-    def _find_on_node(
-        self, task: TaskInfo, node: str | None = None
-    ) -> tuple[JobInfo, TaskInfo, int] | str:
-        """The job, the inventory's own task and the row of a node, its own by default; or an error
-        message."""
-        found = self._find(task)
-        if isinstance(found, str):
-            return found
-        job, mine = found
-        name = mine.node if node is None else node
-        row = self.nodes.row(name)
-        if row < 0:
-            return f"failed to bind Task {task.uid} to host {name}, host does not exist"
-        return job, mine, row
+    def evict(self, task: TaskInfo, reason: str) -> None:
+        """Note a task as being deleted."""
+        self.evicted.append((task, reason))
 
     # Decisions that the watch has not confirmed yet.
 
@@ -246,15 +186,6 @@ class Inventory:
     def _node_of(self, pod: Pod) -> str:
         return pod.node_name or self._binding.get(pod.uid, "")
 
-    def _find(self, task: TaskInfo) -> tuple[JobInfo, TaskInfo] | str:
-        job = self.jobs.get(task.job)
-        if job is None:
-            return f"failed to find Job {task.job} for Task {task.uid}"
-        mine = job.tasks.get(task.uid)
-        if mine is None:
-            return f"failed to find task in status {task.status.title} by id {task.uid}"
-        return job, mine
-
     def _priority(self, name: str) -> int:
         found = self._classes.get(name)
         return self._default_priority if found is None else found.value
@@ -265,16 +196,15 @@ class Inventory:
         """A pod was added or updated."""
         before = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
-        gone = before is None or not self._counts(before) or self._remove(before)
+        if before is not None and self._counts(before):
+            self._remove(before)
         if pod.node_name or pod.status.phase != "Pending":
             self._binding.pop(pod.uid, None)
             self.nominations.pop(pod.uid, None)
         elif is_nomination_new(before, pod) and pod.uid not in self._binding:
             # The nomination was written by another scheduler, or by this one before a restart.
             self.nominations.setdefault(pod.uid, pod.status.nominated_node_name)
-        # The original drops an update if it cannot find the previous state.
-        if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
-            self._add(pod)
+        self._count_pod(pod.uid)
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
@@ -296,21 +226,17 @@ class Inventory:
         if job.group is None:
             return not job.tasks
         # Finished pods of a solo group keep nothing alive.
-        is_removable = job.group.is_solo and not self.compat.solo_pods_linger
-        return is_removable and job.count(TERMINATED) == len(job.tasks)
+        return job.group.is_solo and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
         if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:
             return True
         if pod.uid in self._binding:
             return True
-        return bool(pod.node_name) and not self.compat.foreign_pending_unseen
+        return bool(pod.node_name)
 
     def _task(self, pod: Pod) -> TaskInfo:
         status, node = status_of(pod), pod.node_name
-        if status is TaskStatus.GATED and self.compat.rules_of_1_13:
-            # The original does not know scheduling gates.
-            status = TaskStatus.PENDING
         if status is TaskStatus.PENDING and pod.uid in self._binding:
             status, node = TaskStatus.BINDING, self._binding[pod.uid]
         elif pod.uid in self._evicting and status in (TaskStatus.RUNNING, TaskStatus.BOUND):
@@ -318,13 +244,11 @@ class Inventory:
         return TaskInfo(pod, self._ask(pod), group_of(pod), status, node)
 
     def _ask(self, pod: Pod) -> TaskRequest:
-        only = self.compat.containers_only
         if pod.status.resources or pod.status.container_statuses:
-            return task_request_of(pod, self.arithmetic, containers_only=only)
-        kept: TaskRequest | None = pod.spec.__dict__.get(self._ask_key)
+            return task_request_of(pod)
+        kept: TaskRequest | None = pod.spec.__dict__.get(_ASK)
         if kept is None:
-            kept = task_request_of(pod, self.arithmetic, containers_only=only)
-            pod.spec.__dict__[self._ask_key] = kept
+            kept = pod.spec.__dict__[_ASK] = task_request_of(pod)
         return kept
 
     def _add(self, pod: Pod) -> None:
@@ -333,29 +257,24 @@ class Inventory:
         if job is not None:
             job.add(task)
             self._job_of[task.uid] = job.uid
-        if not task.node:
-            return
-        ended = task.status in TERMINATED
-        if not ended or self.compat.gone_nodes_are_empty:
-            row = self.nodes.expect_node(task.node)
-            if not ended:
-                self.nodes.add(row, task)
+        if task.node and task.status not in TERMINATED:
+            self.nodes.add(self.nodes.expect_node(task.node), task)
 
     def _job_for(self, task: TaskInfo) -> JobInfo | None:
         """The task's job, created if needed; None for pods of other schedulers without a group."""
         pod = task.pod
         if task.job:
             if task.job not in self.jobs:
-                self.jobs[task.job] = JobInfo(task.job, self.arithmetic)
+                self.jobs[task.job] = JobInfo(task.job)
             return self.jobs[task.job]
         if pod.spec.scheduler_name not in self.scheduler_names:
             return None
         task.job = _controller_of(pod) or _job_of_one(pod)
         job = self.jobs.get(task.job)
         if job is None:
-            job = self.jobs[task.job] = JobInfo(task.job, self.arithmetic)
+            job = self.jobs[task.job] = JobInfo(task.job)
             self._make_solo_group(job, pod)
-        elif job.group is None and job.has_budget and not self.compat.solo_pods_bare:
+        elif job.group is None and job.has_budget:
             # The order of arrival of pods and their budget must not matter.
             needed, created = job.min_available, job.created
             self._make_solo_group(job, pod)
@@ -366,26 +285,20 @@ class Inventory:
         """Create a group for pods that name none."""
         group = PodGroupInfo(pod.metadata.namespace, job.uid, 1, is_solo=True)
         job.group, job.min_available, job.queue = group, 1, self.default_queue
-        if not self.compat.solo_pods_bare:
-            group.priority_class = pod.spec.priority_class_name
-            job.created = pod.metadata.creation_timestamp or job.created
+        group.priority_class = pod.spec.priority_class_name
+        job.created = pod.metadata.creation_timestamp or job.created
 
-    def _remove(self, pod: Pod) -> bool:
-        """Remove a pod; False if it was not found everywhere where it should be."""
-        job_id = group_of(pod)
-        if not self.compat.solo_pods_linger:
-            job_id = self._job_of.pop(pod.uid, job_id)
-        job = self.jobs.get(job_id) if job_id else None
+    def _remove(self, pod: Pod) -> None:
+        """Remove a pod from its job and its node."""
+        job = self.jobs.get(self._job_of.pop(pod.uid, ""))
         task = job.tasks.get(pod.uid) if job is not None else None
         node = self._node_of(pod) if task is None else task.node
-        found = True
-        if job_id:
-            found = job is not None and job.remove(pod.uid)
+        if job is not None:
+            job.remove(pod.uid)
         row = self.nodes.row(node) if node else -1
         if row >= 0:
-            found &= not self.nodes.remove(row, pod.key)
+            self.nodes.remove(row, pod.key)
             self.nodes.forget_gone_node(row)
-        return found
 
     # Nodes.
 
@@ -444,15 +357,14 @@ class Inventory:
         job.has_budget = False
         ours = (t.pod for t in job.tasks.values())
         first = next((pod for pod in ours if pod.spec.scheduler_name in self.scheduler_names), None)
-        if first is not None and job.is_solo and not self.compat.solo_pods_linger:
+        if first is not None and job.is_solo:
             # The remaining pods have no group.
             self._make_solo_group(job, first)
 
     def queue_updated(self, queue: Queue) -> None:
         """A queue was added or updated."""
-        only = self.compat.containers_only
         stated = queue.spec.capability
-        capability = node_allocatable_of(stated, containers_only=only) if stated else None
+        capability = node_allocatable_of(stated) if stated else None
         created = queue.metadata.creation_timestamp
         # Defaults that Volcano's webhook sets.
         absent = 1 if queue.api_version == VOLCANO_API_VERSION else 0
@@ -486,7 +398,7 @@ class Inventory:
 
     def _job(self, uid: str) -> JobInfo:
         if uid not in self.jobs:
-            self.jobs[uid] = JobInfo(uid, self.arithmetic)
+            self.jobs[uid] = JobInfo(uid)
         return self.jobs[uid]
 
 

@@ -9,69 +9,17 @@ Source: kube-batch v0.5, api/job_info.go, api/types.go, api/helpers.go.
 from __future__ import annotations
 
 import datetime
-import enum
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
-from stowplan.batch.state.resource_vector import ResourceArithmetic, ResourceVector, TaskRequest
+from stowplan._deprecated import deprecated_property
+from stowplan.batch.state.task_requests import TaskRequest
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import OCCUPYING, PRIORITY_UNSET, READY, TaskStatus
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroupStatus
-
-PRIORITY_UNSET = 1
-"""Priority of a pod without a priority."""
+from stowplan.objects.podgroup import PodGroupStatus
 
 _EPOCH = datetime.datetime.min.replace(tzinfo=datetime.UTC)
-
-
-class TaskStatus(enum.IntEnum):
-    """Status of a task; Allocated and Pipelined exist within a session only.
-
-    Gated: the pod still has scheduling gates. Until they are removed it requests nothing and does
-    not count for its gang.
-    """
-
-    PENDING = enum.auto()
-    ALLOCATED = enum.auto()
-    PIPELINED = enum.auto()
-    BINDING = enum.auto()
-    BOUND = enum.auto()
-    RUNNING = enum.auto()
-    RELEASING = enum.auto()
-    SUCCEEDED = enum.auto()
-    FAILED = enum.auto()
-    UNKNOWN = enum.auto()
-    GATED = enum.auto()
-
-    @property
-    def title(self) -> str:
-        """Name of the status in the original's source."""
-        return self.name.capitalize()
-
-
-OCCUPYING = frozenset(
-    {TaskStatus.BOUND, TaskStatus.BINDING, TaskStatus.RUNNING, TaskStatus.ALLOCATED}
-)
-"""Statuses in which a task counts as allocated."""
-
-TERMINATED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
-READY = OCCUPYING | {TaskStatus.SUCCEEDED}
-VALID = READY | {TaskStatus.PIPELINED, TaskStatus.PENDING}
-
-
-def status_of(pod: Pod) -> TaskStatus:
-    """Status derived from the pod's phase, node and deletion."""
-    phase = pod.status.phase
-    if phase in ("Running", "Pending"):
-        if pod.metadata.deletion_timestamp is not None:
-            return TaskStatus.RELEASING
-        if phase == "Running":
-            return TaskStatus.RUNNING
-        if pod.node_name:
-            return TaskStatus.BOUND
-        return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
-    if phase == "Succeeded":
-        return TaskStatus.SUCCEEDED
-    return TaskStatus.FAILED if phase == "Failed" else TaskStatus.UNKNOWN
 
 
 class TaskInfo:
@@ -110,16 +58,6 @@ class TaskInfo:
         other = TaskInfo(self.pod, self.ask, self.job, self.status, self.node)
         other.priority = self.priority
         return other
-
-
-def group_of(pod: Pod) -> str:
-    """Id of the job that the pod's annotation names, "" for none."""
-    annotations = pod.metadata.annotations
-    for annotation in GROUP_ANNOTATIONS:
-        name = annotations.get(annotation)
-        if name:
-            return f"{pod.namespace}/{name}"
-    return ""
 
 
 class PodGroupInfo:
@@ -177,7 +115,6 @@ class JobInfo:
     """
 
     __slots__ = (
-        "_arithmetic",
         "allocated",
         "by_status",
         "created",
@@ -195,7 +132,7 @@ class JobInfo:
         "wanted",
     )  # fmt: skip
 
-    def __init__(self, uid: str, arithmetic: ResourceArithmetic) -> None:
+    def __init__(self, uid: str) -> None:
         self.uid = uid
         self.queue = ""
         self.priority = 0
@@ -211,10 +148,11 @@ class JobInfo:
         self.fit_errors = ""
         self.ready_count = 0
         self.kept: dict[str, Any] = {}
-        self._arithmetic = arithmetic
 
     def __repr__(self) -> str:
         return f"Job({self.uid}, {len(self.tasks)} tasks)"
+
+    complaint = deprecated_property("complaint", "fit_errors")
 
     def of(self, status: TaskStatus) -> Mapping[str, TaskInfo]:
         """Tasks in a status, by uid."""
@@ -264,16 +202,6 @@ class JobInfo:
         task.status = status
         self.add(task)
 
-    def copy(self) -> JobInfo:
-        """A copy with copies of its tasks; the group is shared."""
-        other = JobInfo(self.uid, self._arithmetic)
-        other.queue, other.priority = self.queue, self.priority
-        other.min_available, other.created = self.min_available, self.created
-        other.group, other.has_budget = self.group, self.has_budget
-        for task in self.tasks.values():
-            other.add(task.copy())
-        return other
-
     def _count(self, task: TaskInfo, *, add: bool) -> None:
         self.kept.clear()
         if task.status in READY:
@@ -289,7 +217,7 @@ class JobInfo:
             if add:
                 amount.add(task.ask.running)
             else:
-                self._arithmetic.subtract(amount, task.ask.running)
+                amount.take(task.ask.running)
 
 
 _NONE: Mapping[str, TaskInfo] = {}

@@ -1,7 +1,6 @@
 """NodeLedger: idle, used and releasing resources of every node, as columns.
 
-Each resource has a float64 column per kind of amount over dense rows. Separate columns record
-whether an amount ever named a scalar resource, which the original distinguishes from zero.
+Each resource has a float64 column per kind of amount over dense rows.
 
 Source: kube-batch v0.5, api/node_info.go.
 """
@@ -15,22 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan._deprecated import deprecated_method, deprecated_property
-from stowplan.batch.compat import Compat
-from stowplan.batch.state.jobs import TaskInfo, TaskStatus
-from stowplan.batch.state.resource_vector import (
-    ResourceArithmetic,
-    ResourceVector,
-    SessionPanic,
-    node_allocatable_of,
-)
+from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.task_requests import EPSILON, node_allocatable_of
 from stowplan.columns.array_types import Bools, Floats, grow
 from stowplan.columns.journal import Journal
+from stowplan.framework.deciders.resource_vector import ResourceVector
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.node import Node
 
 Rows = slice | NDArray[np.int64]
 ALL = slice(None)
 
-NOT_READY = "Selected node NotReady"
 READY_CONDITION = "Ready"
 """Type of the node condition."""
 
@@ -54,12 +48,10 @@ class ResourceColumn:
     """One kind of amount (idle, used, releasing) of every node.
 
     Indexed by resource it is float64 (n_rows,). named: scalars named by the amount of a row.
-    has_scalars: bool (n_rows,), True if it names any.
     """
 
     def __init__(self) -> None:
         self.of: dict[str, Floats] = {"cpu": _column(8), "memory": _column(8)}
-        self.has_scalars: Bools = np.zeros(8, dtype=np.bool_)
         self.named: list[set[str]] = []
 
     def get(self, name: str, n_rows: int) -> Floats:
@@ -78,7 +70,6 @@ class ResourceColumn:
         for column in self.of.values():
             column[row] = 0.0
         self.named[row] = set(amount.scalars or ())
-        self.has_scalars[row] = bool(amount.scalars)
         for name, n in amount.pairs():
             self._resource(name)[row] = n
 
@@ -88,22 +79,16 @@ class ResourceColumn:
             self._resource(name)[row] += n
         if len(pairs) > 2:
             self.named[row].update(name for name, _ in pairs[2:])
-            self.has_scalars[row] = True
 
-    def take(self, row: int, pairs: tuple[tuple[str, float], ...], *, keyless: bool) -> None:
-        """Subtract from the amount of a row. keyless: do not add scalars to an amount that names
-        none."""
-        if len(pairs) > 2 and not (keyless and not self.has_scalars[row]):
-            self.named[row].update(name for name, _ in pairs[2:])
-            self.has_scalars[row] = True
-        elif len(pairs) > 2:
-            pairs = pairs[:2]
+    def take(self, row: int, pairs: tuple[tuple[str, float], ...]) -> None:
+        """Subtract from the amount of a row."""
         for name, n in pairs:
             self._resource(name)[row] -= n
+        if len(pairs) > 2:
+            self.named[row].update(name for name, _ in pairs[2:])
 
     def make_room(self, n_rows: int) -> None:
         """Grow to a number of rows."""
-        self.has_scalars = grow(self.has_scalars, (n_rows,))
         for name, column in self.of.items():
             self.of[name] = grow(column, (n_rows,))
         while len(self.named) < n_rows:
@@ -113,7 +98,6 @@ class ResourceColumn:
         """Move the last row `source` to `target`; the last row is removed."""
         for column in self.of.values():
             column[target] = column[source]
-        self.has_scalars[target] = self.has_scalars[source]
         last = self.named.pop()
         if source != target:
             self.named[target] = last
@@ -121,7 +105,7 @@ class ResourceColumn:
     def _resource(self, name: str) -> Floats:
         column = self.of.get(name)
         if column is None:
-            column = self.of[name] = _column(self.has_scalars.shape[0])
+            column = self.of[name] = _column(self.of["cpu"].shape[0])
         return column
 
 
@@ -139,20 +123,15 @@ def _column(n_rows: int) -> Floats:
 class NodeLedger:
     """Nodes by name and row, and the tasks on them.
 
-    nodes[row] is None while only pods of a node are known. ready[row] is False for such a row, and,
-    with the switch that forgets tasks over idle, for an overcommitted one. A node with a not-ready
-    condition keeps its tasks and offers no resources; with the switch for the rules of 1.13 a rule
-    keeps pods away instead. touched: rows on which tasks were added or removed, in order. freed:
-    revision token; grows whenever resources may have been freed. revision: identifies the tasks on
-    all nodes; a caller that undoes all changes since may restore it.
+    nodes[row] is None while only pods of a node are known. A node with a not-ready condition keeps
+    its tasks and offers no resources. touched: rows on which tasks were added or removed, in order.
+    freed: revision token; grows whenever resources may have been freed. revision: identifies the
+    tasks on all nodes; a caller that undoes all changes since may restore it.
     """
 
-    def __init__(self, compat: Compat, arithmetic: ResourceArithmetic) -> None:
-        self.compat = compat
-        self.arithmetic = arithmetic
+    def __init__(self) -> None:
         self.names: list[str] = []
         self.nodes: list[Node | None] = []
-        self.ready: list[bool] = []
         self.allocatable: list[ResourceVector] = []
         self.held: list[dict[str, NodeTask]] = []
         self.idle = ResourceColumn()
@@ -170,7 +149,6 @@ class NodeLedger:
         self._row_of: dict[str, int] = {}
         self._pod_count = np.zeros(8, dtype=np.int64)
         self._pod_limit = np.zeros(8, dtype=np.int64)
-        self._keyless = compat.nil_scalars
 
     @property
     def n_nodes(self) -> int:
@@ -211,25 +189,19 @@ class NodeLedger:
     def fits(self, column: ResourceColumn, task: TaskInfo, rows: Rows = ALL) -> Bools:
         """bool (n_rows,): rows whose idle or releasing amount covers the task's launch request.
 
-        As `ResourceArithmetic.less_equal`. Without the coarse epsilon, a resource that is not
-        requested need not exist.
+        A resource that is not requested need not exist.
         """
-        n_nodes, arithmetic = self.n_nodes, self.arithmetic
-        ask = task.ask
+        n_nodes = self.n_nodes
         result = self.has_ready_nodes(rows)
-        for name, requested in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
-            is_memory = name == "memory"
-            epsilon = arithmetic.memory_epsilon if is_memory else arithmetic.milli_epsilon
-            result &= requested - column.get(name, n_nodes)[rows] < epsilon
-        if ask.launching.scalars and self._keyless:
-            result &= column.has_scalars[:n_nodes][rows]
+        for name, requested in task.ask.wants:
+            result &= requested - column.get(name, n_nodes)[rows] < EPSILON
         return result
 
     def fits_idle(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
         """bool (n_rows,): rows with enough idle resources; resources of pipelined tasks are not
         idle."""
         free = self.fits(self.idle, task, rows)
-        if not self.compat.releasing_competes and self.has_pipelined:
+        if self.has_pipelined:
             free &= self.fits_future(task, rows)
         return free
 
@@ -239,7 +211,7 @@ class NodeLedger:
         result = self.has_ready_nodes(rows)
         for name, requested in task.ask.wants:
             idle, later = self.idle.get(name, n_nodes), self.releasing.get(name, n_nodes)
-            result &= idle[rows] + later[rows] > requested - self.arithmetic.milli_epsilon
+            result &= idle[rows] + later[rows] > requested - EPSILON
         return result
 
     @property
@@ -274,24 +246,16 @@ class NodeLedger:
     # Tasks.
 
     def add(self, row: int, task: TaskInfo) -> str:
-        """Add a task to a node; returns an error message or "".
-
-        Raises SessionPanic where the original would panic.
-        """
+        """Add a task to a node; returns an error message or ""."""
         held = self.held[row]
         if task.key in held:
             return f"task <{task.key}> already on node <{self.names[row]}>"
         ask, status = task.ask, task.status
         if self.nodes[row] is not None:
             if status is TaskStatus.PIPELINED:
-                self._take(self.releasing, row, ask.running)
+                self.releasing.take(row, ask.running_pairs)
             else:
-                if self.compat.drops_tasks_over_idle and not self.arithmetic.less_equal(
-                    ask.running, self.idle.amount(row)
-                ):
-                    self.ready[row] = False
-                    return NOT_READY
-                self.idle.take(row, ask.running_pairs, keyless=self._keyless)
+                self.idle.take(row, ask.running_pairs)
             if status is TaskStatus.RELEASING:
                 self.releasing.add(row, ask.running_pairs)
             self.used.add(row, ask.running_pairs)
@@ -307,12 +271,12 @@ class NodeLedger:
         ask = found.task.ask
         if self.nodes[row] is not None:
             if found.status is TaskStatus.RELEASING:
-                self._take(self.releasing, row, ask.running)
+                self.releasing.take(row, ask.running_pairs)
             if found.status is TaskStatus.PIPELINED:
                 self.releasing.add(row, ask.running_pairs)
             else:
                 self.idle.add(row, ask.running_pairs)
-            self._take(self.used, row, ask.running)
+            self.used.take(row, ask.running_pairs)
         del self.held[row][key]
         self._count_held(row, found.status, -1)
         return ""
@@ -334,46 +298,22 @@ class NodeLedger:
         self._n_states += 1
         self.revision = self._n_states
 
-    def _take(self, column: ResourceColumn, row: int, amount: ResourceVector) -> None:
-        if self.arithmetic.panics:
-            have = column.amount(row)
-            if not self.arithmetic.less_equal(amount, have):
-                raise SessionPanic(
-                    f"Resource is not sufficient to do operation: <{have}> sub <{amount}>"
-                )
-        column.take(row, amount.pairs(), keyless=self._keyless)
-
     # Nodes.
 
     def set_node(self, node: Node) -> int:
         """Add or update a node; returns its row."""
-        offer = node_allocatable_of(
-            node.status.allocatable, containers_only=self.compat.containers_only
-        )
+        offer = node_allocatable_of(node.status.allocatable)
         row = self.row(node.name)
         if row < 0:
             row = self._new_row(node.name)
-            self.ready[row] = True
-            self._offer(row, node, offer)
-            return row
-        if self.compat.drops_tasks_over_idle and not self.arithmetic.less_equal(
-            self.used.amount(row), offer
-        ):
-            self.ready[row] = False
-            return row
-        self.ready[row] = True
         self._offer(row, node, offer)
         self.used.write(row, ResourceVector())
-        if not self.compat.node_update_keeps_releasing:
-            self.releasing.write(row, ResourceVector())
+        self.releasing.write(row, ResourceVector())
         for held in self.held[row].values():
-            running, pairs = held.task.ask.running, held.task.ask.running_pairs
+            pairs = held.task.ask.running_pairs
             if held.status is TaskStatus.RELEASING:
                 self.releasing.add(row, pairs)
-            if held.status is TaskStatus.PIPELINED and not self.compat.node_update_keeps_releasing:
-                self.releasing.take(row, pairs, keyless=self._keyless)
-            else:
-                self._take(self.idle, row, running)
+            (self.releasing if held.status is TaskStatus.PIPELINED else self.idle).take(row, pairs)
             self.used.add(row, pairs)
         return row
 
@@ -383,14 +323,11 @@ class NodeLedger:
         return self._new_row(name) if row < 0 else row
 
     def drop_node(self, name: str) -> bool:
-        """Delete a node; False if it was not known.
-
-        Its tasks count again when the node returns; with the compat switch they do not.
-        """
+        """Delete a node; False if it was not known. Its tasks count again when it returns."""
         row = self.row(name)
         if row < 0:
             return False
-        if self.held[row] and not self.compat.gone_nodes_are_empty:
+        if self.held[row]:
             self._keep_gone_node(row)
         else:
             self._drop_row(row)
@@ -398,14 +335,13 @@ class NodeLedger:
 
     def forget_gone_node(self, row: int) -> None:
         """Forget a row without node and tasks."""
-        gone_node = self.nodes[row] is None and not self.held[row]
-        if gone_node and not self.compat.gone_nodes_are_empty:
+        if self.nodes[row] is None and not self.held[row]:
             self._drop_row(row)
 
     def _keep_gone_node(self, row: int) -> None:
         """Keep a row for the tasks of a deleted node."""
         self._set_ready(row, has_ready_node=False)
-        self.nodes[row], self.ready[row], self.allocatable[row] = None, False, ResourceVector()
+        self.nodes[row], self.allocatable[row] = None, ResourceVector()
         for column in (self.idle, self.used, self.releasing):
             column.write(row, ResourceVector())
         self._pod_limit[row] = 0
@@ -428,7 +364,7 @@ class NodeLedger:
         self._has_ready_node[row] = self._has_ready_node[last]
         if row != last:
             self._row_of[self.names[last]] = row
-        for values in (self.names, self.nodes, self.ready, self.allocatable, self.held):
+        for values in (self.names, self.nodes, self.allocatable, self.held):
             _close_gap(values, row)
         self.version += 1
 
@@ -445,7 +381,6 @@ class NodeLedger:
         self._n_away += 1
         self.names.append(name)
         self.nodes.append(None)
-        self.ready.append(False)
         self.allocatable.append(ResourceVector())
         self.held.append({})
         self._row_of[name] = row
@@ -453,7 +388,7 @@ class NodeLedger:
         return row
 
     def _offer(self, row: int, node: Node, offer: ResourceVector) -> None:
-        self._set_ready(row, has_ready_node=self.compat.rules_of_1_13 or is_node_ready(node))
+        self._set_ready(row, has_ready_node=is_node_ready(node))
         self.nodes[row] = node
         self.allocatable[row] = offer
         self._pod_limit[row] = offer.pods
@@ -465,16 +400,3 @@ class NodeLedger:
     def _set_ready(self, row: int, *, has_ready_node: bool) -> None:
         self._n_away += int(self._has_ready_node[row]) - int(has_ready_node)
         self._has_ready_node[row] = has_ready_node
-
-    def copy(self) -> NodeLedger:
-        """The ready nodes with their tasks added again one by one."""
-        other = NodeLedger(self.compat, self.arithmetic)
-        for row, node in enumerate(self.nodes):
-            if node is None or not self.ready[row]:
-                continue
-            target = other.set_node(node)
-            for held in self.held[row].values():
-                task = held.task.copy()
-                task.status, task.node = held.status, self.names[row]
-                other.add(target, task)
-        return other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.framework.deciders.resource_vector import ResourceVector
 
 CLOSED_STATES = ("Closed", "Closing")
 """States in which a queue accepts no new jobs."""

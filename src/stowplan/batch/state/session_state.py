@@ -1,8 +1,7 @@
 """SessionState: jobs, nodes and queues during a session, and the steps that change them.
 
 Session plugins that keep shares are notified of every step. A step returns an error message, or ""
-on success: the original logs the error and continues, and its later decisions depend on the
-incomplete step.
+on success.
 
 Source: kube-batch v0.5, framework/session.go.
 """
@@ -14,25 +13,24 @@ from typing import Protocol
 
 import msgspec
 
-from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import accepts_arguments, short_repr, source_location
 from stowplan.batch.session_rules import NoSessionRules, SessionRules
 from stowplan.batch.state.capability import QueueCapabilities
-from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.resource_vector import ResourceArithmetic
 from stowplan.batch.tiers import Hooks
+from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import ContractError
 
 
 class BinderEvictor(Protocol):
-    """Performs a session's decisions. Methods return an error message or ""."""
+    """Performs a session's decisions."""
 
-    def bind(self, task: TaskInfo) -> str:
+    def bind(self, task: TaskInfo) -> None:
         """Bind the task's pod to its node."""
 
-    def evict(self, task: TaskInfo, reason: str) -> str:
+    def evict(self, task: TaskInfo, reason: str) -> None:
         """Delete the task's pod."""
 
 
@@ -77,7 +75,7 @@ class SessionState:
     """
 
     def __init__(
-        self, cluster_info: ClusterInfo, hooks: Hooks, compat: Compat, binder_evictor: BinderEvictor
+        self, cluster_info: ClusterInfo, hooks: Hooks, binder_evictor: BinderEvictor
     ) -> None:
         self.jobs = cluster_info.jobs
         self.nodes = cluster_info.nodes
@@ -86,16 +84,11 @@ class SessionState:
         self.first = cluster_info.first
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks
-        self.compat = compat
-        self.arithmetic = ResourceArithmetic(compat)
-        self.capabilities = QueueCapabilities(
-            self.queues, self.jobs, self.arithmetic, is_ignored=compat.ignores_capability
-        )
+        self.capabilities = QueueCapabilities(self.queues, self.jobs)
         self.rules: SessionRules = NoSessionRules()
         self.handlers: list[TaskEventHandlers] = []
         self.bound: list[TaskInfo] = []
         self.evicted: list[tuple[TaskInfo, str]] = []
-        self.failed: list[tuple[str, str, str]] = []
         self.eviction_revision = 0
         self._binder_evictor = binder_evictor
 
@@ -130,8 +123,7 @@ class SessionState:
         self.capabilities.give_back(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
-        if not self.compat.unevict_loses_node:
-            task.node = ""
+        task.node = ""
 
     def release(self, task: TaskInfo, *, even_if_failed: bool = False) -> str:
         """Mark a task as releasing."""
@@ -151,9 +143,7 @@ class SessionState:
         self.eviction_revision += 1
         self.jobs[task.job].turn(task, before)
         row = self.nodes.row(task.node)
-        # The original adds the task to the node again without removing it: the node keeps releasing
-        # it.
-        if row >= 0 and not self.compat.unevict_loses_node:
+        if row >= 0:
             self.nodes.update(row, task)
         self.capabilities.unrelease(task)
         for handlers in self.handlers:
@@ -161,24 +151,16 @@ class SessionState:
 
     # Effects binder_evictor the session.
 
-    def send_eviction(self, task: TaskInfo, reason: str) -> str:
+    def send_eviction(self, task: TaskInfo, reason: str) -> None:
         """Delete a task's pod."""
-        problem = self._binder_evictor.evict(task, reason)
-        if problem:
-            self.failed.append((task.key, problem, task.job))
-        else:
-            self.evicted.append((task, reason))
-        return problem
+        self._binder_evictor.evict(task, reason)
+        self.evicted.append((task, reason))
 
-    def bind_if_ready(self, job: JobInfo) -> str:
+    def bind_if_ready(self, job: JobInfo) -> None:
         """Bind the allocated tasks of a job if the job is ready."""
         if not self.hooks.job_ready(job):
-            return ""
+            return
         for task in list(job.of(TaskStatus.ALLOCATED).values()):
-            problem = self._binder_evictor.bind(task)
-            if problem:
-                self.failed.append((task.key, problem, task.job))
-                return problem
+            self._binder_evictor.bind(task)
             job.turn(task, TaskStatus.BINDING)
             self.bound.append(task)
-        return ""

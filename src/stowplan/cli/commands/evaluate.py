@@ -27,13 +27,7 @@ zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 
 
 
 @click.command(name="evaluate", cls=Command, examples=EXAMPLES)
-@flag(
-    "--as",
-    "form",
-    type=click.Choice(FORMATS),
-    default="attempt",
-    help="Format of a line.",
-)
+@flag("--as", "form", type=click.Choice(FORMATS), default="attempt", help="Format of a line.")
 @options.plugin
 @options.compat
 @click.argument("file", metavar="FILE.jsonl[.gz]", type=click.Path(allow_dash=True))
@@ -61,5 +55,7 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
                 print_error(answer["result"]["message"])
     stdout.flush()
     if n_invalid > INVALID_LISTED:
-        print_error(f"{source}: {n_invalid - INVALID_LISTED} more invalid lines")
+        from stowplan.inputs.counts import count_of
+
+        print_error(f"{source}: {count_of(n_invalid - INVALID_LISTED, 'more invalid line')}")
     sys.exit(2 if n_invalid else 0)

@@ -27,9 +27,7 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
 
 @click.command(name="explain", cls=Command, examples=EXAMPLES)
 @options.pod
-@options.input_options
-@live_options.kubeconfig
-@live_options.context
+@live_options.source_options
 @options.config
 @options.profile
 @options.plugin
@@ -56,7 +54,8 @@ def command(**given: Any) -> None:
     """Show for each node which plugins reject POD, what it requests and what is free.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
-    which is listed once and not modified.
+    which is listed once and not modified. Without either it is that of `stowplan up` in this
+    directory.
 
     POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc select one of
     the owner's pods: the last pending one. podgroup/NAME (or pg/NAME) explains a gang.
@@ -71,7 +70,7 @@ def command(**given: Any) -> None:
     from stowplan.cli.runs.explain import ExplainRequest, run_explain
     from stowplan.cli.runs.scheduler_config import read_command_deciders
 
-    source = ClusterSource.take(given)
+    source = ClusterSource.take(given, local=True)
     config_files, output = given.pop("config_files"), given.pop("output")
     request = ExplainRequest(source=source, **given)
     deciders = read_command_deciders(config_files, request.plugin_files, request.compat)

@@ -12,6 +12,7 @@ import msgspec
 
 from stowplan.cli import options
 from stowplan.cli.command import Command
+from stowplan.inputs.counts import count_of
 
 EXAMPLES = """
 # List differences and unproved parities
@@ -91,4 +92,4 @@ def command(output: str) -> None:
     for note in notes:
         click.echo(f"{note.kind}: {note.text}\n    {note.module}:{note.line}")
     differs = sum(note.kind == "Differs" for note in notes)
-    click.echo(f"{differs} differences, {len(notes) - differs} unproved")
+    click.echo(f"{count_of(differs, 'difference')}, {len(notes) - differs} unproved")

@@ -22,19 +22,16 @@ stowplan queues -f cluster.yaml -o name
 
 
 @click.command(name="queues", cls=Command, examples=EXAMPLES)
-@options.input_options
-@live_options.kubeconfig
-@live_options.context
+@live_options.source_options
 @options.config
 @options.plugin
 @options.compat
-@options.no_namespace
-@options.no_all_namespaces
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Display what each queue deserves, has allocated and has pending, and who borrows from whom.
 
-    The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context).
+    The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context);
+    without either it is that of `stowplan up` in this directory.
     No pod is scheduled: the figures are those at the opening of a session. Without --config queues
     share by weight, as in kube-batch's default configuration.
 
@@ -45,7 +42,7 @@ def command(**given: Any) -> None:
     from stowplan.cli.runs.queues import run_queues
     from stowplan.cli.runs.scheduler_config import default_session_deciders, read_command_deciders
 
-    source = ClusterSource.take(given)
+    source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given["config_files"], given["plugin_files"]
     if config_files:
         deciders = read_command_deciders(config_files, plugin_files, given["compat"])

@@ -31,9 +31,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 
 
 @click.command(name="simulate", cls=Command, examples=EXAMPLES)
-@options.input_options
-@live_options.kubeconfig
-@live_options.context
+@live_options.source_options
 @options.config
 @options.profile
 @options.plugin

@@ -47,8 +47,6 @@ stowplan status --kubeconfig stowplan.kubeconfig
     type=click.Path(dir_okay=False),
     help="PEM file with the CA of the serving certificate.  [default: the system's CAs]",
 )
-@options.no_namespace
-@options.no_all_namespaces
 @options.output("table", "json", "yaml")
 def command(
     address: str, kubeconfig: str | None, context: str, token: str, ca_file: str, output: str

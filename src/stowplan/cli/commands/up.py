@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stowplan.cli import options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
 PORT = 6443
@@ -39,7 +38,7 @@ class _NonEmptyPath(click.Path):
         return super().convert(value, param, ctx)
 
 
-_SERVER_OPTIONS = (
+_server_options = grouped(
     flag(
         "--port",
         type=click.IntRange(0, 65535),
@@ -67,13 +66,6 @@ _SERVER_OPTIONS = (
     ),
     flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
 )
-
-
-def _server_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the API server."""
-    for option in reversed(_SERVER_OPTIONS):
-        function = option(function)
-    return function
 
 
 @click.command(name="up", cls=Command, examples=EXAMPLES)

@@ -34,15 +34,23 @@ class ClusterSource(NamedTuple):
     is_live: bool = False
 
     @classmethod
-    def take(cls, given: dict[str, Any]) -> ClusterSource:
-        """The source that a command's options name, which are taken out of `given`; raises a usage
-        error where they name two."""
+    def take(cls, given: dict[str, Any], *, local: bool = False) -> ClusterSource:
+        """The source that a command's options name, which are taken out of `given`.
+
+        local: where they name none, it is the cluster of `stowplan up` in this directory, if there
+        is one. Raises a usage error where they name two.
+        """
         paths = (*given.pop("clusters"), *given.pop("files"))
         kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
         is_named = bool(kubeconfig or context)
         if paths and is_named:
             raise click.UsageError("--kubeconfig and --context cannot be used with files")
         is_live = is_named or (not paths and live_options.uses_current_context())
+        if local and not (paths or is_live):
+            from stowplan.driver.cluster_discovery import local_cluster_kubeconfig
+
+            kubeconfig = local_cluster_kubeconfig()
+            is_live = kubeconfig is not None
         how = given.pop("orphans"), given.pop("validate")
         return cls(paths, kubeconfig, context, *how, is_live)
 
@@ -98,13 +106,16 @@ def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
 
 
 def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
+    from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
     from stowplan.inputs.ignored_kinds import describe_ignored
 
     validate = source.validate or "auto"
-    cluster = read_cluster(
-        source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
-    )
+    # Reading makes no garbage, and looking for it is expensive.
+    with paused_collector():
+        cluster = read_cluster(
+            source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
+        )
     for line in describe_ignored(cluster.ignored):
         click.echo(f"Warning: {line}", err=True)
     for note in cluster.notes if notes else ():

@@ -10,6 +10,8 @@ import msgspec
 from stowplan.assembly.plugin_files import is_batch_part, plugins_of_file
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import print_tree
+from stowplan.framework.runtime.declarations import ineffective_fields
+from stowplan.inputs.counts import count_of
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.testing import CheckFailed, checks, session_plugin_checks
 
@@ -29,6 +31,9 @@ def run_check(file: str, config_files: tuple[str, ...], output: str) -> int:
     """Check the plugins of a file and print the results; the exit code."""
     plugins = plugins_of_file(file)
     args = _arguments(plugins, config_files)
+    for plugin in plugins:
+        for warning in () if is_batch_part(plugin) else ineffective_fields(plugin):
+            click.echo(f"Warning: {warning}", err=True)
     results = [one for plugin in plugins for one in _checked(plugin, args.get(plugin.name))]
     if output in TREES:
         print_tree(results, output)
@@ -81,4 +86,4 @@ def _print(name: str, results: list[PluginCheckResult]) -> None:
             if others:
                 click.echo(f"    (the same in {', '.join(others)})")
     else:
-        click.echo(f"{name}: {len(results)} checks passed")
+        click.echo(f"{name}: {count_of(len(results), 'check')} passed")

@@ -15,6 +15,22 @@ import click
 
 from stowplan.cli.errors import CommandError
 
+CLUSTER = '''\
+from stowplan.testing import Check, checks, draw
+
+CLUSTER = draw("""
+    node  labels
+    n1    team=a
+    n2    team=b
+    n3    -
+
+    pod   labels
+    ours  team=a
+    free  -
+""")
+'''
+"""What both tests evaluate a plugin on."""
+
 FUNCTION = Template('''\
 """$name: prefer nodes of the pod's own team.
 
@@ -44,19 +60,7 @@ from __future__ import annotations
 import pytest
 from $name import $name
 
-from stowplan.testing import Check, checks, draw
-
-CLUSTER = draw("""
-    node  labels
-    n1    team=a
-    n2    team=b
-    n3    -
-
-    pod   labels
-    ours  team=a
-    free  -
-""")
-
+$cluster
 
 @pytest.mark.parametrize(("pod", "expected"), [("ours", [100, 0, 0]), ("free", [0, 0, 0])])
 def test_nodes_are_scored(pod: str, expected: list[int]) -> None:
@@ -144,19 +148,7 @@ import pytest
 from $name import $title, ${title}Args
 
 from stowplan.framework import OK
-from stowplan.testing import Check, checks, draw
-
-CLUSTER = draw("""
-    node  labels
-    n1    team=a
-    n2    team=b
-    n3    -
-
-    pod   labels
-    ours  team=a
-    free  -
-""")
-
+$cluster
 
 @pytest.mark.parametrize(
     ("pod", "expected"), [("ours", [True, False, True]), ("free", [False, False, True])]
@@ -187,7 +179,7 @@ def _names_in(text: str) -> Iterator[str]:
 RESERVED_NAMES = frozenset(
     name.lower()
     for text in (FUNCTION, FUNCTION_TEST, CLASS, CLASS_TEST)
-    for name in _names_in(text.substitute(name="_", title="_"))
+    for name in _names_in(text.substitute(name="_", title="_", cluster=CLUSTER))
 ) - {"_", "_args"}
 """Names, in lower case, that the templates use themselves."""
 
@@ -196,12 +188,9 @@ def write_plugin(name: str, *, as_class: bool) -> None:
     """Write NAME.py and test_NAME.py; raises CommandError and overwrites nothing."""
     _check_name(name)
     title = "".join(word[:1].upper() + word[1:] for word in name.split("_"))
-    words = {"name": name, "title": title}
+    words = {"name": name, "title": title, "cluster": CLUSTER}
     plugin, test = (CLASS, CLASS_TEST) if as_class else (FUNCTION, FUNCTION_TEST)
-    texts = {
-        f"{name}.py": plugin.substitute(words),
-        f"test_{name}.py": test.substitute(words),
-    }
+    texts = {f"{name}.py": plugin.substitute(words), f"test_{name}.py": test.substitute(words)}
     for path in texts:
         if Path(path).exists():
             raise CommandError(f'"{path}" already exists')

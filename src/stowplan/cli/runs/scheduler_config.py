@@ -7,7 +7,7 @@ import click
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.config.session_configuration import DEFAULT_TEXT
 from stowplan.inputs.plugin_sources import plugin_classes
-from stowplan.simulation.scheduler_configuration import compat_named, read_deciders
+from stowplan.simulation.scheduler_configuration import check_compat, read_deciders
 
 
 def read_command_deciders(
@@ -27,8 +27,9 @@ def read_command_deciders(
 
 def default_session_deciders(plugin_files: tuple[str, ...], compat: str) -> Deciders:
     """Sessions by kube-batch's own default configuration."""
+    check_compat(compat)
     return deciders_of(
         [ConfigText(DEFAULT_TEXT, "default configuration")],
         plugin_classes(plugin_files),
-        compat_named(compat),
+        compat,
     )

@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from stowplan.cli.runs.cluster_source import (
-    ClusterSource,
-    read_cluster_source,
-    strict_exit_code,
-)
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source, strict_exit_code
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.runs.simulate_sessions import (

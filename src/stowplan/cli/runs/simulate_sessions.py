@@ -16,6 +16,7 @@ from stowplan.cli.tables.jobs import print_jobs
 from stowplan.cli.tables.simulation_output import as_csv, unplaced_names
 from stowplan.cli.tables.simulations import print_placement_list
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 
@@ -32,9 +33,7 @@ def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
 
 
 def check_session_options(
-    seeds: tuple[int, ...],
-    node_count: int | None,
-    profile: str | None,
+    seeds: tuple[int, ...], node_count: int | None, profile: str | None
 ) -> None:
     """Raise a usage error for options that sessions support with --replay only."""
     given = {
@@ -89,9 +88,11 @@ def has_unplaced_pods(summary: dict[str, Any]) -> bool:
 
 def _print(run: JobSimulation, console: Console) -> None:
     summary = run.summary
-    head = f"{summary['placed']:,} of {summary['pods']:,} pods placed on {summary['nodes']:,} nodes"
+    nodes = count_of(summary["nodes"], "node")
+    head = f"{summary['placed']:,} of {summary['pods']:,} pods placed on {nodes}"
     more = f"{summary['jobs_ready']:,} of {summary['jobs']:,} jobs ready"
-    console.print(Text(f"{head}, {more}, in {summary['sessions']:,} sessions", style="bold"))
+    sessions = count_of(summary["sessions"], "session")
+    console.print(Text(f"{head}, {more}, in {sessions}", style="bold"))
     unready = [job for job in run.jobs if job.waiting or job.promised or not job.is_ready]
     ready = [job for job in run.jobs if job.placed and job not in unready]
     listed = (unready + ready)[:JOBS_LISTED]
@@ -99,7 +100,7 @@ def _print(run: JobSimulation, console: Console) -> None:
         print_jobs(listed, console)
     hidden = len(unready) + len(ready) - len(listed)
     if hidden:
-        console.print(Text(f"and {hidden:,} more jobs"))
+        console.print(Text(f"and {count_of(hidden, 'more job')}"))
     if run.evicted:
         evicted = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
         console.print(Text(f"Evicted: {evicted}"), soft_wrap=True)

@@ -15,6 +15,7 @@ from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ServerUnreachable, fetch_status
 from stowplan.driver.http.status_server import DEFAULT_LISTEN_ADDRESS
 from stowplan.driver.status_address import local_cluster_config, published_status_address
+from stowplan.inputs.counts import count_of
 
 
 def run_status(where: tuple[str, str | None, str], token: str, ca_file: str, output: str) -> int:
@@ -56,13 +57,17 @@ def _print(tree: dict[str, Any], console: Console) -> None:
         role += f", leader is {leader['holder']}"
     console.print(f"{', '.join(tree['schedulerNames'])} at {tree['server']}: {role}")
     console.print(
-        f"{tree['nodes']} nodes; {counts['bound']} pods bound ({rates['boundPerSecond']:g}/s), "
-        f"{counts['refused']} attempts unschedulable ({rates['refusedPerSecond']:g}/s); "
-        f"{tree['writes']['waiting']} writes queued, {tree['writes']['underWay']} in flight"
+        f"{count_of(tree['nodes'], 'node')}; "
+        f"{count_of(counts['bound'], 'pod')} bound ({rates['boundPerSecond']:g}/s), "
+        f"{count_of(counts['refused'], 'attempt')} unschedulable "
+        f"({rates['refusedPerSecond']:g}/s); "
+        f"{count_of(tree['writes']['waiting'], 'write')} queued, "
+        f"{tree['writes']['underWay']} in flight"
     )
     if "sessions" in tree:
         sessions = tree["sessions"]
-        console.print(f"{sessions['held']} sessions run, {sessions['waiting']} pods pending")
+        pending = count_of(sessions["waiting"], "pod")
+        console.print(f"{count_of(sessions['held'], 'session')} run, {pending} pending")
     if "shadow" in tree:
         found = ", ".join(f"{count} {what}" for what, count in tree["shadow"].items())
         console.print(f"dry run, compared with the cluster's scheduler: {found or 'no pods yet'}")

@@ -18,6 +18,7 @@ from stowplan.driver.local_cluster import (
     run,
 )
 from stowplan.driver.loopback import is_loopback
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER
@@ -74,8 +75,8 @@ def _print_started(cluster: LocalCluster) -> None:
         print_error(f"{location}: {text}")
     more = len(loading.problems) - PROBLEMS_LISTED
     if more > 0:
-        print_error(f"{more} more objects could not be created")
+        print_error(f"{count_of(more, 'more object')} could not be created")
     if loading.created or loading.kept:
-        click.echo(f"{loading.created} objects created, {loading.kept} unchanged.")
+        click.echo(f"{count_of(loading.created, 'object')} created, {loading.kept} unchanged.")
     click.echo(f"Listening on {cluster.url}. Stop with Ctrl-C.")
     click.echo(f"kubectl --kubeconfig {cluster.kubeconfig} get nodes")

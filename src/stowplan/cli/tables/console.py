@@ -46,11 +46,7 @@ def stdout_console() -> Console:
 def plain_table(title: str, *columns: str, right: Iterable[str] = ()) -> Table:
     """A table without lines, as kubectl prints them. right: columns of figures."""
     table = Table(
-        title=title or None,
-        title_justify="left",
-        box=None,
-        pad_edge=False,
-        header_style="bold",
+        title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
     )
     figures = set(right)
     for column in columns:

@@ -148,9 +148,8 @@ def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) 
     width = max(map(len, rows)) + sum(2 + max(len(name), CELL_WIDTH) for name in names)
     if width > screen.width:
         names = [f"({number})" for number in range(1, len(listed) + 1)]
-    title = "\nScores: final (raw); final is the normalized score times the weight"
     # Not as the title of the table, which folds to its width.
-    screen.print(Text(title))
+    screen.print(Text("\nScores: final (raw); final is the normalized score times the weight"))
     table = plain_table("", "PLUGIN")
     table.columns[0].no_wrap = True
     for name in names:

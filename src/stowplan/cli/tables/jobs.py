@@ -10,6 +10,7 @@ from rich.text import Text
 
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.forecast.explain_job import JobExplanation
+from stowplan.inputs.counts import count_of
 from stowplan.simulation.session_runner import JobReport
 
 NODES_LISTED = 20
@@ -51,7 +52,9 @@ def print_job_explanation(
         evicted = ", ".join(f"{pod} ({why})" for pod, why in explanation.evicted.items())
         screen.print(Text(f"The session evicts {evicted} for it"))
     if explanation.evicted_for_others:
-        text = f"The session evicts {explanation.evicted_for_others} pods for other jobs"
+        text = (
+            f"The session evicts {count_of(explanation.evicted_for_others, 'pod')} for other jobs"
+        )
         screen.print(Text(text, style="dim"))
     if explanation.nodes:
         whose = f"{explanation.nodes_of}, " if explanation.pod_group else ""
@@ -68,7 +71,8 @@ def _group_headline(explanation: JobExplanation) -> str:
     if explanation.never:
         return f"{where}pending; it cannot run in this cluster: {explanation.never[0]}"
     state = "ready" if job.is_ready else "pending"
-    return f"{where}{state}; {job.ready} pods have a node, minMember is {job.min_member}"
+    placed = count_of(job.ready, "pod has", "pods have")
+    return f"{where}{state}; {placed} a node, minMember is {job.min_member}"
 
 
 def _headline(explanation: JobExplanation) -> str:

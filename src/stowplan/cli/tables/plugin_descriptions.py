@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin_calls import method_name
 from stowplan.framework.runtime.registry import RegistryEntry
 
 LABEL_WIDTH = 19
-KERNEL_TERMS = "parts"
 
 
 class PluginDescription(msgspec.Struct, frozen=True, rename="camel"):
@@ -81,7 +81,7 @@ def describe_plugin(entry: RegistryEntry) -> PluginDescription:
         weight=declared.weight,
         reads=None if declared.reads is None else tuple(kind.__name__ for kind in declared.reads),
         declared=_declared_fields(declared),
-        kernel_terms=callable(getattr(plugin, KERNEL_TERMS, None)),
+        kernel_terms=bool(method_name(plugin, "kernel_terms")),
         arguments=_arguments(entry.args),
         required=tuple(
             field.encode_name for field in msgspec.structs.fields(entry.args) if field.required

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from stowplan.batch.state.resource_vector import format_bytes
+from stowplan.batch.state.task_requests import format_bytes
 from stowplan.cli.tables.console import plain_table
+from stowplan.inputs.counts import count_of
 
 if TYPE_CHECKING:
     from stowplan.forecast.queue_shares import QueueShares, Shares
@@ -56,9 +57,11 @@ def _lines(shares: Shares) -> list[str]:
     if not shares.loans:
         lines.append("No queue borrows resources.")
     for name, n_pods in shares.strays.items():
-        lines.append(f'queues "{name}" not found ({n_pods} pods are in it)')
+        lines.append(f'queues "{name}" not found ({count_of(n_pods, "pod is", "pods are")} in it)')
     for name, n_pods in shares.ungrouped.items():
-        lines.append(f'podgroups "{name}" not found ({n_pods} pods are in it)')
+        lines.append(
+            f'podgroups "{name}" not found ({count_of(n_pods, "pod is", "pods are")} in it)'
+        )
     return lines
 
 

@@ -14,12 +14,7 @@ from rich.text import Text
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import print_names, stdout_console, tree_text
 from stowplan.cli.tables.explanations import print_explanation
-from stowplan.cli.tables.simulations import (
-    print_placement_list,
-    print_run,
-    print_seeds,
-    unplaced,
-)
+from stowplan.cli.tables.simulations import print_placement_list, print_run, print_seeds, unplaced
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 from stowplan.simulation.results.seed_comparison import compare_seeds, files_of
@@ -50,7 +45,6 @@ def print_simulation(runs: Mapping[int, Simulation], request: OutputRequest) -> 
 
 
 def _warn(runs: Iterable[Simulation]) -> None:
-    """Print each warning about plugins once."""
     for text in dict.fromkeys(one for run in runs for one in run.summary.get("warnings", ())):
         click.echo(f"Warning: {text}", err=True)
 

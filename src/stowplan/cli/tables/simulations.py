@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from stowplan.cli.tables.console import examples, plain_table
+from stowplan.inputs.counts import count_of
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 
@@ -30,7 +31,7 @@ def print_run(
         console.print("No pending pods found.")
     console.print(
         f"[bold]{summary['placed']:,} of {summary['pods']:,} pods placed[/bold]"
-        f" on {summary['nodes']:,} nodes, {summary['pods_per_s']:,.0f} pods/s"
+        f" on {count_of(summary['nodes'], 'node')}, {summary['pods_per_s']:,.0f} pods/s"
     )
     if "waits_s" in summary:
         _print_times(summary, console)
@@ -52,8 +53,10 @@ def _print_times(summary: dict[str, Any], console: Console) -> None:
         console.print(table)
     console.print(
         f"Makespan {format_duration(summary['makespan_s'])};"
-        f" {preemption['victims']:,} pods preempted by {preemption['preemptors']:,} others,"
-        f" {summary['nodes_left']:,} node removals, {summary['restarts']:,} pod restarts"
+        f" {count_of(preemption['victims'], 'pod')} preempted"
+        f" by {count_of(preemption['preemptors'], 'other')},"
+        f" {count_of(summary['nodes_left'], 'node removal')},"
+        f" {count_of(summary['restarts'], 'pod restart')}"
     )
 
 
@@ -71,7 +74,7 @@ def _print_failures(
     hidden = failures[FAILURES_LISTED:]
     if hidden:
         rest = sum(len(one.pods) for one in hidden)
-        text = f"{len(hidden)} more groups (-o wide lists every pod)"
+        text = f"{count_of(len(hidden), 'more group')} (-o wide lists every pod)"
         table.add_row(*[""] * len(head), "", f"{rest:,}", Text(text))
     console.print(table)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
+
 TieBreakSource = np.random.Generator | int | None
 """Breaks ties: a generator, or a number from `draw_tie_breaks`; None takes the first row."""
 
@@ -32,7 +34,7 @@ def draw_tie_break(rng: TieBreakSource) -> int | None:
     return int(draw_tie_breaks(rng, 1)[0]) if isinstance(rng, np.random.Generator) else rng
 
 
-def tie_break_ranks(draw: int, ranks: NDArray[np.int64]) -> NDArray[np.uint64]:
+def tie_break_ranks(draw: int, ranks: Ints) -> NDArray[np.uint64]:
     """uint64 (n_rows,): tie-break rank of each row. ranks: int64 (n_rows,), at least 0."""
     # The finalizer of SplitMix64, whose output bits are practically independent.
     mixed: NDArray[np.uint64] = np.uint64(draw) ^ (ranks.astype(np.uint64) * _SPREAD)

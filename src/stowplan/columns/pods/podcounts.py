@@ -19,6 +19,7 @@ from stowplan.columns.array_types import CAPACITY_MIN, Ints, grow
 from stowplan.columns.labels import ABSENT
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement, requirement_admits
 
@@ -171,26 +172,17 @@ class PodKind:
         self.tallies: tuple[RowTally, ...] = ()
 
 
-class MatchingPods:
-    """Number of matching pods per row and selection. A watcher of one table."""
+class MatchingPods(TableWatcher):
+    """Number of matching pods per row and selection."""
 
     counts_alike = True
 
     def __init__(self, table: NodeTable) -> None:
-        self._table = table
+        super().__init__(table)
         self._kinds: dict[KindKey, PodKind] = {}
         self._kinds_by_label: LabelIndex[PodKind] = LabelIndex()
         self._tallies: dict[PodSelection, RowTally] = {}
         self._selections_by_label: LabelIndex[PodSelection] = LabelIndex()
-
-    @classmethod
-    def of(cls, table: NodeTable) -> MatchingPods:
-        """The counts of `table`, created on first use."""
-        kept = table.extras.get(cls.__name__)
-        if not isinstance(kept, cls):
-            kept = table.extras[cls.__name__] = cls(table)
-            table.watch(kept)
-        return kept
 
     def counts(self, selection: PodSelection) -> Ints:
         """int64 (n_nodes,): pods that match `selection` on each row; a view, read-only."""
@@ -231,9 +223,6 @@ class MatchingPods:
             tally.move(source, target)
         for kind in {self._kinds[kind_key(info.pod)] for info in self._table.pods[target]}:
             kind.rows[target] = kind.rows.pop(source)
-
-    def row_dropped(self, row: int) -> None:
-        """The row is empty: its pods have been reported as removed or moved."""
 
     # Internals.
 

@@ -19,6 +19,7 @@ from stowplan.columns.array_types import Ints
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podcounts import TALLIES_MAX, LabelIndex, RowTally, admits, anchor
 from stowplan.columns.pods.podinfo import PodInfo
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import LabelSelector, SelectorError, SelectorRequirement
 
@@ -169,8 +170,8 @@ class ExistingPodTerm:
         self.tally: RowTally | None = None
 
 
-class ExistingPodTerms:
-    """Terms of existing pods. A watcher of one table.
+class ExistingPodTerms(TableWatcher):
+    """Terms of existing pods.
 
     n_entered: number of times a new distinct term was added.
     """
@@ -178,7 +179,7 @@ class ExistingPodTerms:
     counts_alike = True
 
     def __init__(self, table: NodeTable) -> None:
-        self._table = table
+        super().__init__(table)
         self.n_entered = 0
         self._held: dict[WeightedTerm, ExistingPodTerm] = {}
         self._by_label: dict[TermRole, LabelIndex[ExistingPodTerm]] = {
@@ -186,15 +187,6 @@ class ExistingPodTerms:
         }
         self._n_held = dict.fromkeys(TermRole, 0)
         self._tallied: dict[ExistingPodTerm, RowTally] = {}
-
-    @classmethod
-    def of(cls, table: NodeTable) -> ExistingPodTerms:
-        """The terms of `table`, created on first use."""
-        kept = table.extras.get(cls.__name__)
-        if not isinstance(kept, cls):
-            kept = table.extras[cls.__name__] = cls(table)
-            table.watch(kept)
-        return kept
 
     def has(self, role: TermRole) -> bool:
         """True when an existing pod has a term in this role."""
@@ -264,9 +256,6 @@ class ExistingPodTerms:
         for weighted in present:
             rows = self._held[weighted].rows
             rows[target] = rows.pop(source)
-
-    def row_dropped(self, row: int) -> None:
-        """The row is empty: its pods have been reported as removed or moved."""
 
     # Internals.
 

@@ -44,6 +44,11 @@ def template_hash(template: Tree, collisions: int | None) -> str:
     number = 0x811C9DC5
     for byte in data:
         number = ((number ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return encoded_hash(number)
+
+
+def encoded_hash(number: int) -> str:
+    """A hash as it occurs in names: without vowels, so that it spells no words."""
     return "".join(_SAFE_LETTERS[ord(digit) % len(_SAFE_LETTERS)] for digit in str(number))
 
 

@@ -66,7 +66,7 @@ class DeploymentCounts:
         seen = self.observed >= deployment["metadata"].get("generation", 0)
         return bool(seen and self.updated == self.replicas == self.available == wanted)
 
-    def is_beyond(self, before: DeploymentCounts) -> bool:
+    def has_progressed_since(self, before: DeploymentCounts) -> bool:
         """True when there is progress since `before`."""
         return (
             self.updated > before.updated
@@ -193,7 +193,7 @@ def _progress(
         return _with_condition(
             conditions, "Progressing", "True", "NewReplicaSetAvailable", text, now
         )
-    if counts.is_beyond(DeploymentCounts.of_status(deployment)):
+    if counts.has_progressed_since(DeploymentCounts.of_status(deployment)):
         text = note.describe("is progressing.")
         since = format_time(now)
         if current is not None and current.get("status") == "True":

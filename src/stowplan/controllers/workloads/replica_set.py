@@ -14,15 +14,13 @@ from stowplan.controller_runtime.object_fields import (
     controller_reference,
     find_condition,
     is_deleting,
-    parse_label_selector,
-    selector_matches,
 )
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import format_time
 from stowplan.controller_runtime.resource_paths import PODS, REPLICA_SETS
+from stowplan.controller_runtime.selector_index import SelectorIndex, spec_selector
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "replicaset-controller"
@@ -41,21 +39,22 @@ class ReplicaSetController(Controller):
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
-        self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
+        self._selectors = SelectorIndex(self.selector_of)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed ReplicaSet, that of a changed pod, and those that may adopt an orphan."""
         key = split_key(change)
         if change.path == self.path:
             self.queue.add(key)
-            self._note_selector(change, key)
+            self._selectors.observe(change)
         elif change.path == PODS:
             now = self.index.pods.get(key)
             for pod in (before, now):
                 if pod is not None and pod.owner_kind == self.kind:
                     self.queue.add((key[0], pod.owner_name))
-            if now is not None and not now.owner and now.labels and not now.deleting:
-                self._queue_claimants(now)
+            if now is not None:
+                for claimant in self._selectors.claimants(now):
+                    self.queue.add(claimant)
 
     def sync(self, key: Key) -> None:
         """Claim pods, create or delete the difference, write the status."""
@@ -76,25 +75,11 @@ class ReplicaSetController(Controller):
 
     def selector_of(self, owner: Tree) -> Tree | None:
         """The label selector of the pods."""
-        selector: Tree | None = (owner.get("spec") or {}).get("selector")
-        return selector
+        return spec_selector(owner)
 
     def status_fields(self, status: Tree) -> Tree:
         """The fields of a computed status that the kind has."""
         return status
-
-    def _note_selector(self, change: WatchEvent, key: Key) -> None:
-        known = self._selectors.setdefault(key[0], {})
-        tree = self.decoded(change.value) or {}
-        if change.type == "DELETED":
-            known.pop(key[1], None)
-        else:
-            known[key[1]] = parse_label_selector(self.selector_of(tree))
-
-    def _queue_claimants(self, pod: PodFacts) -> None:
-        for name, wanted in self._selectors.get(pod.key[0], {}).items():
-            if selector_matches(wanted, pod.labels):
-                self.queue.add((pod.key[0], name))
 
     def _manage(self, owner: Tree, owner_ref: Tree, active: list[PodFacts]) -> ApiError | None:
         """Create missing or delete excess pods; returns the first error, if any."""

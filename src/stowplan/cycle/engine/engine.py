@@ -50,11 +50,13 @@ class PodRun:
 
 
 class Engine:
-    """One instance serves all profiles of a scheduler."""
+    """One instance serves all profiles of a scheduler. n_evaluated: rows in all choices so far."""
 
     def __init__(self, kernels: ModuleType) -> None:
-        """kernels: the kernels module, imported by the caller when compiling pays off."""
-        self._kernels = kernels
+        """kernels: the module `kernels`, imported by the caller when compiling pays off, or
+        `numpy_kernels`."""
+        self.kernels = kernels
+        self.n_evaluated = 0
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
         self._nodes: NodeTable | None = None
@@ -67,6 +69,13 @@ class Engine:
         self._generation = 0
         self._external_generation = 0
         self._n_entered = 0
+
+    def use(self, kernels: ModuleType) -> None:
+        """Place with other kernels from now on."""
+        self.kernels = kernels
+        if self._class_arrays is not None:
+            # Each keeps what it has evaluated in its own form.
+            self._class_arrays.note(None, 0)
 
     def class_of(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
         """The pod's class; None for a pod that only the walk can decide."""
@@ -161,7 +170,7 @@ class Engine:
         self._catch_up(run.classes[start:end], nodes)
         rows = np.empty(n_fast, dtype=np.int64)
         totals = run.scores[start:end]
-        n_placed = self._kernels.run(
+        n_placed = self.kernels.run(
             *class_arrays.arguments(),
             run.heads[start:end],
             run.draws[start:end],
@@ -170,6 +179,7 @@ class Engine:
             class_arrays.n_log,
         )
         class_arrays.n_log += n_placed
+        self.n_evaluated += n_placed * nodes.n_nodes
         placed: list[int] = rows[:n_placed].tolist()
         those = range(start, start + n_placed)
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
@@ -208,7 +218,7 @@ class Engine:
             uses = self._uses[framework] = plugin_points_of(framework)
             for use in uses or ():
                 # Only these are evaluated for a plan.
-                if use.parts is not None or use.member.node_only:
+                if use.kernel_terms is not None or use.member.node_only:
                     reads = use.member.declaration.reads
                     self._reads_any |= reads is None
                     self._reads = tuple(dict.fromkeys((*self._reads, *(reads or ()))))

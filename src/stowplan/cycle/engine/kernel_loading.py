@@ -16,8 +16,8 @@ _KERNELS = "stowplan.columns.engine.kernels"
 
 
 class EngineMode(Enum):
-    """AUTO: the walk decides until compiling pays off, then the engine. COMPILED: the engine from
-    the first pod on. WALK: never the engine."""
+    """AUTO: NumPy kernels until compiling pays off. COMPILED: compiled kernels from the first pod
+    on, NumPy's without Numba. WALK: no kernels, every pod is decided alone."""
 
     AUTO = "auto"
     COMPILED = "compiled"

@@ -67,7 +67,7 @@ class PluginPoints:
         self.filters, self.scores = at_point["filter"], at_point["score"]
         self.prepares_filter, self.prepares_score = at_point["preFilter"], at_point["preScore"]
         calls = member.calls
-        self.concerns, self.parts = calls["concerns"], calls["parts"]
+        self.applies_to, self.kernel_terms = calls["applies_to"], calls["kernel_terms"]
         self.signature = calls["signature"]
         # A plugin whose preparation is disabled at one extension point fails at the next.
         self.is_whole = not (
@@ -173,25 +173,25 @@ class Planner:
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Assign a class its number and write its arrays. Raises NoPlan."""
-        parts: list[tuple[PluginPoints, KernelTerm]] = []
+        terms: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         one.state = CycleState()
         skipped = one.state.skip_filter
         for use in uses:
-            if use.concerns is not None and not use.concerns(one.pod):
+            if use.applies_to is not None and not use.applies_to(one.pod):
                 skipped.add(use.member.name)
                 continue
-            found = self._parts(use, one)
+            found = self._kernel_terms(use, one)
             if found is None:
                 about_nodes.append(use)
             elif found:
-                parts += [(use, part) for part in found]
+                terms += [(use, term) for term in found]
         if len(one.footprint.requested) > at.AMOUNTS_MAX or one.footprint.ports:
             raise NoPlan
-        class_terms = ClassTerms(parts)
+        class_terms = ClassTerms(terms)
         static = self._static(one, about_nodes)
         one.state.skip_filter |= static.skips
-        if not one.framework.goes_straight(one.state):
+        if not one.framework.binds_directly(one.state):
             raise NoPlan
         layout, placed = self._placed(class_terms)
         one.number = self._class_arrays.add_class()
@@ -205,17 +205,20 @@ class Planner:
         self._write_amounts(params, one, class_terms)
         self._write_terms(params, one, class_terms, placed)
 
-    def _parts(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
+    def _kernel_terms(
+        self, use: PluginPoints, one: EnginePodClass
+    ) -> tuple[KernelTerm, ...] | None:
         """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
         neither."""
-        if not use.is_whole or not (use.parts or use.member.node_only):
+        if not use.is_whole or not (use.kernel_terms or use.member.node_only):
             raise NoPlan
-        if use.parts is None:
+        if use.kernel_terms is None:
             return None
-        parts: tuple[KernelTerm, ...] | None = use.parts(one.pod, self._snapshot, self._peers)
-        if parts is None:
+        terms: tuple[KernelTerm, ...] | None
+        terms = use.kernel_terms(one.pod, self._snapshot, self._peers)
+        if terms is None:
             raise NoPlan
-        return parts
+        return terms
 
     # Amounts.
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+import numpy as np
+
+from stowplan.client.backoff import JitteredBackoff
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import NODES
@@ -32,7 +35,8 @@ class AccessDeniedError(CredentialError):
 async def wait_for_apiserver(client_config: ClientConfig) -> None:
     """Wait until the API server answers; logs each cause of delay once. Raises AccessDeniedError
     and CredentialError."""
-    wait_s, fault = RETRY_MIN_S, ""
+    backoff = JitteredBackoff(np.random.default_rng(), RETRY_MIN_S, RETRY_MAX_S, jitter=0.0)
+    fault = ""
     async with ApiClient(client_config) as api:
         while True:
             answer = await api.send(_PROBE_REQUEST)
@@ -44,8 +48,7 @@ async def wait_for_apiserver(client_config: ClientConfig) -> None:
                 fault = error_message(answer)
                 server = client_config.server
                 log_keys(log, logging.WARNING, CONNECT_FAILED, server=server, err=fault)
-            await asyncio.sleep(wait_s)
-            wait_s = min(RETRY_MAX_S, wait_s * 2)
+            await asyncio.sleep(backoff.next_s())
 
 
 def _refusal(client_config: ClientConfig, answer: ApiResponse) -> str:

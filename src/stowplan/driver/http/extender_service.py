@@ -29,6 +29,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.requests import bind
 from stowplan.client.resources import resources_of
 from stowplan.client.responses import error_message
+from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.clocks import monotonic_ns
@@ -86,10 +87,11 @@ class ExtenderService:
         self._runner: web.AppRunner | None = None
         self._n_bound = 0
 
-    async def start(self) -> None:
-        """Follow the cluster, then listen; raises AddressError and CredentialError."""
+    async def start(self, tasks: BackgroundTasks) -> None:
+        """Follow the cluster, then listen; raises AddressError and CredentialError. tasks: ended
+        after `stop`."""
         if self._client_config is not None:
-            await self._follow(self._client_config)
+            await self._follow(self._client_config, tasks)
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/healthz", self._health)
         app.router.add_post("/{path:.*}", self._serve)
@@ -110,21 +112,19 @@ class ExtenderService:
         log_keys(log, logging.INFO, "Serving extender", address=url)
 
     async def stop(self) -> None:
-        """Stop listening and following."""
+        """Stop listening and sending requests."""
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._informers is not None:
-            await self._informers.stop()
         if self._api is not None:
             await self._api.close()
 
-    async def _follow(self, client_config: ClientConfig) -> None:
+    async def _follow(self, client_config: ClientConfig, tasks: BackgroundTasks) -> None:
         await wait_for_apiserver(client_config)
         kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self._deciders))
         self._api = ApiClient(client_config)
         rng = np.random.default_rng()
         self._informers = Informers(self._api, resources_of(kinds), self._add_events, rng)
-        self._informers.start()
+        self._informers.start(tasks)
         await self._informers.synced.wait()
         log_keys(log, logging.INFO, "Following cluster", server=client_config.server)
 
@@ -244,15 +244,16 @@ async def _serve(service: ExtenderService) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    stopping = asyncio.create_task(stop.wait())
-    # Starting may wait long for a cluster that does not answer.
-    starting = asyncio.create_task(service.start())
-    try:
-        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
-            starting.result()
-        await stopping
-    finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        await service.stop()
+    async with background_tasks() as tasks:
+        stopping = asyncio.create_task(stop.wait())
+        # Starting may wait long for a cluster that does not answer.
+        starting = asyncio.create_task(service.start(tasks))
+        try:
+            await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            await stopping
+        finally:
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            await service.stop()

@@ -2,25 +2,21 @@
 
 The general path through the HTTP library makes a task, a stream and a response for each request.
 Most requests of schedulers and of clients that create pods do not need them: a short write that
-arrives in one piece, on a connection without other requests. Only fully understood requests are
-handled here; with the first other request the connection switches to the library for good, so that
-no request is read by two parsers.
+arrives in one piece, on a connection without other requests. Only such requests are handled here;
+with the first other request the connection switches to the library for good. Both parse with
+llhttp, so they understand a request in the same way.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-_METHODS = r"POST|PUT|PATCH|DELETE"
-_HEAD = re.compile(
-    rb"(" + _METHODS.encode() + rb") (/[!-~]*) HTTP/1\.1\r\n((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*"
-    rb"[^\x00-\x08\x0a-\x1f\x7f]*\r\n){1,64})\r\n"
-)
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+_METHODS = frozenset({b"POST", b"PUT", b"PATCH", b"DELETE"})
 _REFUSED = frozenset({"transfer-encoding", "expect", "upgrade", "connection", "content-encoding"})
-_LENGTH = re.compile(r"[0-9]{1,9}")
 _HEAD_BYTES_MAX = 8 << 10
 _BODY_BYTES_MAX = 64 << 10
 
@@ -34,6 +30,42 @@ class SimpleRequest(NamedTuple):
     body: bytes
 
 
+class _RequestReader:
+    """What the parser finds in the bytes of a request, or of several."""
+
+    __slots__ = ("body", "headers", "is_refused", "n_begun", "n_complete", "target")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[str, str]] = []
+        self.body = b""
+        self.n_begun = self.n_complete = 0
+        self.is_refused = False
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self.n_begun += 1
+
+    def on_url(self, part: bytes) -> None:
+        """A part of the target."""
+        self.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field."""
+        lower = name.decode("ascii").lower()
+        if lower in _REFUSED:
+            self.is_refused = True
+        self.headers.append((lower, value.decode("utf-8", "surrogateescape").rstrip(" \t")))
+
+    def on_body(self, part: bytes) -> None:
+        """A part of the body."""
+        self.body += part
+
+    def on_message_complete(self) -> None:
+        """A request ends."""
+        self.n_complete += 1
+
+
 def parse_simple_request(data: bytes) -> SimpleRequest | None:
     """The single request in `data`; None if it is anything else, incomplete, or more than one.
 
@@ -41,25 +73,22 @@ def parse_simple_request(data: bytes) -> SimpleRequest | None:
     """
     if len(data) > _HEAD_BYTES_MAX + _BODY_BYTES_MAX:
         return None
-    found = _HEAD.match(data, 0, _HEAD_BYTES_MAX)
-    if found is None or b"watch" in found[2]:
+    found = _RequestReader()
+    parser = HttpRequestParser(found)
+    try:
+        parser.feed_data(data)
+    except (HttpParserError, HttpParserUpgrade):
+        # The library answers what is not valid HTTP, or asks for another protocol.
         return None
-    headers = []
-    length = -1
-    for line in found[3].decode("utf-8", "surrogateescape").split("\r\n")[:-1]:
-        name, _, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
-        if name in _REFUSED:
-            return None
-        if name == "content-length":
-            if length >= 0 or _LENGTH.fullmatch(value) is None:
-                return None
-            length = int(value)
-        headers.append((name, value))
-    body = data[found.end() :]
-    if len(body) != max(length, 0):
+    method = parser.get_method()
+    is_single = found.n_begun == found.n_complete == 1 and not found.is_refused
+    is_short = len(data) - len(found.body) <= _HEAD_BYTES_MAX and len(found.body) <= _BODY_BYTES_MAX
+    is_plain = method in _METHODS and parser.get_http_version() == "1.1"
+    if not (is_single and is_short and is_plain and data.startswith(method + b" /")):
         return None
-    return SimpleRequest(found[1].decode(), found[2].decode(), headers, body)
+    if b"watch" in found.target:
+        return None
+    return SimpleRequest(method.decode(), found.target.decode("ascii"), found.headers, found.body)
 
 
 class SimpleRequestHandler(Protocol):

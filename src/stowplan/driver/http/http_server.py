@@ -29,6 +29,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, Wat
 from stowplan.apiserver.auth.flow_control import TOO_MANY_REQUESTS
 from stowplan.apiserver.auth.impersonation import SEPARATOR
 from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.http.fast_path import FastPathConnection, SimpleRequest
 from stowplan.driver.http.idle_connections import IdleConnections, connections_max
 from stowplan.driver.http.server_loop import ServerLoop
@@ -115,6 +116,7 @@ class HttpServer:
         self._connections_max = connections_max(self.bounds.connections_max)
         self._server: web.Server | None = None
         self._listener: socket.socket | None = None
+        self._tasks: BackgroundTasks | None = None
         self._acceptor: asyncio.Task[None] | None = None
         self._handshakes: set[asyncio.Task[None]] = set()
         self._fast_path_connections: set[FastPathConnection] = set()
@@ -122,8 +124,11 @@ class HttpServer:
         self._date_second = 0
         self._date_text = ""
 
-    async def start(self, listener: socket.socket, tls: ServerTls = PLAIN_ONLY) -> None:
-        """Accept connections on a listening socket, which `stop` closes."""
+    async def start(
+        self, listener: socket.socket, tasks: BackgroundTasks, tls: ServerTls = PLAIN_ONLY
+    ) -> None:
+        """Accept connections on a listening socket, which `stop` closes. tasks: for connections
+        and responses; it ends after `stop`."""
         # The library logs errors of clients; the server loop logs ours.
         quiet = logging.getLogger("stowplan.http.library")
         quiet.addHandler(logging.NullHandler())
@@ -140,7 +145,8 @@ class HttpServer:
             max_field_size=_LINE_BYTES_MAX,
         )
         self._listener = listener
-        self._acceptor = asyncio.get_running_loop().create_task(self._accept(tls))
+        self._tasks = tasks
+        self._acceptor = tasks.start(self._accept(tls, tasks), "HTTP accept")
         self.server_loop.start()
 
     async def stop(self) -> None:
@@ -169,7 +175,7 @@ class HttpServer:
         general = len(self._server.connections) if self._server is not None else 0
         return general + len(self._fast_path_connections) + len(self._handshakes)
 
-    async def _accept(self, tls: ServerTls) -> None:
+    async def _accept(self, tls: ServerTls, tasks: BackgroundTasks) -> None:
         loop = asyncio.get_running_loop()
         assert self._listener is not None
         assert self._server is not None
@@ -185,7 +191,7 @@ class HttpServer:
             if self.n_connections >= self._connections_max and not self._idle.close_one():
                 connection.close()
                 continue
-            task = loop.create_task(self._handshake(connection, tls))
+            task = tasks.start_independent(self._handshake(connection, tls), "HTTP handshake")
             self._handshakes.add(task)
             self._idle.mark_idle(task)
             task.add_done_callback(self._handshakes.discard)
@@ -210,7 +216,7 @@ class HttpServer:
         except (OSError, TimeoutError):
             # The client disconnected, was too slow, or does not trust the certificate.
             connection.close()
-        except asyncio.CancelledError:
+        except BaseException:
             connection.close()
             raise
 
@@ -250,8 +256,9 @@ class HttpServer:
         else:
             self._idle.mark_busy(transport)
             transport.pause_reading()
-            task = asyncio.get_running_loop().create_task(
-                self._send_when_saved(answer, asked, transport)
+            assert self._tasks is not None
+            task = self._tasks.start_independent(
+                self._send_when_saved(answer, asked, transport), "HTTP response"
             )
             self._delayed_responses.add(task)
             task.add_done_callback(self._delayed_responses.discard)
@@ -261,6 +268,16 @@ class HttpServer:
         self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
     ) -> None:
         """Send a response when its write is committed, and wait until the client has read it."""
+        try:
+            await self._send_saved(begun, asked, transport)
+        except Exception:
+            # The client must not wait for a response that never comes.
+            transport.abort()
+            raise
+
+    async def _send_saved(
+        self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
+    ) -> None:
         try:
             answer = await self.server_loop.finish_pending(begun, asked)
             assert isinstance(answer, HttpResponse)

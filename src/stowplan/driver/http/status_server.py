@@ -33,7 +33,6 @@ from stowplan.client.access_reviews import (
     user_of_token_review,
 )
 from stowplan.config.effective_configuration import effective
-from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import foreign_origin
@@ -263,6 +262,9 @@ def _context(address: ListenAddress) -> ssl.SSLContext:
     if address.certificate:
         context.load_cert_chain(address.certificate, address.key)
         return context
+    # Not at the top: loading the library takes long, and few status pages are served over TLS.
+    from stowplan.driver.certificate import self_signed_certificate
+
     own = self_signed_certificate(["localhost", platform.node(), "127.0.0.1"], time.time())
     with tempfile.NamedTemporaryFile("w", prefix="stowplan-") as file:
         file.write(own.certificate + own.key)

@@ -61,16 +61,16 @@ class ApiDispatcher:
         self._records: deque[Any] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._idle_recorders: deque[asyncio.Future[None]] = deque()
-        self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
         self._settled.set()
 
-    def start(self) -> None:
+    def start(self, tasks: BackgroundTasks) -> None:
         """Start the workers."""
-        for _ in range(BIND_WORKERS):
-            self._tasks.start(self._work(self._ready, self._idle))
-        for _ in range(EVENT_WORKERS):
-            self._tasks.start(self._work(self._records, self._idle_recorders))
+        for number in range(BIND_WORKERS):
+            tasks.start(self._work(self._ready, self._idle), f"API write worker {number}")
+        for number in range(EVENT_WORKERS):
+            work = self._work(self._records, self._idle_recorders)
+            tasks.start(work, f"event worker {number}")
 
     @property
     def n_waiting(self) -> int:
@@ -104,14 +104,6 @@ class ApiDispatcher:
         except TimeoutError:
             return False
         return True
-
-    async def stop(self) -> None:
-        """Stop the workers."""
-        await self._tasks.stop()
-
-    def failed(self) -> BaseException | None:
-        """The exception that has ended a worker, if any."""
-        return self._tasks.failed()
 
     async def _work(self, ready: deque[Any], idle: deque[asyncio.Future[None]]) -> None:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,6 @@ import msgspec
 
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.plugin_files import plugins_of_file
-from stowplan.batch import COMPATS
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.config.model import Configuration, LeaderElection
 from stowplan.config.session_configuration import BatchConfiguration
@@ -56,7 +55,7 @@ def read_configuration_files(
     ConfigurationFileError, ConfigError and ContractError."""
     texts = [ConfigText(_text(file), file) for file in config_files]
     plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
-    found = deciders_of(texts, plugins, COMPATS[compat] if compat else None)
+    found = deciders_of(texts, plugins, compat)
     if not texts:
         found = _named(found, name)
     if found.batch is not None:

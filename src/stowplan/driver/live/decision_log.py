@@ -162,8 +162,8 @@ class DecisionLog:
 
     def _note_score(self, uid: str) -> None:
         binding_cycle = self._scheduler.bindings.get(uid)
-        if binding_cycle is not None and binding_cycle.score is not None:
-            self._scores[uid] = binding_cycle.score
+        if binding_cycle is not None and binding_cycle.binding.score is not None:
+            self._scores[uid] = binding_cycle.binding.score
 
     def _pod(
         self, effect: to_do.RecordEvent, is_fault: bool, effects: list[Effect], now: int

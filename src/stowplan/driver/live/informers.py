@@ -62,7 +62,6 @@ class Informers:
         self.synced = asyncio.Event()
         self._api = api
         self._on_events = on_events
-        self._tasks = BackgroundTasks()
 
     @property
     def is_synced(self) -> bool:
@@ -87,19 +86,10 @@ class Informers:
         found = None if self._pods is None else self._pods.find(key)
         return found if isinstance(found, Pod) else None
 
-    def start(self) -> None:
+    def start(self, tasks: BackgroundTasks) -> None:
         """Start all informers."""
         for informer in self.informers:
-            name = f"informer {informer.resource.title}"
-            self._tasks.start(self._follow(informer), name)
-
-    async def stop(self) -> None:
-        """Stop all informers."""
-        await self._tasks.stop()
-
-    def failed(self) -> BaseException | None:
-        """The exception that has ended a task, if any."""
-        return self._tasks.failed()
+            tasks.start(self._follow(informer), f"informer {informer.resource.title}")
 
     async def _follow(self, informer: Informer) -> None:
         fault = refusal = ""

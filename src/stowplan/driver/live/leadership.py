@@ -7,6 +7,7 @@ read `term` and `deadline`; `may_write` compares the clock with them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -91,7 +92,8 @@ class LeaderElectionThread:
         loop, wake = self._loop, self._wake
         if loop is not None and wake is not None and not loop.is_closed():
             loop.call_soon_threadsafe(wake.set)
-        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:
@@ -107,32 +109,14 @@ class LeaderElectionThread:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        service = None
-        if self._service is not None:
-            ready = asyncio.Event()
-            service = asyncio.create_task(self._run_service(ready))
-            await asyncio.wait(
-                [service, asyncio.create_task(ready.wait())], return_when=asyncio.FIRST_COMPLETED
-            )
-            if service.done():
-                service.result()
-        self._started.set()
-        try:
+        service = contextlib.nullcontext() if self._service is None else self._service()
+        async with service:
+            self._started.set()
             if self.election is None:
                 self._elected(1)
                 await self._wake.wait()
             else:
                 await self._run_election(self.election)
-        finally:
-            if service is not None:
-                service.cancel()
-                await asyncio.gather(service, return_exceptions=True)
-
-    async def _run_service(self, ready: asyncio.Event) -> None:
-        assert self._service is not None
-        async with self._service():
-            ready.set()
-            await asyncio.Event().wait()
 
     async def _run_election(self, election: LeaderElector) -> None:
         assert self._wake is not None

@@ -5,12 +5,11 @@ Source: kube-scheduler v1.36, scheduler/metrics; kube-batch v0.5, pkg/scheduler/
 
 from __future__ import annotations
 
-from stowplan.batch import decider as sessions
-from stowplan.batch import session
 from stowplan.driver.live import metrics_recorder
+from stowplan.framework.deciders import session_metrics as sessions
 from stowplan.framework.runtime import timed_framework as profiles
-from stowplan.scheduler import session_lane
 from stowplan.scheduler import timed_scheduler as machines
+from stowplan.scheduler.lanes import session_lane
 
 PENDING_PODS = "scheduler_pending_pods"
 INCOMING_PODS = "scheduler_queue_incoming_pods_total"
@@ -73,8 +72,8 @@ HELP = {
     sessions.UNREADY_TASKS: "Number of tasks that the last session could not schedule, by job.",
     sessions.UNREADY_JOBS: "Number of jobs that the last session could not schedule.",
     sessions.RETRIES: "Number of retries of a job that could not be scheduled, by job.",
-    session.ACTION_LATENCY: "Latency of an action of a session in microseconds, by action.",
-    session.PLUGIN_LATENCY: (
+    sessions.ACTION_LATENCY: "Latency of an action of a session in microseconds, by action.",
+    sessions.PLUGIN_LATENCY: (
         "Latency of a session plugin in microseconds, by plugin and callback (OnSession)."
     ),
     session_lane.TASK_LATENCY: (

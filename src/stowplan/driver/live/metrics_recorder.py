@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from stowplan.driver.clocks import monotonic_ns
 from stowplan.framework.metrics import Histogram, Labels, Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
@@ -27,7 +28,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
 from stowplan.objects.encoding.duration import SECOND
-from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.queue.pod_record import PodState
 
 if TYPE_CHECKING:
     from stowplan.driver.client.api_client import ApiClient
@@ -99,7 +100,7 @@ class MetricsRecorder:
         self.n_refused = 0
         self._scheduler: Scheduler | None = None
         self._pending_bindings: dict[str, PendingBinding] = {}
-        self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
+        self._samples: deque[tuple[int, int, int]] = deque(maxlen=SAMPLES)
         self._sli: dict[str, Histogram] = {}
         self._attempts: dict[tuple[str, str], tuple[tuple[str, Labels], Histogram]] = {}
         self._one = {name: Histogram(bounds) for name, bounds in _UNLABELLED_HISTOGRAMS.items()}
@@ -113,9 +114,9 @@ class MetricsRecorder:
 
     def rates(self) -> dict[str, float]:
         """Bindings and rejections per second over the last minute."""
-        self._sample(time.monotonic())
+        self._sample(monotonic_ns())
         at, bound, refused = self._samples[0]
-        seconds = self._samples[-1][0] - at
+        seconds = (self._samples[-1][0] - at) / SECOND
         if seconds <= 0:
             return {"boundPerSecond": 0.0, "refusedPerSecond": 0.0}
         return {
@@ -123,8 +124,8 @@ class MetricsRecorder:
             "refusedPerSecond": round((self.n_refused - refused) / seconds, 2),
         }
 
-    def _sample(self, now: float) -> None:
-        if not self._samples or now - self._samples[-1][0] >= SAMPLED_S:
+    def _sample(self, now: int) -> None:
+        if not self._samples or now - self._samples[-1][0] >= SAMPLED_S * SECOND:
             self._samples.append((now, self.n_bound, self.n_refused))
 
     def handled(
@@ -132,7 +133,7 @@ class MetricsRecorder:
     ) -> None:
         """Record one `handle` call. now: its start."""
         self.n_events += len(events)
-        self._sample(time.monotonic())
+        self._sample(now)
         for event in events:
             if type(event) in _BINDING_OUTCOMES:
                 uid: str = event.uid  # type: ignore[union-attr]
@@ -170,7 +171,7 @@ class MetricsRecorder:
         self._one[ALGORITHM_SECONDS].add(took_s)
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
         if binding_cycle is not None:
-            entry = binding_cycle.entry
+            entry = binding_cycle
             self._pending_bindings[uid] = PendingBinding(
                 entry.pod.spec.scheduler_name,
                 entry.attempts,
@@ -183,13 +184,13 @@ class MetricsRecorder:
     def _finish_binding(self, uid: str, is_done: bool, now: int) -> None:
         """A binding has an outcome. is_done: the pod is bound."""
         binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
-        if binding_cycle is not None and binding_cycle.stage in (
-            BindingStage.BINDING,
-            BindingStage.BIND_UNKNOWN,
+        if binding_cycle is not None and binding_cycle.state in (
+            PodState.BINDING,
+            PodState.BIND_UNKNOWN,
         ):
             return
         one = self._pending_bindings.pop(uid)
-        if not is_done and (binding_cycle is None or binding_cycle.stage is not BindingStage.BOUND):
+        if not is_done and (binding_cycle is None or binding_cycle.state is not PodState.ASSUMED):
             return
         self.n_bound += 1
         self._count_attempt("scheduled", one.profile, one.took_s + max(0, now - one.begun) / SECOND)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.logs import log_keys
 from stowplan.framework import CycleState
 from stowplan.messages import effects as to_do
@@ -40,7 +41,12 @@ class PluginIORunner:
         effect, None if it was cancelled."""
         self._on_outcome = on_outcome
         self._work = plugin_io
+        self._background: BackgroundTasks | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def start(self, tasks: BackgroundTasks) -> None:
+        """Run what begins from now on as tasks of a group."""
+        self._background = tasks
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -53,22 +59,15 @@ class PluginIORunner:
 
     def begin(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
         """Run a coroutine that returns an outcome event."""
-        task = asyncio.create_task(self._run_until_done(effect, doing))
-        self._tasks[effect] = task
+        assert self._background is not None
+        work = self._run_until_done(effect, doing)
+        self._tasks[effect] = self._background.start(work, f"plugin I/O {effect}")
 
     def cancel(self, effect: int) -> None:
         """Cancel one: its outcome is not needed any more."""
         task = self._tasks.pop(effect, None)
         if task is not None:
             task.cancel()
-
-    async def stop(self) -> None:
-        """Cancel all."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.clear()
 
     async def _run_until_done(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
         outcome = await doing

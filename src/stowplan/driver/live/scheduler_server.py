@@ -10,13 +10,12 @@ touch the scheduler.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import platform
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -29,6 +28,7 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.client.resources import resources_of
 from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.client.rate_limiter import RateLimiter
@@ -95,6 +95,7 @@ class SchedulerServer:
 
     stop_reason: error that stopped it, "" for none. heartbeat_at: last iteration of the loop.
     on_lease_lost: called from another thread when the lease is lost, because this one may be busy.
+    on_synced: called when the objects of the cluster have been read, which live long.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class SchedulerServer:
         )
         self._rng = informer_rng
         self.on_lease_lost: Callable[[], None] = _ignore
+        self.on_synced: Callable[[], None] = _ignore
         self._inbox: deque[Event] = deque()
         self._wakeup_at: int | None = None
         self._queue_heads = 200
@@ -146,7 +148,6 @@ class SchedulerServer:
         )
         self.plugin_io = PluginIORunner(self.add_event, self.scheduler.plugin_io)
         self._extender_client: ExtenderClient | None = None
-        self._tasks: list[asyncio.Task[Any]] = []
         # Held while another thread uses the scheduler.
         self._handle_lock = asyncio.Lock()
 
@@ -209,18 +210,23 @@ class SchedulerServer:
         """True when the initial lists have been handled."""
         return self.informers is not None and self.informers.synced.is_set()
 
-    async def run(self) -> int:
-        """Schedule until stopped; returns the exit code. Raises CredentialError."""
+    async def run(self, start_more: Callable[[BackgroundTasks], None] | None = None) -> int:
+        """Schedule until stopped; returns the exit code. start_more: starts further background
+        tasks of the process. Raises CredentialError, and what a background task raises."""
         self._loop = asyncio.get_running_loop()
-        gc.disable()
         api = ApiClient(self.options.client_config, write_check=self.leadership.may_write)
-        try:
-            async with api:
-                return await self._run(api)
-        finally:
-            gc.enable()
+        async with api:
+            try:
+                async with background_tasks() as tasks:
+                    if start_more is not None:
+                        start_more(tasks)
+                    await self._run(api, tasks)
+            finally:
+                # The lease is released when no write is under way any more.
+                await self._end()
+        return 1 if self.stop_reason else 0
 
-    async def _run(self, api: ApiClient) -> int:
+    async def _run(self, api: ApiClient, tasks: BackgroundTasks) -> None:
         options = self.options
         self.metrics_recorder.api = api
         kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self.deciders))
@@ -247,22 +253,19 @@ class SchedulerServer:
             options.client_config.server,
         )
         log_keys(log, logging.INFO, "Starting scheduler", schedulerName=names, server=server)
-        self.api_dispatcher.start()
+        self.plugin_io.start(tasks)
+        self.api_dispatcher.start(tasks)
         # Permanent errors occur here, before anything is started.
         await asyncio.to_thread(self.leadership.start)
-        self.informers.start()
+        self.informers.start(tasks)
         warming = None
         if options.engine == "auto":
             warming = start_kernel_warming()
-        try:
-            await self._follow_until_synced()
-            if warming is not None:
-                await self._wait_for_kernels(warming)
-            await self._decide_until_stopped()
-            await self._drain()
-        finally:
-            await self._end()
-        return 1 if self.stop_reason else 0
+        await self._follow_until_synced()
+        if warming is not None:
+            await self._wait_for_kernels(warming)
+        await self._decide_until_stopped()
+        await self._drain()
 
     def scheduler_names(self) -> Iterable[str]:
         """The scheduler names that are served."""
@@ -274,8 +277,7 @@ class SchedulerServer:
         return self.leadership.may_write(effect.term)
 
     async def _follow_until_synced(self) -> None:
-        """Handle the initial lists before anything is decided. Their objects live long, so GC is
-        off meanwhile."""
+        """Handle the initial lists before anything is decided."""
         assert self.informers is not None
         begun = monotonic_ns()
         elected: list[Event] = []
@@ -291,9 +293,7 @@ class SchedulerServer:
             elected += [e for e in events if isinstance(e, happened.LeaderElected)]
             self._handle([e for e in events if not isinstance(e, happened.LeaderElected)], 0)
             await asyncio.sleep(0)
-        gc.collect()
-        gc.freeze()
-        gc.enable()
+        self.on_synced()
         counts = ", ".join(
             f"{len(one)} {one.resource.title}" for one in self.informers.informers if len(one)
         )
@@ -324,7 +324,6 @@ class SchedulerServer:
                     self._handle(events, heads)
             elif self.comparer is not None:
                 self.comparer.serve_due(monotonic_ns())
-            self._check_tasks()
             if held_back or self._inbox or self._is_due():
                 # Let requests proceed, longer if they lag behind.
                 await asyncio.sleep(_NOW if held_back else 0)
@@ -456,15 +455,6 @@ class SchedulerServer:
 
     # Shutdown.
 
-    def _check_tasks(self) -> None:
-        """Raise the exception of a failed task."""
-        assert self.informers is not None
-        assert self.api_dispatcher is not None
-        for part in (self.informers, self.api_dispatcher):
-            fault = part.failed()
-            if fault is not None:
-                raise fault
-
     async def _drain(self) -> None:
         """Finish pending work, and handle its outcomes."""
         if self.stop_reason or self.api_dispatcher is None or not self.leadership.leads:
@@ -479,11 +469,6 @@ class SchedulerServer:
             self._handle(self._take_events(), 0)
 
     async def _end(self) -> None:
-        if self.informers is not None:
-            await self.informers.stop()
-        await self.plugin_io.stop()
-        if self.api_dispatcher is not None:
-            await self.api_dispatcher.stop()
         if self._extender_client is not None:
             await self._extender_client.stop()
         await asyncio.to_thread(self.leadership.stop)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP
-from stowplan.driver.certificate import self_signed_certificate
 from stowplan.driver.storage.kubeconfig_files import write_secret
 
 ADMIN = User("admin", "admin-uid", (MASTERS_GROUP,))
@@ -115,6 +114,9 @@ def _serving_certificate(directory: Path, host: str, now: float) -> ServingCerti
     path = directory / f"tls-{host.replace(':', '-')}.pem"
     try:
         if not path.exists():
+            # Not at the top: only the first start of a cluster needs the library behind it.
+            from stowplan.driver.certificate import self_signed_certificate
+
             names = dict.fromkeys((host, "127.0.0.1", "::1", "localhost"))
             made = self_signed_certificate(_names(tuple(names)), now)
             write_secret(path, made.key + made.certificate)

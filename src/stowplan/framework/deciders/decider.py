@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.engine.tie_break import TieBreakSource
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.runtime.framework import Framework
@@ -59,11 +60,7 @@ class Decider(Protocol):
     """Chooses a node for a pod."""
 
     def decide(
-        self,
-        pod: Pod,
-        snapshot: Snapshot,
-        framework: Framework,
-        rng: TieBreakSource,
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource
     ) -> Decision:
         """Choose a node for `pod`, or report why none fits; changes nothing.
 
@@ -136,14 +133,14 @@ class FitCheck(Protocol):
     def hold(self, snapshot: Snapshot) -> bool:
         """True while nothing relevant changed but pods and allocatable amounts."""
 
-    def may_fit(self, rows: Sequence[int] | None) -> NDArray[np.bool_]:
+    def may_fit(self, rows: Sequence[int] | None) -> Bools:
         """bool (n_classes,): classes that may fit on one of these rows; None: on any row."""
 
 
 class KernelRun(Protocol):
     """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod."""
 
-    scores: NDArray[np.int64]
+    scores: Ints
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.

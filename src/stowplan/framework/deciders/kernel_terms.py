@@ -1,9 +1,9 @@
 """Kernel terms: a plugin's rule for one pod, as values that compiled kernels evaluate.
 
-A plugin that returns kernel terms, from its method `parts`, promises that they are equivalent to
-its methods: kernels then choose nodes without calling it. Filter terms decide which nodes pass,
-score terms their score. A plugin without `parts` is called in the ordinary way, for every pod, and
-for every class where it declares `node_only`.
+A plugin that returns kernel terms, from its method `kernel_terms`, promises that they are
+equivalent to its other methods: kernels then choose nodes without calling it. Filter terms decide
+which nodes pass, score terms their score. A plugin without that method is called in the ordinary
+way, for every pod, and for every class where it declares `node_only`.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from stowplan._deprecated import deprecated_names
 _OLD_NAMES = {
     "Framework": "stowplan.framework.runtime.framework:Framework",
     "Handle": "stowplan.framework.runtime.framework:Handle",
+    "PERMIT_TIMEOUT_S_MAX": "stowplan.framework.runtime.framework:PERMIT_TIMEOUT_S_MAX",
     "PreFilterOutcome": "stowplan.framework.runtime.outcomes:PreFilterOutcome",
     "Scores": "stowplan.framework.runtime.framework:Scores",
     "frameworks": "stowplan.framework.runtime.framework:build_frameworks",

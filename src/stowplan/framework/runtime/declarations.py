@@ -111,6 +111,13 @@ def check_arguments(declared: Plugin, args: type[msgspec.Struct], where: str) ->
         )
 
 
+def ineffective_fields(plugin: type[Any]) -> Iterator[str]:
+    """Warnings for fields of a declaration that have no effect."""
+    if declaration_of(plugin).row_local and not hasattr(plugin, "signature"):
+        where = f"{_where(plugin)}{class_location(plugin)}"
+        yield f"{where}: `row_local` has no effect without a method `signature(pod)`"
+
+
 def misspelt_fields(plugin: type[Any]) -> Iterator[tuple[str, str]]:
     """(attribute, the name that it is near) of data attributes that are probably misspelt; what
     the class gives as well is not what was meant."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from stowplan._deprecated import deprecated_method
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
@@ -336,9 +337,11 @@ class Framework:
 
     # After a node was chosen.
 
-    def goes_straight(self, state: CycleState) -> bool:
+    def binds_directly(self, state: CycleState) -> bool:
         """True when no plugin has work for the pod between the choice of a node and Bind."""
         return self._idle_when_skipped is not None and self._idle_when_skipped <= state.skip_filter
+
+    goes_straight = deprecated_method("goes_straight", "binds_directly")
 
     def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The first Reserve status that is not Success, else OK. The caller unreserves after a

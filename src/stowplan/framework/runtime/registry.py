@@ -10,7 +10,7 @@ import msgspec
 from stowplan.framework.extension_points import points_of
 from stowplan.framework.functions.decorators import plugin_of
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.plugin_calls import check_signatures
+from stowplan.framework.plugin_calls import check_signatures, duplicate_name
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.declarations import check_arguments, declaration_of
 
@@ -74,7 +74,7 @@ class Registry(Mapping[str, RegistryEntry]):
         declared = declaration_of(plugin)
         name = declared.name
         if name in self._entries:
-            raise ContractError(f"{where}: a plugin named {name!r} already exists")
+            raise ContractError(duplicate_name(self._entries[name].plugin, plugin))
         points = points_of(plugin)
         if not points:
             raise ContractError(f"{where}: implements no extension point: expected at least one")

@@ -12,7 +12,8 @@ Source: kube-scheduler v1.36, scheduler/metrics; framework/runtime.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.columns.array_types import Ints
@@ -24,15 +25,16 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait
 from stowplan.framework.profile import Profile
-from stowplan.framework.runtime.framework import Framework, Scores
+from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.outcomes import PreFilterOutcome
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
-from stowplan.framework.status import OK, Code, Status
+from stowplan.framework.status import Code, Status
 from stowplan.objects.pod import Pod
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 EVALUATIONS = "scheduler_plugin_evaluation_total"
 PLUGIN_SECONDS = "scheduler_plugin_execution_duration_seconds"
@@ -145,6 +147,19 @@ class TimedRegisteredPlugin(RegisteredPlugin):
         return answer
 
 
+def _timed(method: Method, point: str) -> Method:
+    """A method of Framework that records its duration and status as those of `point`."""
+
+    @wraps(method)
+    def timed(self: TimedFramework, *args: Any, **kwargs: Any) -> Any:
+        begun = self._recorder.now()
+        answer = method(self, *args, **kwargs)
+        self._recorder.point(point, status_title(answer), begun)
+        return answer
+
+    return cast(Method, timed)
+
+
 class TimedFramework(Framework):
     """A framework whose extension points are timed."""
 
@@ -170,83 +185,37 @@ class TimedFramework(Framework):
         self._recorder.begin()
         begun = self._recorder.now()
         outcome = super().run_pre_filter(pod, snapshot, state)
-        self._recorder.point("PreFilter", outcome.status.code.title, begun)
+        self._recorder.point("PreFilter", status_title(outcome), begun)
         return outcome
 
-    def run_filters(
-        self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
-    ) -> NodeToStatus:
-        """As in Framework."""
-        begun = self._recorder.now()
-        verdicts = super().run_filters(pod, snapshot, state, rows)
-        self._recorder.point("Filter", ERROR if verdicts.errors else SUCCESS, begun)
-        return verdicts
+    run_filters = _timed(Framework.run_filters, "Filter")
+    run_pre_score = _timed(Framework.run_pre_score, "PreScore")
+    run_scores = _timed(Framework.run_scores, "Score")
+    run_reserve = _timed(Framework.run_reserve, "Reserve")
+    run_unreserve = _timed(Framework.run_unreserve, "Unreserve")
+    run_permit = _timed(Framework.run_permit, "Permit")
+    # Without waiting for the binding request.
+    run_bind = _timed(Framework.run_bind, "Bind")
+    run_post_bind = _timed(Framework.run_post_bind, "PostBind")
 
     def run_post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """As in Framework."""
+        """As in Framework; counts a preemption."""
         begun = self._recorder.now()
         self._recorder.metrics.count(PREEMPTIONS)
         result = super().run_post_filter(pod, snapshot, diagnosis, state)
-        self._recorder.point("PostFilter", result.status.code.title, begun)
+        self._recorder.point("PostFilter", status_title(result), begun)
         return result
-
-    def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:
-        """As in Framework."""
-        begun = self._recorder.now()
-        status = super().run_pre_score(pod, snapshot, rows, state)
-        self._recorder.point("PreScore", status.code.title, begun)
-        return status
-
-    def run_scores(self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState) -> Scores:
-        """As in Framework."""
-        begun = self._recorder.now()
-        scores = super().run_scores(pod, nodes, rows, state)
-        self._recorder.point("Score", SUCCESS, begun)
-        return scores
-
-    def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """As in Framework."""
-        begun = self._recorder.now()
-        status = super().run_reserve(pod, node_name, state)
-        self._recorder.point("Reserve", status.code.title, begun)
-        return status
-
-    def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """As in Framework."""
-        begun = self._recorder.now()
-        super().run_unreserve(pod, node_name, state)
-        self._recorder.point("Unreserve", SUCCESS, begun)
-
-    def run_permit(
-        self, pod: Pod, node_name: str, state: CycleState
-    ) -> Status | dict[str, PermitWait]:
-        """As in Framework."""
-        begun = self._recorder.now()
-        answer = super().run_permit(pod, node_name, state)
-        self._recorder.point("Permit", status_title(answer), begun)
-        return answer
-
-    def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """As in Framework; does not wait for the binding request."""
-        begun = self._recorder.now()
-        status = super().run_bind(pod, node_name, state)
-        self._recorder.point("Bind", status.code.title, begun)
-        return status
-
-    def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """As in Framework."""
-        begun = self._recorder.now()
-        super().run_post_bind(pod, node_name, state)
-        self._recorder.point("PostBind", SUCCESS, begun)
 
 
 def status_title(answer: Any) -> str:
-    """Status label of any kind of result."""
+    """Status label of any kind of result; what has no status succeeded."""
+    if isinstance(answer, PreFilterOutcome | PostFilterResult):
+        answer = answer.status
     if isinstance(answer, Status):
         return answer.code.title
-    if isinstance(answer, PostFilterResult):
-        return answer.status.code.title
+    if isinstance(answer, NodeToStatus):
+        return ERROR if answer.errors else SUCCESS
     waits = isinstance(answer, PermitWait | PreBindWait | dict)
-    return Code.WAIT.title if waits else OK.code.title
+    return Code.WAIT.title if waits else SUCCESS

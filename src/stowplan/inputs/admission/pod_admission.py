@@ -27,9 +27,9 @@ from stowplan.apis.limits.limit_range_rules import (
 from stowplan.apis.limits.resource_amounts import Amounts, amount_above, format_quantity
 from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.admission.resource_quotas import NamespaceQuotas, unenforced_limits
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.importers.imported_objects import list_names
 from stowplan.inputs.manifests import ManifestInventory
-from stowplan.inputs.orphaned_pods import count_of
 from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.limits import LimitRange, LimitRangeItem, ResourceQuota
 from stowplan.objects.pod import Container, Pod, PodSpec
@@ -164,8 +164,6 @@ def _filled(container: Container, requests: Amounts, limits: Amounts) -> Contain
     if not more_limits and not more_requests:
         return container
     filled = replace(
-        given,
-        limits={**given.limits, **more_limits},
-        requests={**given.requests, **more_requests},
+        given, limits={**given.limits, **more_limits}, requests={**given.requests, **more_requests}
     )
     return replace(container, resources=filled)

@@ -15,9 +15,7 @@ from stowplan.apis.schema.struct_types import StructType
 
 VOLCANO = """
 Job
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec JobSpec
   status JSON
 
@@ -54,9 +52,7 @@ TaskSpec
 """
 SCHEDULING = """
 PodGroup
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PodGroupSpec
   status JSON
 
@@ -70,9 +66,7 @@ PodGroupSpec
   subGroupPolicy JSON
 
 Queue
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec QueueSpec
   status JSON
 
@@ -91,9 +85,7 @@ QueueSpec
 """
 JOBSET = """
 JobSet
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec JobSetSpec
   status JSON
 
@@ -118,9 +110,7 @@ ReplicatedJob
 """
 TRAINER = """
 TrainJob
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec TrainJobSpec
   status JSON
 
@@ -152,15 +142,11 @@ Trainer
   numProcPerNode JSON
 
 ClusterTrainingRuntime
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec TrainingRuntimeSpec
 
 TrainingRuntime
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec TrainingRuntimeSpec
 
 TrainingRuntimeSpec
@@ -182,9 +168,7 @@ JobSetTemplateSpec
 """
 KUBEFLOW = """
 PyTorchJob
-  kind string
-  apiVersion string
-  metadata ObjectMeta
+  +PartialObjectMetadata
   spec PyTorchJobSpec
   status JSON
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import untyped_title
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -115,13 +116,13 @@ class ObjectValidator:
     @property
     def notes(self) -> list[str]:
         """The warnings, bounded."""
-        more = [f"and {self._n_warned:,} more errors"] if self._n_warned else []
+        more = [f"and {count_of(self._n_warned, 'more error')}"] if self._n_warned else []
         return self._warnings + more
 
     def finish(self) -> None:
         """Raise InputError with all mistakes, if any."""
         if self._mistakes:
-            more = [f"and {self._n_more:,} more errors"] if self._n_more else []
+            more = [f"and {count_of(self._n_more, 'more error')}"] if self._n_more else []
             raise InputError.of([*self._mistakes, *more])
 
 

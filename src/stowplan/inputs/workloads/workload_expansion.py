@@ -21,6 +21,12 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.apis.apps.daemon_pods import (
+    pin_to_node,
+    should_run_on,
+    target_node,
+    with_daemon_tolerations,
+)
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import (
     JobControllerFields,
@@ -31,12 +37,6 @@ from stowplan.inputs.manifests import (
     title,
 )
 from stowplan.inputs.object_defaults import with_name_label
-from stowplan.inputs.workloads.daemon_pods import (
-    pin_to_node,
-    should_run_on,
-    target_node,
-    with_daemon_tolerations,
-)
 from stowplan.inputs.workloads.priority_classes import PriorityClasses, UnknownPriorityClassError
 from stowplan.inputs.workloads.volume_claims import ClaimBuilder
 from stowplan.objects.encoding.json_codec import DecodeError

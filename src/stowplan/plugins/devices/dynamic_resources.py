@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -32,15 +31,28 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    QUEUE_POD,
+    QUEUE_SKIP,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
-from stowplan.plugins.devices.hints import dynamic_resources_events
+from stowplan.plugins.pod_hints import queueing_hint
 
 
-class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class DynamicResourcesArgs(PluginArgs, frozen=True):
     """filter_timeout: limit of the device search per node, 0 for none. binding_timeout: limit until
     devices are ready. Both are validated and have no effect yet."""
 
@@ -58,6 +70,7 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
                 yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
 
 
+_ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 NO_RESOURCE_CLAIMS: tuple[str, ...] = ()
 
 
@@ -91,17 +104,40 @@ class DynamicResources:
         """Success once every claim of the pod exists and, if generated, belongs to the pod."""
         if not pod.spec.resource_claims or not self._is_enabled:
             return OK
-        claims = resource_claims_of(pod, self.handle.shared.object_store)
+        claims = self._claims(pod)
         return claims if isinstance(claims, Status) else OK
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, classes, slices or nodes are added or changed."""
         if not self._is_enabled:
             return ()
-        shared = self.handle.shared
-        return dynamic_resources_events(lambda pod: resource_claims_of(pod, shared.object_store))
+        of_nodes = Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE
+        return (
+            on(NODE, of_nodes),
+            on(RESOURCE_CLAIM, _ADD_OR_UPDATE, self._after_claim),
+            on(POD, Action.UPDATE_POD_GENERATED_RESOURCE_CLAIM, self._after_pod),
+            on(DEVICE_CLASS, _ADD_OR_UPDATE),
+            on(RESOURCE_SLICE, _ADD_OR_UPDATE),
+        )
 
-    def concerns(self, pod: Pod) -> bool:
+    def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | Status:
+        return resource_claims_of(pod, self.handle.shared.object_store)
+
+    def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
+        claims = self._claims(pod)
+        if isinstance(claims, Status):
+            return QUEUE_SKIP
+        # Devices that another claim releases may serve this pod.
+        if old is not None and old.status.allocation is not None and new.status.allocation is None:
+            return QUEUE_POD
+        if not any(claim.metadata.uid == new.metadata.uid for claim in claims):
+            return QUEUE_SKIP
+        return queueing_hint(old is None or old.status != new.status)
+
+    def _after_pod(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+        return queueing_hint(new.uid == pod.uid and not isinstance(self._claims(new), Status))
+
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims."""
         return bool(pod.spec.resource_claims)
 
@@ -132,7 +168,7 @@ class DynamicResources:
             return self.NO_STATE
         return self.REJECTED if names else OK
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `filter` is the same for every row."""
         return np.full(n_rows_of(rows), not self.filter(state).is_success, dtype=np.int64)
 
@@ -157,11 +193,11 @@ class DynamicResources:
         """0: the score ranks alternatives among devices, and there are no devices."""
         return 0
 
-    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return np.zeros(n_rows_of(rows), dtype=np.int64)
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
         return default_normalize_score(scores)
 

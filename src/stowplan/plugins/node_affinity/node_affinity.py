@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -24,7 +23,14 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    QUEUE_SKIP,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
 from stowplan.objects import pod as pods
 from stowplan.objects.node import Node
@@ -33,12 +39,13 @@ from stowplan.objects.selectors import (
     NODE_NAME_FIELD,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
+    node_selector_error,
     node_selector_matches,
     preferred_terms_error,
     requirement_admits,
     term_matches,
 )
-from stowplan.plugins import node_hints as hints
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
@@ -48,11 +55,12 @@ from stowplan.plugins.node_affinity.node_selector import (
     node_selector_term_column,
     required_node_selector,
 )
+from stowplan.plugins.pod_hints import queueing_hint
 
 _PARSE_ERROR = re.compile(r"(?P<place>\S+): \w+ value: (?P<got>.*?): (?P<wanted>.*)", re.DOTALL)
 
 
-class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeAffinityArgs(PluginArgs, frozen=True):
     """added_affinity: node affinity that every pod of the profile has in addition to its own."""
 
     added_affinity: pods.NodeAffinity | None = None
@@ -118,7 +126,7 @@ class NodeAffinityPlugin:
             OK if matches_node_selector_and_affinity(pod, node.labels, node.name) else self.REJECTED
         )
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 for REJECTED, 2 for ENFORCED."""
         codes = (~node_selector_and_affinity_column(pod, nodes, rows)).astype(np.int64)
         if self._added_required is not None:
@@ -157,20 +165,33 @@ class NodeAffinityPlugin:
             if term_matches(term.preference, node.labels, node.name)
         )
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         scores = np.zeros(n_rows_of(rows), dtype=np.int64)
         for term in self._preferred(pod):
             scores[node_selector_term_column(term.preference, nodes, rows)] += term.weight
         return scores
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: percentages of the highest score."""
         return default_normalize_score(scores)
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A node is added or has other labels."""
-        return hints.node_affinity_events(self._meets_added)
+        return (on(NODE, Action.ADD | Action.UPDATE_NODE_LABEL, self._after_node),)
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """The pod selects the node now and did not before. A term that cannot be parsed requeues
+        the pod, unless a term that can be parsed decides."""
+        if not self._meets_added(new):
+            return QUEUE_SKIP
+        if matches_node_selector_and_affinity(pod, new.labels, new.name):
+            return queueing_hint(
+                old is None or not matches_node_selector_and_affinity(pod, old.labels, old.name)
+            )
+        required, wanted = required_node_selector(pod), pod.spec.node_selector or {}
+        is_faulty = required is not None and node_selector_error(required) is not None
+        return queueing_hint(is_faulty and wanted.items() <= new.labels.items())
 
     def signature(self, pod: Pod) -> object:
         """The selector and the affinity."""

@@ -14,8 +14,8 @@ from stowplan.framework.clusterevents import (
     QUEUE_POD,
     QUEUE_SKIP,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.node import Node
@@ -25,7 +25,7 @@ from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 Terms = tuple[AffinityTerm, ...]
 
 
-def inter_pod_affinity_events() -> tuple[ClusterEventWithHint, ...]:
+def inter_pod_affinity_events() -> RegisteredEvents:
     """Events that InterPodAffinity registers."""
     of_pods = Action.ADD | Action.UPDATE_POD_LABEL | Action.DELETE
     return (
@@ -45,9 +45,9 @@ def after_pod_change(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint
     if near is None or away is None:
         return QUEUE_POD
     if old is None or new is None:
-        return (
-            _after_pod_added(near, new) if new is not None else _after_pod_deleted(away, pod, old)
-        )
+        if new is not None:
+            return queueing_hint(_match_all(near, new))
+        return _after_pod_deleted(away, pod, old)
     now_near = not _match_all(near, old) and _match_all(near, new)
     return queueing_hint(now_near or (_match_all(away, old) and not _match_all(away, new)))
 
@@ -70,10 +70,6 @@ def after_node_change(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         return queueing_hint(bool(away))
     moves = _topology_domains(away, old, new)
     return queueing_hint(any(before is not None and before != after for before, after in moves))
-
-
-def _after_pod_added(near: Terms, new: Pod) -> QueueingHint:
-    return queueing_hint(_match_all(near, new))
 
 
 def _after_pod_deleted(away: Terms, pod: Pod, old: Pod | None) -> QueueingHint:

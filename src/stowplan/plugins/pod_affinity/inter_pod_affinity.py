@@ -17,9 +17,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits, sums_by_value
 from stowplan.columns.pods.podterms import AffinityTerm, ExistingPodTerms, TermRole, terms_of
@@ -40,7 +39,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     PeerAffinityTerms,
@@ -51,6 +50,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
@@ -70,7 +70,7 @@ AFFINITY, ANTI_AFFINITY, EXISTING_ANTI_AFFINITY = 1, 2, 3
 """Codes of `filter_column`, in the order of evaluation."""
 
 
-class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class InterPodAffinityArgs(PluginArgs, frozen=True):
     """hard_pod_affinity_weight: weight of required affinity terms of existing pods in scores.
     ignore_preferred_terms_of_existing_pods: whether pods without preferences are not scored."""
 
@@ -128,11 +128,11 @@ class TopologyPairCounts:
         """The label keys of all pairs."""
         return {*self._sums, *(key for key, _ in self._changes)}
 
-    def counted(self, key: str, rows: Rows) -> NDArray[np.bool_]:
+    def counted(self, key: str, rows: Rows) -> Bools:
         """bool (n_rows,): rows whose pair has a count. Not for a clone that was changed."""
         if key not in self._sums:
             return np.zeros(n_rows_of(rows), dtype=np.bool_)
-        chosen: NDArray[np.bool_] = (self._sums[key] > 0)[self._columns[key].codes[rows]]
+        chosen: Bools = (self._sums[key] > 0)[self._columns[key].codes[rows]]
         return chosen
 
     def clone(self) -> TopologyPairCounts:
@@ -175,11 +175,39 @@ class InterPodAffinityPreFilterState:
         copy.existing_anti = self.existing_anti.clone()
         return copy
 
+    def change(self, pod: Pod, info: PodInfo, node: NodeInfo, by: int) -> None:
+        """Count a pod on a node once more or less, for the incoming pod."""
+        required, labels = self.required, node.labels
+        for weighted in terms_of(info.pod).required_anti_affinity:
+            if weighted.term.matches(pod, required.namespace_labels):
+                self.existing_anti.change(weighted.term.topology_key, labels, by)
+        if required.affinity and required.near.takes(info.pod):
+            for key in required.affinity:
+                self.affinity.change(key, labels, by)
+        for key, selection in required.anti:
+            if selection.takes(info.pod):
+                self.anti.change(key, labels, by)
+
 
 class InterPodAffinityPreScoreState(msgspec.Struct, frozen=True):
     """Result of PreScore, read by Score: key -> (column, int64 (n_values + 1,) score by value)."""
 
     by_key: dict[str, tuple[LabelColumn, Ints]]
+
+    def score(self, node: NodeInfo) -> int:
+        """The sum over the node's pairs: any int64, more is better."""
+        total = 0
+        for key, (column, scores) in self.by_key.items():
+            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
+            total += int(scores[item]) if item >= 0 else 0
+        return total
+
+    def score_column(self, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        total = np.zeros(n_rows_of(rows), dtype=np.int64)
+        for column, scores in self.by_key.values():
+            total += scores[column.codes[rows]]
+        return total
 
 
 class InterPodAffinity:
@@ -219,26 +247,13 @@ class InterPodAffinity:
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Count a pod that was added to a node."""
-        self._change(pod, info, node, state, 1)
+        state.read(self.name, InterPodAffinityPreFilterState).change(pod, info, node, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Stop counting a pod that was removed from a node."""
-        self._change(pod, info, node, state, -1)
+        state.read(self.name, InterPodAffinityPreFilterState).change(pod, info, node, -1)
         return OK
-
-    def _change(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState, by: int) -> None:
-        kept = state.read(self.name, InterPodAffinityPreFilterState)
-        required, labels = kept.required, node.labels
-        for weighted in terms_of(info.pod).required_anti_affinity:
-            if weighted.term.matches(pod, required.namespace_labels):
-                kept.existing_anti.change(weighted.term.topology_key, labels, by)
-        if required.affinity and required.near.takes(info.pod):
-            for key in required.affinity:
-                kept.affinity.change(key, labels, by)
-        for key, selection in required.anti:
-            if selection.takes(info.pod):
-                kept.anti.change(key, labels, by)
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success where all required terms, the pod's and those of existing pods, hold."""
@@ -266,9 +281,7 @@ class InterPodAffinity:
             kept.affinity.of(key, labels[key]) > 0 for key in keys
         ) or is_first_pod_of_affinity(pod, kept)
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
         kept = state.read(self.name, InterPodAffinityPreFilterState)
         codes = np.zeros(n_rows_of(rows), dtype=np.int64)
@@ -306,7 +319,7 @@ class InterPodAffinity:
         if not (prefers or held.has(TermRole.PREFERRED) or held.has(TermRole.REQUIRED_AFFINITY)):
             return SKIP
         scores: dict[str, tuple[LabelColumn, Ints]] = {}
-        for key, (met, weighed) in self._met(pod, snapshot, held).items():
+        for key, (met, weighed) in self._met(pod, snapshot).items():
             column = snapshot.nodes.labels.column(key)
             codes = column.codes[snapshot.nodes.all_rows]
             # Matches on a node with the label, even if weights cancel out: not skipped.
@@ -317,62 +330,33 @@ class InterPodAffinity:
         state.write(_PRE_SCORE, InterPodAffinityPreScoreState(scores))
         return OK
 
-    def _met(
-        self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
-    ) -> dict[str, tuple[Ints, Ints]]:
+    def _met(self, pod: Pod, snapshot: Snapshot) -> dict[str, tuple[Ints, Ints]]:
         """Topology key -> int64 (n_nodes,) twice: how often the pods of each row match a
         preference, and the same weighted."""
         met: dict[str, tuple[Ints, Ints]] = {}
-        for key, weight, counts in self._preferences(pod, snapshot, held):
+        for key, weight, counts in preferences(pod, snapshot, self._hard_weight):
             times, weighed = met.get(key, (0, 0))
             met[key] = times + counts, weighed + counts * weight
         return met
 
-    def _preferences(
-        self, pod: Pod, snapshot: Snapshot, held: ExistingPodTerms
-    ) -> Iterator[tuple[str, int, Ints]]:
-        """Topology key, weight and int64 (n_nodes,) matches by row, of each preference of both
-        sides."""
-        preferred = terms_of(pod).preferred
-        if preferred:
-            pods = MatchingPods.of(snapshot.nodes)
-            for own in preferred:
-                selection = resolve_namespaces(own.term, snapshot.object_store)
-                yield own.term.topology_key, own.weight, pods.counts(selection)
-        labels = namespace_labels_of(pod, snapshot.object_store)
-        for one in held.matching(TermRole.PREFERRED, pod, labels):
-            yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
-        if self._hard_weight > 0:
-            for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
-                yield one.weighted.term.topology_key, self._hard_weight, held.counts(one)
-
     def score(self, node: NodeInfo, state: CycleState) -> int:
         """The sum over the node's pairs: any int64, more is better."""
-        total = 0
-        for key, (column, scores) in state.read(
-            _PRE_SCORE, InterPodAffinityPreScoreState
-        ).by_key.items():
-            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
-            total += int(scores[item]) if item >= 0 else 0
-        return total
+        return state.read(_PRE_SCORE, InterPodAffinityPreScoreState).score(node)
 
-    def score_column(self, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def score_column(self, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
-        total = np.zeros(n_rows_of(rows), dtype=np.int64)
-        for column, scores in state.read(_PRE_SCORE, InterPodAffinityPreScoreState).by_key.values():
-            total += scores[column.codes[rows]]
-        return total
+        return state.read(_PRE_SCORE, InterPodAffinityPreScoreState).score_column(rows)
 
-    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+    def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 100]: from the lowest to the highest score; 0 if all are equal."""
         spread = int(np.ptp(scores)) if scores.size else 0
         if spread == 0:
             return np.zeros(scores.shape, dtype=np.int64)
         share = (scores - scores.min()).astype(np.float64) / float(spread)
-        normal: NDArray[np.int64] = (SCORE_MAX * share).astype(np.int64)
+        normal: Ints = (SCORE_MAX * share).astype(np.int64)
         return normal
 
-    def parts(
+    def kernel_terms(
         self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms
     ) -> tuple[KernelTerm, ...] | None:
         """A kernel term per topology key and kind; None where a selector cannot be parsed."""
@@ -397,7 +381,7 @@ class InterPodAffinity:
             found += preferred_affinity_terms(sides, own, self._hard_weight)
         return (TopologyTerms(tuple(found)),) if found else ()
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Pods are added or deleted, or nodes change domains."""
         return inter_pod_affinity_events()
 
@@ -425,6 +409,26 @@ class InterPodAffinity:
             for key in sorted(counts.keys() & labels.keys())
             if counts.of(key, labels[key]) > 0
         ]
+
+
+def preferences(pod: Pod, snapshot: Snapshot, hard_weight: int) -> Iterator[tuple[str, int, Ints]]:
+    """Topology key, weight and int64 (n_nodes,) matches by row, of each preference of both sides.
+
+    hard_weight: weight of required affinity of existing pods; they do not count with 0.
+    """
+    preferred = terms_of(pod).preferred
+    if preferred:
+        pods = MatchingPods.of(snapshot.nodes)
+        for own in preferred:
+            selection = resolve_namespaces(own.term, snapshot.object_store)
+            yield own.term.topology_key, own.weight, pods.counts(selection)
+    held = ExistingPodTerms.of(snapshot.nodes)
+    labels = namespace_labels_of(pod, snapshot.object_store)
+    for one in held.matching(TermRole.PREFERRED, pod, labels):
+        yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
+    if hard_weight > 0:
+        for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
+            yield one.weighted.term.topology_key, hard_weight, held.counts(one)
 
 
 def is_first_pod_of_affinity(pod: Pod, kept: InterPodAffinityPreFilterState) -> bool:

@@ -14,10 +14,12 @@ import zlib
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
 
-import msgspec
 import numpy as np
 
+from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Ints
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import (
     OK,
     Code,
@@ -31,13 +33,14 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, ClusterEventWithHint, on
+from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, RegisteredEvents, on
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.dry_runs import (
     NO_VICTIMS,
@@ -46,7 +49,6 @@ from stowplan.plugins.preemption.dry_runs import (
     candidate_costs,
 )
 from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
-from stowplan.plugins.preemption.pod_priorities import AssignedPodPriorities
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
 from stowplan.plugins.preemption.victim_selector import VictimSelector
@@ -74,9 +76,37 @@ VECTOR_DRY_RUN_MIN = 6
 """With this many rows or more, vectorized dry runs cost less than one by one."""
 
 
-class DefaultPreemptionArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+NO_PODS = float("inf")
+
+
+class AssignedPodPriorities(TableWatcher):
+    """Number of pods on nodes by priority; updated by delta beside a table.
+
+    lowest: the lowest priority of a pod on any node, NO_PODS where there is no pod.
+    """
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._counts: dict[int, int] = {}
+        self.lowest: float = NO_PODS
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod was added to a row."""
+        priority = info.pod.priority
+        self._counts[priority] = self._counts.get(priority, 0) + 1
+        self.lowest = min(self.lowest, priority)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod was removed from a row."""
+        priority = info.pod.priority
+        self._counts[priority] -= 1
+        if not self._counts[priority]:
+            del self._counts[priority]
+            if priority == self.lowest:
+                self.lowest = min(self._counts, default=NO_PODS)
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
     """How many candidate nodes are searched.
 
     Differs: the original searches 10 % of the nodes and at least 100, from a random start. Here
@@ -131,7 +161,7 @@ class DefaultPreemption:
         """Keep the pod out of the queue while its victims are terminating."""
         return WAITING_FOR_PREEMPTION if pod.uid in self.handle.shared.preempting else OK
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A deleted pod may end a preemption, but never turns one of these refusals."""
         return (on(POD, Action.DELETE, lambda pod, old, new: QUEUE_SKIP),)
 

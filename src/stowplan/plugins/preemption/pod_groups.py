@@ -13,11 +13,12 @@ import numpy as np
 
 from stowplan.columns import PodInfo
 from stowplan.columns.array_types import Ints
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
-from stowplan.plugins.table_watcher import TableWatcher
 
 
 def pod_group_key(pod: Pod) -> str:
@@ -30,7 +31,8 @@ def pod_group_key(pod: Pod) -> str:
 class PodGroupMembers(TableWatcher):
     """Pods on nodes by the key of their group; updated by delta beside a table."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self.by_group: dict[str, dict[str, PodInfo]] = {}
 
     def pod_added(self, row: int, info: PodInfo) -> None:

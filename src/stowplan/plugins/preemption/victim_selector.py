@@ -11,24 +11,67 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, PodInfo
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import CycleState, Framework, Snapshot, Status
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import INT64_MAX
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.preemption.disruption_budgets import filter_pods_with_pdb_violation
 from stowplan.plugins.preemption.dry_runs import NO_VICTIMS, no_victim_error
 from stowplan.plugins.preemption.ranked_pods import pod_importance
-from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
-from stowplan.plugins.resources.fit import NodeResourcesFit
+from stowplan.plugins.resources.fit import NodeResourcesFit, RequestedResources
 
 Reprieve = Callable[[PodInfo], bool | Status]
 """Whether a pod may stay beside the preempting pod, or what failed."""
+
+
+class RemainingResources:
+    """Remaining pod slots and amounts, as integers: pods are reprieved while they suffice."""
+
+    __slots__ = ("_left", "_slots")
+
+    def __init__(
+        self, wanted: RequestedResources, node: NodeInfo, nominated: Sequence[PodInfo]
+    ) -> None:
+        """wanted: requests of the pod. nominated: the nominated pods that count as placed. With
+        both of them the node is not over-committed."""
+        self._slots = node.pod_limit - len(node.pods) - len(nominated) - 1
+        self._left = {
+            name: node.free(name) - amount - _requested_sum(nominated, name)
+            for name, amount in wanted
+        }
+
+    def takes(self, info: PodInfo) -> bool:
+        """True when the pod is reprieved; its requests are then subtracted."""
+        requested, left = info.footprint.requested, self._left
+        if self._slots < 1:
+            return False
+        for name, amount in left.items():
+            if requested.get(name, 0) > amount:
+                return False
+        self._slots -= 1
+        for name in left:
+            left[name] -= requested.get(name, 0)
+        return True
+
+
+def sums_fit_int64(wanted: RequestedResources, node: NodeInfo, pods: Sequence[PodInfo]) -> bool:
+    """True where sums stay within 64 bits, whichever of `pods` are on `node`."""
+    for name, amount in wanted:
+        requests = [info.footprint.requested.get(name, 0) for info in pods]
+        held = node.requested.get(name, 0)
+        if min(requests, default=0) < 0 or held < 0 or amount + held + sum(requests) > INT64_MAX:
+            return False
+    return True
+
+
+def _requested_sum(pods: Sequence[PodInfo], resource: str) -> int:
+    return sum(info.footprint.requested.get(resource, 0) for info in pods)
 
 
 class VictimSelector:
@@ -62,7 +105,7 @@ class VictimSelector:
         self._budgets = budgets
         self._protected_uids = protected_uids
 
-    def is_resource_only(self, rows: Ints) -> NDArray[np.bool_]:
+    def is_resource_only(self, rows: Ints) -> Bools:
         """bool (n_rows,): rows where pods count by their requests only."""
         if self.fit is None:
             return np.zeros(rows.shape[0], dtype=np.bool_)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
@@ -18,6 +17,7 @@ from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelT
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import balanced_requests
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
@@ -34,9 +34,7 @@ from stowplan.plugins.resources.resource_allocation import (
 _KEPT = "NodeResourcesBalancedAllocation"
 
 
-class NodeResourcesBalancedAllocationArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
     """resources: those whose use is balanced; none means cpu and memory."""
 
     resources: tuple[ResourceSpec, ...] = ()
@@ -93,7 +91,7 @@ class NodeResourcesBalancedAllocation:
         amounts = balanced_requests(pod, self._names)
         return {name: amounts[name] for name in self._names if name in amounts}
 
-    def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The resources to balance; none for a pod that requests none of them."""
         requests = self.requests(pod)
         if not any(requests.values()):

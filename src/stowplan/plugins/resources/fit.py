@@ -1,28 +1,40 @@
 """NodeResourcesFit: filter on free resources, score by utilization.
 
-Source: kube-scheduler v1.36, plugins/noderesources/fit.
+Source: kube-scheduler v1.36, plugins/noderesources/fit; dynamic-resource-allocation
+extendedresourcecache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
+from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.framework import (
     OK,
     Code,
     Handle,
     NodeInfo,
     NodeTable,
+    ObjectStore,
     Problem,
     Rows,
     Status,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    QUEUE_POD,
+    QUEUE_SKIP,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     ResourceFit,
@@ -31,12 +43,21 @@ from stowplan.framework.deciders.kernel_terms import (
     ScoringStrategyType,
 )
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.devices.device import DeviceClass
+from stowplan.objects.devices.device import DEVICE_CLASS_PREFIX, DeviceClass
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.pod_requests import fit_requests, fit_score_requests, is_extended
+from stowplan.objects.pod_requests import (
+    fit_requests,
+    fit_score_requests,
+    is_extended,
+    is_scalar,
+    pod_requests,
+    requested,
+)
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import label_key_errors
-from stowplan.plugins.resources.hints import fit_events
+from stowplan.plugins.args_base import PluginArgs
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.resources.resource_allocation import (
     NONZERO_RESOURCES,
     NodeResourceReader,
@@ -62,7 +83,7 @@ RequestedResources = tuple[tuple[str, int], ...]
 """(resource, amount in base units) of a pod's requests, every amount above 0."""
 
 
-class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
     """Arguments of NodeResourcesFit: extended resources that Filter ignores, and the scoring
     strategy.
 
@@ -139,7 +160,7 @@ class NodeResourcesFit:
                 code |= _resource_bit(place) | (_UNRESOLVABLE if amount > offered else 0)
         return self.filter_status(code, pod) if code else OK
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         codes = (nodes.pod_count[rows] + 1 > nodes.pod_limit[rows]).astype(np.int64)
         for place, (name, amount) in enumerate(self.wanted(pod)):
@@ -206,16 +227,16 @@ class NodeResourcesFit:
         """The score of the strategy for `node` with the pod on it."""
         return int(self._scores(pod, NodeResourceReader(node))[0])
 
-    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         return self._scores(pod, RowsResourceReader(nodes, rows))
 
-    def _scores(self, pod: Pod, source: ResourceReader) -> NDArray[np.int64]:
+    def _scores(self, pod: Pod, source: ResourceReader) -> Ints:
         resources = self.args.scoring_strategy.resources
         held = resource_utilizations(source, resources, _score_requests(pod), fill_in=True)
         return score_resources(held, source.n_rows, self._rule)
 
-    def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The fit and the utilization score of the pod, as kernel terms."""
         if self.pre_filter(pod) is not OK:
             return None
@@ -237,10 +258,31 @@ class NodeResourcesFit:
             tuple(piecewise_linear_scores(ratio.shape).tolist()),
         )
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Resources are freed by a pod, a node or a device class."""
-        shared, devices = self.handle.shared, self.handle.gates.dra_extended_resource
-        return fit_events(_pod_requests, lambda: shared.object_store, devices=devices)
+        events = (
+            on(POD, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN, _after_pod_freed),
+            on(NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, self._after_node),
+        )
+        if not self.handle.gates.dra_extended_resource:
+            return events
+        return (*events, on(DEVICE_CLASS, Action.ADD | Action.UPDATE, _after_device_class))
+
+    def _after_node(self, pod: Pod, old: Node | None, new: Node) -> QueueingHint:
+        """The pod would fit on the empty node, and the node has more of what it requests."""
+        wanted, offered = _pod_requests(pod), allocatable_amounts(new)
+        if not _fits_empty_node(wanted, offered, self._is_delegated):
+            return QUEUE_SKIP
+        return queueing_hint(
+            old is None
+            or _has_more_allocatable(wanted, allocatable_amounts(old), offered, self._is_delegated)
+        )
+
+    def _is_delegated(self, resource: str) -> bool:
+        """True for an extended resource that a device class may provide."""
+        if not (self.handle.gates.dra_extended_resource and is_scalar(resource)):
+            return False
+        return _has_class(resource, self.handle.shared.object_store)
 
     def signature(self, pod: Pod) -> object:
         """Requests as Filter and as Score count them.
@@ -277,3 +319,68 @@ def _score_requests(pod: Pod) -> dict[str, int]:
     if kept is None:
         kept = pod.spec.__dict__[_KEPT_FOR_SCORE] = fit_score_requests(pod)
     return kept
+
+
+# Queueing hints.
+
+
+def _after_pod_freed(pod: Pod, old: Pod, new: Pod | None) -> QueueingHint:
+    """An assigned pod was deleted; a bound pod, or the pod itself, was scaled down."""
+    if new is None:
+        return queueing_hint(is_assigned_or_nominated(old))
+    if new.uid == pod.uid:
+        return QUEUE_POD
+    if not new.node_name:
+        return QUEUE_SKIP
+    before, after = requested(old), requested(new)
+    return queueing_hint(
+        any(
+            before.get(name, 0) > after.get(name, 0)
+            for name, amount in requested(pod).items()
+            if amount != 0
+        )
+    )
+
+
+def _after_device_class(pod: Pod, old: DeviceClass | None, new: DeviceClass) -> QueueingHint:
+    """A device class now provides an extended resource that the pod requests."""
+    named = new.spec.extended_resource_name
+    asked = pod_requests(pod, use_status=False)
+    if old is None:
+        if DEVICE_CLASS_PREFIX + new.name in asked:
+            return QUEUE_POD
+    elif (old.spec.extended_resource_name or "") == (named or ""):
+        return QUEUE_SKIP
+    return queueing_hint(named is not None and named in asked)
+
+
+def _has_class(resource: str, object_store: ObjectStore) -> bool:
+    """True when a device class provides the resource, by its name or its `extendedResourceName`."""
+    if resource.startswith(DEVICE_CLASS_PREFIX):
+        name = resource.removeprefix(DEVICE_CLASS_PREFIX)
+        if object_store.find(DeviceClass, name) is not None:
+            return True
+    return any(one.spec.extended_resource_name == resource for one in object_store.all(DeviceClass))
+
+
+def _fits_empty_node(
+    wanted: RequestedResources, offered: dict[str, int], delegated: Callable[[str], bool]
+) -> bool:
+    """True when the pod would fit on the empty node."""
+    return offered.get("pods", 0) >= 1 and all(
+        amount <= offered.get(name, 0) or (offered.get(name, 0) <= 0 and delegated(name))
+        for name, amount in wanted
+    )
+
+
+def _has_more_allocatable(
+    wanted: RequestedResources,
+    before: dict[str, int],
+    after: dict[str, int],
+    delegated: Callable[[str], bool],
+) -> bool:
+    """True when the node has more of a resource that the pod requests, or more pod slots."""
+    return after.get("pods", 0) > before.get("pods", 0) or any(
+        after.get(name, 0) > before.get(name, 0) or (after.get(name, 0) <= 0 and delegated(name))
+        for name, _ in wanted
+    )

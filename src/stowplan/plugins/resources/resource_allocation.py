@@ -15,18 +15,18 @@ from typing import Protocol
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.pod_requests import is_scalar, is_tracked
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")
 
 
-class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ResourceSpec(PluginArgs, frozen=True):
     """A resource that is scored, and its weight; a weight of 0 counts as unset and becomes 1."""
 
     name: str = ""
@@ -63,7 +63,7 @@ class ResourceUtilization(msgspec.Struct, frozen=True):
         """int64 (n_rows,): requested amount with the pod."""
         return self.before + self.request
 
-    def of(self, chosen: NDArray[np.bool_]) -> ResourceUtilization:
+    def of(self, chosen: Bools) -> ResourceUtilization:
         """The same for the given rows."""
         return ResourceUtilization(
             self.weight, self.allocatable[chosen], self.before[chosen], self.request

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import divide_truncated, percentages
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
@@ -34,15 +34,13 @@ LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRati
 STRATEGY_TYPES = (LEAST, MOST, RATIO)
 
 
-class RequestedToCapacityRatioParam(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class RequestedToCapacityRatioParam(PluginArgs, frozen=True):
     """The shape of the strategy RequestedToCapacityRatio."""
 
     shape: tuple[UtilizationShapePoint, ...] = ()
 
 
-class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ScoringStrategy(PluginArgs, frozen=True):
     """A strategy and its resources (none: cpu and memory)."""
 
     type: str = ""

@@ -5,8 +5,7 @@ Source: kube-scheduler v1.36, plugins/podtopologyspread/plugin.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from stowplan.framework.clusterevents import (
     NODE,
@@ -14,35 +13,20 @@ from stowplan.framework.clusterevents import (
     QUEUE_POD,
     QUEUE_SKIP,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
+from stowplan.plugins.topology_spread.spread_constraint import SpreadConstraint
+
+ConstraintsOf = Callable[[Pod], Sequence[SpreadConstraint]]
 
 
-class HardSpreadConstraint(Protocol):
-    """What the hints read of a constraint of a pod."""
-
-    @property
-    def topology_key(self) -> str:
-        """The label whose values are the domains."""
-
-    @property
-    def honors_taints(self) -> bool:
-        """Whether nodes with taints that the pod does not tolerate are excluded."""
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """True for labels of pods that are counted."""
-
-
-ConstraintsOf = Callable[[Pod], Sequence[HardSpreadConstraint]]
-
-
-def pod_topology_spread_events(constraints_of: ConstraintsOf) -> tuple[ClusterEventWithHint, ...]:
+def pod_topology_spread_events(constraints_of: ConstraintsOf) -> RegisteredEvents:
     """Events that PodTopologySpread registers.
 
     constraints_of: the hard constraints of a pod; where it raises SelectorError the pod is
@@ -89,7 +73,7 @@ def _counts_for(pod: Pod, other: Pod) -> bool:
 
 
 def _after_pod_update(
-    pod: Pod, old: Pod, new: Pod, constraints: Sequence[HardSpreadConstraint]
+    pod: Pod, old: Pod, new: Pod, constraints: Sequence[SpreadConstraint]
 ) -> QueueingHint:
     """The pod tolerates other taints, or another pod is counted now that was not, or the
     reverse."""

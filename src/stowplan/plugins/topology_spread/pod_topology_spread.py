@@ -39,7 +39,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.deciders.kernel_terms import (
     KernelTerm,
     TopologyTerm,
@@ -303,7 +303,7 @@ class PodTopologySpread:
                 return self.REJECTED
         return OK
 
-    def filter_column(self, pod: Pod, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 for REJECTED, 2 for NO_LABEL."""
         kept = state.read(self.name, TopologySpreadPreFilterState)
         codes = np.zeros(n_rows_of(rows), dtype=np.int64)
@@ -383,7 +383,7 @@ class PodTopologySpread:
             total += n_pods * weight + float(constraint.max_skew - 1)
         return int(round_half_away_from_zero(np.array([total]))[0])
 
-    def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         kept = state.read(_PRE_SCORE, TopologySpreadPreScoreState)
         total = np.zeros(n_rows_of(rows), dtype=np.float64)
@@ -408,8 +408,8 @@ class PodTopologySpread:
         return scores
 
     def normalize_score(
-        self, scores: NDArray[np.int64], nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+        self, scores: Ints, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> Ints:
         """int64 (n_rows,) in [0, 100]: the emptiest domains score highest, unscored nodes 0."""
         ignored = self._ignored(state.read(_PRE_SCORE, TopologySpreadPreScoreState), nodes, rows)
         if ignored is not None:
@@ -438,7 +438,7 @@ class PodTopologySpread:
 
     # Kernel terms, events and explanations.
 
-    def parts(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
+    def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
         """A kernel term per constraint; None where a selector cannot be parsed."""
         nodes = snapshot.nodes
         try:
@@ -476,7 +476,7 @@ class PodTopologySpread:
             () if selection is None else anchor(selection.requirements),
         )
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Counted pods are added, changed or deleted, or nodes that are domains are."""
         shared = self.handle.shared
         return pod_topology_spread_events(
@@ -511,7 +511,8 @@ class PodTopologySpread:
                 n_pods, lowest = kept.domains[i].of(value), kept.lowest(i)
                 texts.append(
                     f"{key}: needs skew {constraint.max_skew} or less, would be {skew} in "
-                    f"{value!r} ({n_pods} pods there, {lowest} in the emptiest domain)"
+                    f"{value!r} ({n_pods} {'pod' if n_pods == 1 else 'pods'} there, "
+                    f"{lowest} in the emptiest domain)"
                 )
         return texts
 

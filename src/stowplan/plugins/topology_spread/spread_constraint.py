@@ -22,6 +22,7 @@ from stowplan.objects.selectors import (
     SelectorRequirement,
     label_key_errors,
 )
+from stowplan.plugins.args_base import PluginArgs
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 SYSTEM, LIST = "System", "List"
@@ -53,9 +54,7 @@ class DefaultSpreadConstraint(TopologySpreadConstraint, frozen=True, forbid_unkn
             yield Problem(f"{path}.labelSelector", "a selector", wanted)
 
 
-class PodTopologySpreadArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
     """default_constraints: for pods that have none. defaulting_type: List, or System for the
     built-in ones."""
 

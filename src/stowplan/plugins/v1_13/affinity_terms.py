@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podterms import terms_of
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import SelectorError
-from stowplan.plugins.table_watcher import TableWatcher
 
 NO_AFFINITY = PodAffinity()
 
@@ -50,7 +51,8 @@ def selector_error(terms: Iterable[PodAffinityTerm]) -> str:
 class FaultyTerms(TableWatcher):
     """The pods on nodes that have a malformed term."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self._pods: dict[str, Pod] = {}
 
     def pods(self) -> Iterator[Pod]:

@@ -5,7 +5,6 @@ Source: Kubernetes v1.13, predicates.CheckNodeLabelPresence and priorities/node_
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
@@ -13,17 +12,18 @@ from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 
 
-class LabelsPresenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LabelsPresenceArgs(PluginArgs, frozen=True):
     """labels: the keys. presence: whether a node must have them all, or none of them."""
 
     labels: tuple[str, ...] = ()
     presence: bool = False
 
 
-class LabelPreferenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LabelPreferenceArgs(PluginArgs, frozen=True):
     """label: the key. presence: whether nodes that have it are preferred, or others."""
 
     label: str = ""

@@ -16,13 +16,10 @@ import numpy as np
 
 from stowplan.columns.array_types import Ints, grow
 from stowplan.columns.nodeinfo import wrapped
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod
-from stowplan.objects.pod_requests import (
-    NONZERO_CPU_MILLI,
-    NONZERO_MEMORY_BYTES,
-    is_tracked,
-)
+from stowplan.objects.pod_requests import NONZERO_CPU_MILLI, NONZERO_MEMORY_BYTES, is_tracked
 from stowplan.objects.quantity import Quantity, amount
 
 ResourceAmounts = Mapping[str, int]
@@ -107,20 +104,11 @@ def nonzero_on(node: NodeInfo) -> tuple[int, int]:
     return wrapped(sum(s[0] for s in shares)), wrapped(sum(s[1] for s in shares))
 
 
-class RequestedByRow:
-    """The sums of every row, updated by delta. A PodWatcher."""
+class RequestedByRow(TableWatcher):
+    """The sums of every row, updated by delta."""
 
-    @classmethod
-    def of(cls, nodes: NodeTable) -> RequestedByRow:
-        """The sums of a table, watched from the first use on."""
-        kept = nodes.extras.get(cls.__qualname__)
-        if not isinstance(kept, cls):
-            kept = nodes.extras[cls.__qualname__] = cls(nodes)
-            nodes.watch(kept)
-        return kept
-
-    def __init__(self, nodes: NodeTable) -> None:
-        self._nodes = nodes
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self._requested: dict[str, Ints] = {}
         self._nonzero: Ints = np.zeros((2, 0), dtype=np.int64)
 
@@ -128,12 +116,12 @@ class RequestedByRow:
         """int64 (n_nodes,): `requested_on` of each row; a view, read only."""
         column = self._requested.get(resource)
         if column is None:
-            return np.zeros(self._nodes.n_nodes, dtype=np.int64)
-        return column[: self._nodes.n_nodes]
+            return np.zeros(self._table.n_nodes, dtype=np.int64)
+        return column[: self._table.n_nodes]
 
     def nonzero(self, resource: str) -> Ints:
         """int64 (n_nodes,): `nonzero_on` of each row, for cpu or memory; a view, read only."""
-        return self._nonzero[("cpu", "memory").index(resource), : self._nodes.n_nodes]
+        return self._nonzero[("cpu", "memory").index(resource), : self._table.n_nodes]
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""
@@ -155,9 +143,6 @@ class RequestedByRow:
         """The node of row `source` is now on `target`, which is empty."""
         for column in (*self._requested.values(), *self._nonzero):
             column[target] = column[source]
-
-    def row_dropped(self, row: int) -> None:
-        """The last row was removed, empty."""
 
     def _count(self, row: int, info: PodInfo, sign: int) -> None:
         counted = resource_requests_of(info.pod)

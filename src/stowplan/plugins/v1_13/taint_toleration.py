@@ -6,9 +6,8 @@ Source: Kubernetes v1.13, predicates.PodToleratesNodeTaints and priorities/taint
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX, normalize_scores
 from stowplan.framework.plugin import Plugin
@@ -32,7 +31,7 @@ class PodToleratesNodeTaints:
             else OK
         )
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         repelled = nodes.taints.count_where(
             lambda t: is_untolerated(t, pod.tolerations, HARD_EFFECTS), rows

@@ -9,7 +9,7 @@ Source: Kubernetes v1.36, csi-translation-lib.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import unquote
 
 import msgspec
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.objects.storage import CSIVolume, PersistentVolume, PVSpec, VolumeNodeAffinity
-from stowplan.objects.volume import AWSElasticBlockStore, AzureDisk, Volume
+from stowplan.objects.volume import AWSElasticBlockStore, AzureDisk, GCEPersistentDisk, Volume
 
 ZONE = "topology.kubernetes.io/zone"
 REGION = "topology.kubernetes.io/region"
@@ -92,12 +92,12 @@ def in_tree_plugin_by_name(name: str) -> InTreePlugin | None:
 
 def translate_inline_volume(volume: Volume, plugin: InTreePlugin) -> CSIVolume:
     """Driver and handle of an inline volume of a pod; raises TranslationError."""
-    return CSIVolume(plugin.driver, _INLINE_HANDLES[plugin.name](volume))
+    return CSIVolume(plugin.driver, _HANDLES[plugin.name](volume, {}))
 
 
 def translate_in_tree_volume(volume: PersistentVolume, plugin: InTreePlugin) -> PersistentVolume:
     """The volume with a CSI source and the driver's topology; raises TranslationError."""
-    handle = _HANDLES[plugin.name](volume)
+    handle = _HANDLES[plugin.name](volume.spec, volume.labels)
     spec = replace(
         volume.spec,
         csi=CSIVolume(plugin.driver, handle),
@@ -112,10 +112,9 @@ def translate_in_tree_volume(volume: PersistentVolume, plugin: InTreePlugin) -> 
 # Handles.
 
 
-def _gce_handle(volume: PersistentVolume) -> str:
-    disk = volume.spec.gce_persistent_disk
+def _gce_handle(disk: GCEPersistentDisk | None, labels: Mapping[str, str]) -> str:
     assert disk is not None
-    label = volume.labels.get(BETA_ZONE) or volume.labels.get(ZONE) or ""
+    label = labels.get(BETA_ZONE) or labels.get(ZONE) or ""
     zones = label.split(ZONE_SEPARATOR)
     if len(zones) > 1:
         region = _gce_region(zones)
@@ -140,12 +139,6 @@ def _gce_region(zones: Iterable[str]) -> str:
             f"multiple or no regions gotten from zones, got: map[{labels}]"
         )
     return regions.pop()
-
-
-def _gce_inline_handle(volume: Volume) -> str:
-    disk = volume.gce_persistent_disk
-    assert disk is not None
-    return f"projects/{_UNSPECIFIED}/zones/{_UNSPECIFIED}/disks/{disk.pd_name}"
 
 
 def _aws_handle(disk: AWSElasticBlockStore | None) -> str:
@@ -179,21 +172,14 @@ def _volume_id(source: PVSpec | Volume) -> str:
     return disk.volume_id
 
 
-_HANDLES: dict[str, Callable[[PersistentVolume], str]] = {
-    "kubernetes.io/gce-pd": _gce_handle,
-    "kubernetes.io/aws-ebs": lambda v: _aws_handle(v.spec.aws_elastic_block_store),
-    "kubernetes.io/cinder": lambda v: _volume_id(v.spec),
-    "kubernetes.io/azure-disk": lambda v: _azure_handle(v.spec.azure_disk),
-    "kubernetes.io/portworx-volume": lambda v: _volume_id(v.spec),
+_HANDLES: dict[str, Callable[[PVSpec | Volume, Mapping[str, str]], str]] = {
+    "kubernetes.io/gce-pd": lambda v, labels: _gce_handle(v.gce_persistent_disk, labels),
+    "kubernetes.io/aws-ebs": lambda v, _: _aws_handle(v.aws_elastic_block_store),
+    "kubernetes.io/cinder": lambda v, _: _volume_id(v),
+    "kubernetes.io/azure-disk": lambda v, _: _azure_handle(v.azure_disk),
+    "kubernetes.io/portworx-volume": lambda v, _: _volume_id(v),
 }
-
-_INLINE_HANDLES: dict[str, Callable[[Volume], str]] = {
-    "kubernetes.io/gce-pd": _gce_inline_handle,
-    "kubernetes.io/aws-ebs": lambda v: _aws_handle(v.aws_elastic_block_store),
-    "kubernetes.io/cinder": _volume_id,
-    "kubernetes.io/azure-disk": lambda v: _azure_handle(v.azure_disk),
-    "kubernetes.io/portworx-volume": _volume_id,
-}
+"""In-tree plugin -> the handle of a volume with these labels; an inline volume has none."""
 
 
 # Topology.

@@ -22,12 +22,12 @@ from stowplan.framework.clusterevents import (
     STORAGE_CLASS,
     VOLUME_ATTACHMENT,
     Action,
-    ClusterEventWithHint,
     QueueingHint,
+    RegisteredEvents,
     on,
 )
 from stowplan.objects.pod import Pod
-from stowplan.objects.quantity import Quantity, value
+from stowplan.objects.quantity import value
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,
@@ -40,13 +40,17 @@ from stowplan.objects.storage import (
 from stowplan.objects.volume import Volume
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
-from stowplan.plugins.volumes.volume_claims import WAIT_FOR_FIRST_CONSUMER, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import (
+    WAIT_FOR_FIRST_CONSUMER,
+    volume_limit,
+    volume_uses_of,
+)
 from stowplan.plugins.volumes.volume_index import MIGRATED_PLUGINS
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
 
-def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
+def volume_binding_events() -> RegisteredEvents:
     """Events that VolumeBinding registers."""
     return (
         on(STORAGE_CLASS, _ADD_OR_UPDATE, after_storage_class),
@@ -61,7 +65,7 @@ def volume_binding_events() -> tuple[ClusterEventWithHint, ...]:
 
 def volume_zone_events(
     topologies_of: Callable[[PersistentVolume], Iterable[object]],
-) -> tuple[ClusterEventWithHint, ...]:
+) -> RegisteredEvents:
     """Events that VolumeZone registers. topologies_of: the topology of a volume's labels."""
 
     def after_volume(pod: Pod, old: PersistentVolume | None, new: PersistentVolume) -> QueueingHint:
@@ -77,7 +81,7 @@ def volume_zone_events(
 
 def volume_restrictions_events(
     conflicts_with_pod: Callable[[Volume, Pod], bool],
-) -> tuple[ClusterEventWithHint, ...]:
+) -> RegisteredEvents:
     """Events that VolumeRestrictions registers.
 
     conflicts_with_pod: a volume and one of the pod's may not be used on one node.
@@ -98,7 +102,7 @@ def volume_restrictions_events(
     )
 
 
-def node_volume_limits_events() -> tuple[ClusterEventWithHint, ...]:
+def node_volume_limits_events() -> RegisteredEvents:
     """Events that NodeVolumeLimits registers."""
     return (
         on(CSI_NODE, Action.ADD),
@@ -166,16 +170,10 @@ def after_capacity(
     """Larger volumes can be provisioned than before."""
     if old is None:
         return QUEUE_POD
-    before, after = _volume_limit(old), _volume_limit(new)
+    before, after = volume_limit(old), volume_limit(new)
     if after is None:
         return QUEUE_SKIP
     return queueing_hint(before is None or value(after) > value(before))
-
-
-def _volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
-    """The size of the largest volume that can be provisioned; the more exact of both figures."""
-    largest = capacity.maximum_volume_size
-    return capacity.capacity if largest is None else largest
 
 
 # Limits.

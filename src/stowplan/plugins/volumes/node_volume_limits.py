@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -27,7 +27,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -109,7 +109,7 @@ class NodeVolumeLimits:
     def __init__(self, handle: Handle) -> None:
         self._asks_for_driver = handle.gates.volume_limit_scaling
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 
@@ -182,9 +182,7 @@ class NodeVolumeLimits:
 
     # Every node.
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         volumes: NodeVolumeLimitsState | None = state.find(self.name)
         if volumes is None:
@@ -196,11 +194,11 @@ class NodeVolumeLimits:
             self._write_static_refusals(volumes, codes, nodes)
         if new.refusal is None and new.attached:
             self._write_limit_refusals(volumes, codes, nodes)
-        chosen: NDArray[np.int64] = codes[rows]
+        chosen: Ints = codes[rows]
         return chosen
 
     def _write_static_refusals(
-        self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
+        self, volumes: NodeVolumeLimitsState, codes: Ints, nodes: NodeTable
     ) -> None:
         """Write the refusals that need no counting: unusable claims, missing drivers."""
         for row, name in enumerate(nodes.names):
@@ -214,7 +212,7 @@ class NodeVolumeLimits:
                 codes[row] = volumes.code(_driver_not_installed(missing))
 
     def _write_limit_refusals(
-        self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
+        self, volumes: NodeVolumeLimitsState, codes: Ints, nodes: NodeTable
     ) -> None:
         """Write the refusals of nodes that cannot attach the new volumes."""
         new, object_store = volumes.on(has_csi_node=True).attached, volumes.object_store
@@ -247,7 +245,7 @@ class NodeVolumeLimits:
             return []
         return list(self.exceeded_limits(new.attached, there, limits))
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Volumes are or may be detached, limits grow, or a claim of the pod is added."""
         return node_volume_limits_events()
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -33,7 +32,7 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
@@ -45,6 +44,7 @@ from stowplan.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
@@ -101,7 +101,7 @@ DEFAULT_SHAPE = (
 )
 
 
-class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class VolumeBindingArgs(PluginArgs, frozen=True):
     """bind_timeout_seconds: limit of binding. shape: score by utilization, increasing; only with
     the feature gate StorageCapacityScoring."""
 
@@ -173,7 +173,7 @@ class VolumeBinding:
 
     # Before any node.
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 
@@ -218,9 +218,7 @@ class VolumeBinding:
 
     # Every node.
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         volumes: VolumeBindingState | None = state.find(self.name)
         if volumes is None:
@@ -329,7 +327,7 @@ class VolumeBinding:
         except VolumeBindingError as fault:
             return [str(fault)]
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, volumes, classes, nodes, drivers or their capacity are added or changed."""
         return volume_binding_events()
 
@@ -394,7 +392,7 @@ def requested_and_capacity_by_class(found: PodVolumeBindings) -> dict[str, tuple
     return storage
 
 
-def storage_score(storage: dict[str, tuple[int, int]], line: NDArray[np.int64]) -> int:
+def storage_score(storage: dict[str, tuple[int, int]], line: Ints) -> int:
     """The mean of the classes' scores, rounded half up. line: int64 (101,): score by percent."""
     if not storage:
         return 0

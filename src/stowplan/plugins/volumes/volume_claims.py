@@ -13,7 +13,12 @@ import msgspec
 from stowplan.framework import ObjectStore, error
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.quantity import Quantity, exact
-from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.objects.storage import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from stowplan.objects.volume import Volume
 from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
 
@@ -173,6 +178,12 @@ def size_nanos(quantity: Quantity | None) -> int:
         return 0
     scale: int = 10 ** (held.exponent + 9)
     return held.unscaled * scale
+
+
+def volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
+    """The size of the largest volume that can be provisioned; the more exact of both figures."""
+    largest = capacity.maximum_volume_size
+    return capacity.capacity if largest is None else largest
 
 
 def requested_size(claim: PersistentVolumeClaim) -> Quantity | None:

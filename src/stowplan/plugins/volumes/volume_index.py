@@ -11,17 +11,12 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Bools
 from stowplan.framework import ObjectStore
 from stowplan.objects.meta import Object
-from stowplan.objects.storage import (
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    VolumeAttachment,
-)
+from stowplan.objects.storage import CSINode, CSIStorageCapacity, PersistentVolume, VolumeAttachment
 from stowplan.plugins.volumes.volume_claims import storage_class_of
 
 T = TypeVar("T", bound=Object)
@@ -70,7 +65,7 @@ class VolumeIndex:
         self._objects: dict[type[Object], Sequence[Object]] = {}
         self._seen: set[type[Object]] = set()
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
-        self._migrated: dict[str, NDArray[np.bool_]] = {}
+        self._migrated: dict[str, Bools] = {}
         self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
     def all(self, kind: type[T]) -> Sequence[T]:
@@ -119,7 +114,7 @@ class VolumeIndex:
         """In-tree plugin -> the nodes on which it is migrated."""
         return self.part("migrating", CSINode, _migrating)
 
-    def migrated_column(self, plugin: str, nodes: NodeTable) -> NDArray[np.bool_]:
+    def migrated_column(self, plugin: str, nodes: NodeTable) -> Bools:
         """bool (n_nodes,): rows of nodes on which an in-tree plugin is migrated; read only, since
         it is cached until a node or a CSINode changes."""
         migrating, made_for = self.migrating, self._migrated_for
@@ -165,9 +160,7 @@ def _claimed(volumes: Sequence[PersistentVolume]) -> dict[tuple[str, str], list[
     return found
 
 
-def _capacities(
-    capacities: Sequence[CSIStorageCapacity],
-) -> dict[str, list[CSIStorageCapacity]]:
+def _capacities(capacities: Sequence[CSIStorageCapacity]) -> dict[str, list[CSIStorageCapacity]]:
     found: dict[str, list[CSIStorageCapacity]] = {}
     for capacity in capacities:
         found.setdefault(capacity.storage_class_name, []).append(capacity)
@@ -187,9 +180,7 @@ def _limits(csi_nodes: Sequence[CSINode]) -> dict[str, dict[str, int]]:
     return {name: counts for name, counts in limits.items() if counts}
 
 
-def _attachments(
-    attachments: Sequence[VolumeAttachment],
-) -> dict[str, list[VolumeAttachment]]:
+def _attachments(attachments: Sequence[VolumeAttachment]) -> dict[str, list[VolumeAttachment]]:
     found: dict[str, list[VolumeAttachment]] = {}
     for attachment in attachments:
         found.setdefault(attachment.spec.node_name, []).append(attachment)

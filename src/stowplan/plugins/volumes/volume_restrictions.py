@@ -9,8 +9,8 @@ Source: kube-scheduler v1.36, plugins/volumerestrictions.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -25,7 +25,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
@@ -90,7 +90,7 @@ class VolumeRestrictions:
 
     # Before any node.
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 
@@ -145,9 +145,7 @@ class VolumeRestrictions:
 
     # Every node.
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 for a disk, 2 for a claim in use."""
         conflicts: ClaimConflicts | None = state.find(self.name)
         in_use = conflicts is None or conflicts.uses > 0
@@ -160,7 +158,7 @@ class VolumeRestrictions:
                 for row in rows_in_question:
                     if any(self.conflicts_with_pod(volume, info.pod) for info in use.pods[row]):
                         codes[row] = 1
-        chosen: NDArray[np.int64] = codes[rows]
+        chosen: Ints = codes[rows]
         return chosen
 
     def filter_status(self, code: int, state: CycleState) -> Status:
@@ -169,7 +167,7 @@ class VolumeRestrictions:
             return self.DISK_CONFLICT
         return NO_STATE if state.find(self.name) is None else self.CLAIM_CONFLICT
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A pod frees a disk or a claim, or a node or a claim of the pod is added."""
         return volume_restrictions_events(self.conflicts_with_pod)
 

@@ -10,7 +10,7 @@ Source: kube-scheduler v1.36, plugins/volumebinding/binder.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -39,6 +39,7 @@ from stowplan.plugins.volumes.volume_claims import (
     requested_size,
     size_nanos,
     storage_class_of,
+    volume_limit,
 )
 from stowplan.plugins.volumes.volume_index import VolumeIndex, migrated_plugins
 from stowplan.plugins.volumes.volume_matching import VolumeCandidates, find_volume_candidates
@@ -252,7 +253,7 @@ class VolumeSearch:
         for found in self._candidates:
             if found.fault:
                 raise VolumeBindingError(found.fault)
-            volume = _smallest_matching_volume(found, node, taken)
+            volume = smallest_matching_volume(found, node, taken)
             if volume is not None:
                 taken.add(volume.name)
             matches.append(volume)
@@ -287,12 +288,7 @@ class VolumeSearch:
         return codes
 
     def _refuse(
-        self,
-        claim: PersistentVolumeClaim,
-        needed: Bools,
-        codes: Ints,
-        nodes: NodeTable,
-        rows: Rows,
+        self, claim: PersistentVolumeClaim, needed: Bools, codes: Ints, nodes: NodeTable, rows: Rows
     ) -> Bools:
         """bool (n_rows,): `needed` rows where the claim cannot be provisioned; writes their
         `codes`."""
@@ -389,8 +385,11 @@ def _unbound_claim_text(claim: PersistentVolumeClaim) -> str:
     return f"claim {claim.name}: needs {size or 'any size'} of class {name}, no free volume fits"
 
 
-def _smallest_matching_volume(
-    found: VolumeCandidates, node: Node, taken: set[str]
+def smallest_matching_volume(
+    found: VolumeCandidates,
+    node: Node,
+    taken: set[str],
+    topology_of: Callable[[PersistentVolume], AccessibleTopology] = volume_topology,
 ) -> PersistentVolume | None:
     """The volume for a claim on one node.
 
@@ -398,16 +397,14 @@ def _smallest_matching_volume(
     """
     for volume in found.prebound:
         if volume.name not in taken:
-            return volume if topology_admits(volume_topology(volume), node.labels) else None
+            return volume if topology_admits(topology_of(volume), node.labels) else None
     for volume in found.others:
-        if volume.name not in taken and topology_admits(volume_topology(volume), node.labels):
+        if volume.name not in taken and topology_admits(topology_of(volume), node.labels):
             return volume
     return None
 
 
 def _has_sufficient_capacity(capacity: CSIStorageCapacity, wanted: int) -> bool:
     """True when a volume of this size can be provisioned; an unknown size does not suffice."""
-    limit = (
-        capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
-    )
+    limit = volume_limit(capacity)
     return limit is not None and value(limit) >= wanted

@@ -13,12 +13,12 @@ from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import grow
+from stowplan.columns.array_types import Ints, grow
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
-from stowplan.plugins.table_watcher import TableWatcher
 from stowplan.plugins.volumes.volume_claims import VolumeUses, volume_uses_of
 
 K = TypeVar("K", bound=Hashable)
@@ -50,11 +50,12 @@ class VolumeUsage(TableWatcher):
 
     counts_alike = True
 
-    def __init__(self) -> None:
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
         self.pods: dict[int, list[PodInfo]] = {}
         self.claims: Counter[str] = Counter()
         self.disks: dict[DiskKey, Counter[int]] = {}
-        self.attachable: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.attachable: Ints = np.zeros(0, dtype=np.int64)
         self.delicate: Counter[int] = Counter()
 
     def pod_added(self, row: int, info: PodInfo) -> None:
@@ -106,9 +107,6 @@ class VolumeUsage(TableWatcher):
             self.delicate[target] = self.delicate.pop(source)
         for key in {key for info in moved for key in _keys(volume_uses_of(info.pod.spec))}:
             self.disks[key][target] = self.disks[key].pop(source)
-
-    def row_dropped(self, row: int) -> None:
-        """The last row ended, empty."""
 
 
 def _uses_of(info: PodInfo) -> VolumeUses | None:

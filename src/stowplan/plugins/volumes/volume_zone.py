@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import (
     OK,
@@ -22,7 +22,7 @@ from stowplan.framework import (
     Status,
     unresolvable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import RegisteredEvents
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -79,7 +79,7 @@ class VolumeZone:
     CLASS_UNNAMED = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     VOLUME_UNNAMED = unresolvable("PersistentVolume had no name")
 
-    def concerns(self, pod: Pod) -> bool:
+    def applies_to(self, pod: Pod) -> bool:
         """False for a pod without claims and disks."""
         return has_storage(pod)
 
@@ -146,7 +146,7 @@ class VolumeZone:
 
     # Every node.
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds."""
         topologies: tuple[VolumeTopologyLabel, ...] | None = state.find(self.name)
         if topologies is None:
@@ -175,7 +175,7 @@ class VolumeZone:
                 texts.append(f"volume {topology.volume_name}: needs {key} {needs}, node has {text}")
         return texts
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """Claims, volumes, classes that wait for the first consumer, or nodes are added or
         changed."""
         return volume_zone_events(topology_labels_of)
@@ -197,9 +197,7 @@ def topology_labels_of(volume: PersistentVolume) -> list[VolumeTopologyLabel]:
     return found
 
 
-def _topology_label_column(
-    topology: VolumeTopologyLabel, nodes: NodeTable, rows: Rows
-) -> NDArray[np.bool_]:
+def _topology_label_column(topology: VolumeTopologyLabel, nodes: NodeTable, rows: Rows) -> Bools:
     """bool (n_rows,): rows with one of the values, under the label or else its successor."""
     values = tuple(topology.values)
     column = nodes.labels.column(topology.key)

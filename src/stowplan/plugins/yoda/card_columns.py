@@ -94,7 +94,7 @@ class CardColumns:
         np.cumsum(amounts, out=sums[1:])
         return sums[self._starts[1:]] - sums[self._starts[:-1]]
 
-    def spread(self, per_report: NDArray[np.bool_]) -> Bools:
+    def spread(self, per_report: Bools) -> Bools:
         """bool (n_cards,): the value of each card's report."""
         return np.repeat(per_report, np.diff(self._starts))
 
@@ -141,7 +141,7 @@ class CardColumns:
             return np.fromiter(values, dtype=np.uint64)
 
         self.power = column(gpu.power for gpu in gpus)
-        self.total_memory = column(gpu.total for gpu in gpus)
+        self.total_memory = column(gpu.total_memory for gpu in gpus)
         self.clock = column(gpu.clock for gpu in gpus)
         self.free = column(gpu.free for gpu in gpus)
         self.core = column(gpu.core for gpu in gpus)
@@ -159,7 +159,7 @@ class CardColumns:
         report, start = self._reports[index], int(self._starts[index])
         for place, gpu in enumerate(report.gpus, start):
             self.power[place] = gpu.power
-            self.total_memory[place] = gpu.total
+            self.total_memory[place] = gpu.total_memory
             self.clock[place] = gpu.clock
             self.free[place] = gpu.free
             self.core[place] = gpu.core

@@ -18,6 +18,7 @@ from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.objects.quantity import INT64_MAX
 from stowplan.plugins.yoda.card_columns import CardColumns
+from stowplan.plugins.yoda.gpu_ledger import Gpu
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX
 
 UInts = NDArray[np.uint64]
@@ -68,32 +69,25 @@ def card_maxima(cards: CardColumns, counting: Bools, *, compat: bool) -> CardMax
 
 
 def card_score(
-    bandwidth: Amount,
-    clock: Amount,
-    core: Amount,
-    power: Amount,
-    free: Amount,
-    total: Amount,
-    maxima: CardMaxima,
-    *,
-    compat: bool,
+    card: Gpu | CardColumns, free: Amount, maxima: CardMaxima, *, compat: bool
 ) -> Amount:
     """Strength of a card, in percent of the strongest, summed over its properties.
 
-    For one card, or uint64 (n_cards,) for many.
+    For one card, or uint64 (n_cards,) for many. free: what counts as its free memory.
     """
 
-    def percent(amount: Amount, most: int) -> Amount:
+    def percent(amount: Any, most: int) -> Any:
         return wrap_uint64(amount * 100) // most
 
-    return wrap_uint64(
-        percent(bandwidth, maxima.bandwidth)
-        + percent(clock, maxima.clock_divisor(compat=compat))
-        + percent(core, maxima.core)
-        + percent(power, maxima.power)
+    strength: Amount = wrap_uint64(
+        percent(card.bandwidth, maxima.bandwidth)
+        + percent(card.clock, maxima.clock_divisor(compat=compat))
+        + percent(card.core, maxima.core)
+        + percent(card.power, maxima.power)
         + percent(free, maxima.free) * FREE_WEIGHT
-        + percent(total, maxima.total)
+        + percent(card.total_memory, maxima.total)
     )
+    return strength
 
 
 def wrap_uint64(amount: Amount) -> Amount:
@@ -133,16 +127,7 @@ def scores_by_column(
     asked: uint64 (n_rows,), MiB that the pods of each row request.
     """
     free = cards.free if compat else cards.left
-    strength = card_score(
-        cards.bandwidth,
-        cards.clock,
-        cards.core,
-        cards.power,
-        free,
-        cards.total_memory,
-        maxima,
-        compat=compat,
-    )
+    strength = card_score(cards, free, maxima, compat=compat)
     strength[~counting] = 0
     total = cards.on(cards.total_sum, rows, 0)
     left = cards.on(cards.free_sum if compat else cards.left_sum, rows, 0)

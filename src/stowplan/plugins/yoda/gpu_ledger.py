@@ -31,7 +31,7 @@ class Gpu(NamedTuple):
     id: int
     is_healthy: bool
     power: int
-    total: int
+    total_memory: int
     clock: int
     free: int
     core: int

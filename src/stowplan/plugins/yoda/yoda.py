@@ -12,9 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.array_types import Ints
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -33,10 +32,21 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    SCV,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.scv import Scv
+from stowplan.objects.node import Node
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
     CardMaxima,
@@ -64,13 +74,12 @@ from stowplan.plugins.yoda.gpu_request import (
     parse_uint,
     queue_priority,
 )
-from stowplan.plugins.yoda.hints import yoda_events
 
 NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
 
 
-class YodaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class YodaArgs(PluginArgs, frozen=True):
     """compat: sort, filter and score as the original does, with the defects that are fixed here."""
 
     compat: bool = False
@@ -102,7 +111,7 @@ class YodaPreScoreState(msgspec.Struct, frozen=True):
     demand: GpuRequest
     object_store: ObjectStore
     cards: CardColumns
-    counting: NDArray[np.bool_]
+    counting: Bools
     maxima: CardMaxima
 
 
@@ -263,17 +272,8 @@ class Yoda:
         return node_score(cards, report.total, free, wrap_uint64(asked))
 
     def _card_score(self, left: AvailableCard, maxima: CardMaxima) -> int:
-        gpu, free = left.gpu, left.gpu.free if self.compat else left.memory
-        return card_score(
-            gpu.bandwidth,
-            gpu.clock,
-            gpu.core,
-            gpu.power,
-            free,
-            gpu.total,
-            maxima,
-            compat=self.compat,
-        )
+        free = left.gpu.free if self.compat else left.memory
+        return card_score(left.gpu, free, maxima, compat=self.compat)
 
     def _counts(self, left: AvailableCard, demand: GpuRequest) -> bool:
         """True for a card whose strength counts. The clock need not be the requested one.
@@ -330,14 +330,14 @@ class Yoda:
         state.write(f"{self.name}/scores", scores)
         return OK
 
-    def _counting(self, demand: GpuRequest, cards: CardColumns) -> NDArray[np.bool_]:
+    def _counting(self, demand: GpuRequest, cards: CardColumns) -> Bools:
         """bool (n_cards,): the counted cards, of reports that satisfy the pod."""
         fast = cards.clock >= (demand.clock or 0)
         if self.compat:
             suiting = (cards.free >= (demand.memory or 0)) & fast
         else:
             suiting = cards.healthy & cards.open & (cards.left >= (demand.memory or 0)) & fast
-        counting: NDArray[np.bool_] = suiting & cards.spread(self._codes(demand, cards) == FITS)
+        counting: Bools = suiting & cards.spread(self._codes(demand, cards) == FITS)
         return counting
 
     def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
@@ -381,10 +381,24 @@ class Yoda:
 
     # Events, signature and explanations.
 
-    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+    def events_to_register(self) -> RegisteredEvents:
         """A report or a node is added or changed, a pod with cards is deleted, or the pod's request
         changes."""
-        return yoda_events(self._report_fits, self._shared)
+        return (
+            on(SCV, Action.ADD | Action.UPDATE, self._after_report),
+            on(NODE, Action.ADD, self._after_node),
+            on(POD, Action.DELETE, _after_deletion),
+            on(POD, Action.UPDATE_POD_LABEL, _after_labels),
+        )
+
+    def _after_report(self, pod: Pod, old: Scv | None, new: Scv) -> QueueingHint:
+        """Also where the report would satisfy the pod before: it may include what was reserved
+        until now."""
+        return queueing_hint(self._report_fits(GpuRequest.of(pod.labels), new))
+
+    def _after_node(self, pod: Pod, old: None, new: Node) -> QueueingHint:
+        scv = self._shared.object_store.find(Scv, new.name)
+        return queueing_hint(scv is not None and self._report_fits(GpuRequest.of(pod.labels), scv))
 
     def _report_fits(self, demand: GpuRequest, scv: Scv) -> bool:
         """True when the cards of a report would satisfy the pod without reservations."""
@@ -419,9 +433,21 @@ class Yoda:
         ]
 
 
+def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
+    return queueing_hint(is_assigned_or_nominated(old) and not GpuRequest.of(old.labels).is_none)
+
+
+def _after_labels(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    other = GpuRequest.of(old.labels) != GpuRequest.of(new.labels)
+    return queueing_hint(new.uid == pod.uid and other)
+
+
 def _format_card(left: AvailableCard) -> str:
     gpu = left.gpu
-    parts = [f"card {gpu.id}: {left.memory} of {gpu.total} MiB free", f"clock {gpu.clock} MHz"]
+    parts = [
+        f"card {gpu.id}: {left.memory} of {gpu.total_memory} MiB free",
+        f"clock {gpu.clock} MHz",
+    ]
     if left.memory < gpu.free or not left.is_open:
         parts.append(f"{gpu.free - left.memory} MiB held" if left.is_open else "held whole")
     if not gpu.is_healthy:

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
-from typing import Protocol
 
 from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
-from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.deciders.decider import Decision, PodClass
+from stowplan.framework.deciders.lane import PodAssumed, PodForgotten
+from stowplan.framework.handle_state import WaitingPod
 from stowplan.framework.status import Status, error
-from stowplan.messages.events import BindDone, BindFailed, PodRead, PrepareDone, PrepareFailed
+from stowplan.messages.events import (
+    Allowed,
+    BindFailed,
+    PodRead,
+    PrepareDone,
+    Rejected,
+)
 from stowplan.messages.extender_api import (
     EXTENDER,
     ExtenderBindingArgs,
@@ -24,34 +30,36 @@ from stowplan.messages.extender_api import (
 )
 from stowplan.objects.encoding.duration import render
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
+from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
-from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
+from stowplan.queue.pod_record import NO_BINDING, BindingCycle
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.binding.prebind import PreBindRunner
-from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.context import SchedulerContext, placed_on
 from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.pods.transitions import (
+    ASSUMED,
+    BIND_UNKNOWN,
+    BINDING,
+    BOUND,
+    DELETED,
+    PREBINDING,
+    WAITING_ON_PERMIT,
+    PodEvent,
+)
 
-_BIND_SENT = (BindingStage.BINDING, BindingStage.BIND_UNKNOWN, BindingStage.BOUND)
-
-
-class AssumedPodListener(Protocol):
-    """Listener that tracks assumed pods beside the cache; implemented by the session decider."""
-
-    def assumed(self, pod: Pod, node: str) -> None:
-        """The pod is assumed on the node; the watch has not confirmed it yet."""
-
-    def forgotten(self, uid: str) -> None:
-        """The pod is no longer assumed."""
-
-    def delay(self, uid: str) -> int:
-        """Delay before a session pod whose bind was refused is read again, in nanoseconds."""
+_BIND_SENT = (ASSUMED, BINDING, BIND_UNKNOWN)
 
 
 class BindingCycles:
-    """Binding cycles in progress, by pod uid."""
+    """Binding cycles in progress.
+
+    A pod is in the index from the choice of its node until the binding is confirmed. Every failure
+    ends the same way: Unreserve in reverse order, the assumed pod forgotten, other pods notified of
+    the released resources, the pod requeued.
+    """
 
     def __init__(
         self,
@@ -61,57 +69,57 @@ class BindingCycles:
         calls: PendingExtenderCalls,
     ) -> None:
         self._context = context
+        self._table = context.table
         self._failure_handler = failures
         self._plugin_io = plugin_io
         self._extender_calls = calls
         self.prebind = PreBindRunner(context, plugin_io, self._bind, self._fail, self._fault)
         self._read_again = seconds_to_ns(context.options.read_again_s)
-        self._binding_cycles: dict[str, BindingCycle] = {}
+        # In the order in which nodes were chosen.
+        self._records: dict[str, PodRecord] = {}
         self._deadlines: Deadlines[str] = Deadlines()
-        self.assumed_pod_listener: AssumedPodListener | None = None
 
     def __len__(self) -> int:
-        return len(self._binding_cycles)
+        return len(self._records)
 
-    def __iter__(self) -> Iterator[tuple[str, BindingCycle]]:
-        """Iterate over (uid, binding cycle) in the order in which nodes were chosen."""
-        return iter(self._binding_cycles.items())
+    def __iter__(self) -> Iterator[tuple[str, PodRecord]]:
+        """Iterate over (uid, record) in the order in which nodes were chosen."""
+        return iter(self._records.items())
 
     def __contains__(self, uid: str) -> bool:
-        return uid in self._binding_cycles
+        return uid in self._records
 
-    def get(self, uid: str) -> BindingCycle | None:
-        """Return the pod's binding cycle, or None."""
-        return self._binding_cycles.get(uid)
+    def get(self, uid: str) -> PodRecord | None:
+        """Return the record of a pod in a binding cycle, or None."""
+        return self._records.get(uid)
 
     # Stages.
 
-    def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:
+    def begin(self, record: PodRecord, decision: Decision, framework: Framework) -> None:
         """Assume the pod on its node and run its binding cycle until it has to wait."""
-        context, pod, node = self._context, entry.pod, decision.node_name
+        context, pod, node = self._context, record.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
-        if self.assumed_pod_listener is not None:
-            self.assumed_pod_listener.assumed(pod, node)
+        context.notify(PodAssumed(pod, node))
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
-        cycle = self._binding_cycles[uid] = BindingCycle(
-            entry, node, framework, state, score=decision.score
-        )
+        self._records[uid] = record
+        record.binding = BindingCycle(node, framework, state, decision.score)
+        record.state = PREBINDING
         try:
-            if framework.goes_straight(state):
+            if framework.binds_directly(state):
                 self._context.activate(state.to_activate)
                 context.queue.done(uid)
-                self._bind(uid, cycle)
+                self._bind(record)
             else:
-                self._reserve(uid, cycle)
+                self._reserve(record)
         except ContractError as fault:
-            self._fault(uid, cycle, fault)
+            self._fault(record, fault)
 
     def begin_run(
         self,
-        entries: list[QueueEntry],
+        entries: list[PodRecord],
         classes: list[PodClass],
         start: int,
         rows: list[int],
@@ -120,31 +128,34 @@ class BindingCycles:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
         rows."""
-        context = self._context
-        names, cycles = context.cache.nodes.names, self._binding_cycles
+        context, records = self._context, self._records
+        names, listeners = context.cache.nodes.names, context.listeners(PodAssumed)
         done, bind = context.queue.in_flight.done, context.outbox.bind
-        context.cache.note_assumed([entry.pod.uid for entry in entries[start : start + len(rows)]])
-        for i, (row, score) in enumerate(zip(rows, scores, strict=True), start):
-            entry, one = entries[i], classes[i]
-            pod, node, framework = entry.pod, names[row], one.framework
-            uid = pod.uid
-            cycles[uid] = cycle = BindingCycle(entry, node, framework, one.state, score=score)
-            if self.assumed_pod_listener is not None:
-                self.assumed_pod_listener.assumed(pod, node)
+        run = entries[start : start + len(rows)]
+        uids = [record.pod.uid for record in run]
+        context.cache.note_assumed(uids)
+        placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
+        for uid, record, one, row, score in placed:
+            pod, node, framework = record.pod, names[row], one.framework
+            records[uid] = record
+            for lane in listeners:
+                lane.on_outcome(PodAssumed(pod, node))
             done(uid)
             if framework.unconditional_binder:
-                cycle.stage = BindingStage.BINDING
-                cycle.binder = framework.unconditional_binder
-                cycle.awaits = (bind(pod, uid, node),)
+                awaits = (bind(pod, uid, node),)
+                record.binding = BindingCycle(node, framework, one.state, score, awaits)
+                record.state = BINDING
                 continue
+            record.binding = BindingCycle(node, framework, one.state, score)
+            record.state = PREBINDING
             try:
-                self._bind(uid, cycle)
+                self._bind(record)
             except ContractError as fault:
-                self._fault(uid, cycle, fault)
+                self._fault(record, fault)
 
-    def _reserve(self, uid: str, cycle: BindingCycle) -> None:
+    def _reserve(self, record: PodRecord) -> None:
         """Run Reserve and Permit, then start the binding cycle."""
-        framework, pod, node, state = cycle.framework, cycle.pod, cycle.node, cycle.state
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
         try:
             status = framework.run_reserve(pod, node, state)
             answer = framework.run_permit(pod, node, state) if status.is_success else status
@@ -156,35 +167,40 @@ class BindingCycles:
         elif not answer.is_success:
             # No event was sent when the resources were taken, so none is sent when they are
             # released.
-            self._undo(uid, cycle)
-            self._failure_handler.refused_on_node(cycle.entry, answer)
+            self._undo(record)
+            self._failure_handler.refused_on_node(record, answer)
             return
         self._context.activate(state.to_activate)
-        self._start_binding_cycle(uid, cycle, waits)
+        self._start_binding_cycle(record, waits)
 
-    def _start_binding_cycle(
-        self, uid: str, cycle: BindingCycle, waits: Mapping[str, PermitWait]
-    ) -> None:
+    def _start_binding_cycle(self, record: PodRecord, waits: Mapping[str, PermitWait]) -> None:
         """Set nominatedNodeName if binding may take long, then wait at Permit or run PreBind."""
-        pod, node, state = cycle.pod, cycle.node, cycle.state
-        pre_flight = cycle.framework.run_pre_bind_pre_flight(pod, node, state)
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
+        pre_flight = framework.run_pre_bind_pre_flight(pod, node, state)
         if not pre_flight.is_success and not pre_flight.is_skip:
-            self._fail(uid, cycle, pre_flight)
+            self._fail(record, pre_flight)
             return
         if (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
             self._context.outbox.patch_status(pod, node)
-            cycle.announced = True
+            record.binding.announced = True
         if waits:
-            self._wait(uid, cycle, waits)
+            self._wait(record, waits)
         else:
-            self._prepare(uid, cycle)
+            self._prepare(record)
 
-    def _wait(self, uid: str, cycle: BindingCycle, waits: Mapping[str, PermitWait]) -> None:
+    def _wait(self, record: PodRecord, waits: Mapping[str, PermitWait]) -> None:
         context = self._context
-        cycle.stage = BindingStage.WAITING
+        record.state = WAITING_ON_PERMIT
         pending = {plugin: seconds_to_ns(wait.timeout_s) for plugin, wait in waits.items()}
-        waiting = context.shared.waiting.add(cycle.pod, cycle.node, context.now, pending)
-        self._deadlines.set(uid, waiting.deadline)
+        waiting = context.shared.waiting.add(record.pod, record.binding.node, context.now, pending)
+        self._deadlines.set(record.uid, waiting.deadline)
+
+    def apply_plugin_requests(self) -> None:
+        """Apply requests of plugins: settle Permit waits and activate pods."""
+        shared = self._context.shared
+        if shared.has_pending_requests:
+            self.settle_permit_waits()
+            self._context.activate(shared.to_activate)
 
     def settle_permit_waits(self) -> None:
         """Continue the pods that Permit plugins allowed or rejected."""
@@ -193,184 +209,171 @@ class BindingCycles:
             for one in waiting.take_settled():
                 uid = one.pod.uid
                 self._deadlines.clear(uid)
-                self._wait_ended(uid, self._binding_cycles[uid], one.verdict)
+                assert one.verdict is not None
+                self._table.transition(self._records[uid], PodEvent.PERMIT_SETTLED, one.verdict)
 
-    def _wait_ended(self, uid: str, cycle: BindingCycle, verdict: Status | None) -> None:
-        assert verdict is not None
+    def permit_settled(self, record: PodRecord, verdict: Status) -> None:
+        """All Permit plugins allowed the pod, or one rejected it."""
         if verdict.is_success:
             try:
-                self._prepare(uid, cycle)
+                self._prepare(record)
             except ContractError as fault:
-                self._fault(uid, cycle, fault)
+                self._fault(record, fault)
         elif verdict.is_rejected:
-            self._fail(uid, cycle, verdict, by_node=True)
+            self._fail(record, verdict, by_node=True)
         else:
             text = f"waiting on permit for pod: {verdict.message}"
-            self._fail(uid, cycle, error(text).by(verdict.plugin))
+            self._fail(record, error(text).by(verdict.plugin))
 
-    def _prepare(self, uid: str, cycle: BindingCycle) -> None:
+    def _prepare(self, record: PodRecord) -> None:
         """Start PreBind. A failure from here on requeues with backoff, so in-flight events are no
         longer recorded."""
-        self._context.queue.done(uid)
-        cycle.stage = BindingStage.PREBIND
-        self.prebind.advance(uid, cycle)
+        self._context.queue.done(record.uid)
+        record.state = PREBINDING
+        self.prebind.advance(record)
 
-    def _bind(self, uid: str, cycle: BindingCycle) -> None:
-        extender = self._context.extenders.binder_of(cycle.pod)
+    def _bind(self, record: PodRecord) -> None:
+        extender = self._context.extenders.binder_of(record.pod)
         if extender is None:
-            self._bind_by_plugin(uid, cycle)
+            self._bind_by_plugin(record)
             return
-        pod = cycle.pod
-        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, cycle.node)
+        pod = record.pod
+        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, record.binding.node)
         question = ExtenderRequest(extender, ExtenderVerb.BIND, body)
-        cycle.stage, cycle.binder = BindingStage.BINDING, EXTENDER
-        cycle.awaits = (self._extender_calls.ask(uid, question, self._extender_answered),)
+        record.state, record.binding.binder = BINDING, EXTENDER
+        record.binding.awaits = (self._extender_calls.ask(record.uid, question),)
 
-    def _bind_by_plugin(self, uid: str, cycle: BindingCycle) -> None:
-        framework, pod, node, state = cycle.framework, cycle.pod, cycle.node, cycle.state
+    def _bind_by_plugin(self, record: PodRecord) -> None:
+        (framework, state), pod, node = record.binding.attempt, record.pod, record.binding.node
         status = framework.run_bind(pod, node, state)
         if status.code is not Code.SUCCESS:
             text = status.message or "no Bind plugin took the pod"
-            self._fail(uid, cycle, error(text) if status.is_skip else status)
+            self._fail(record, error(text) if status.is_skip else status)
             return
-        cycle.stage = BindingStage.BINDING
-        cycle.binder = status.plugin
+        record.state = BINDING
+        record.binding.binder = status.plugin
         binder = framework.members[status.plugin]
         if binder.does_io:
-            cycle.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
+            record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
-            cycle.awaits = (self._context.outbox.bind(pod, uid, node),)
+            record.binding.awaits = (self._context.outbox.bind(pod, record.uid, node),)
 
     # Outcomes.
 
-    def prepare_done(self, event: PrepareDone) -> None:
-        """A plugin's I/O has finished."""
-        plugin_io = self._plugin_io.end(event.effect)
-        if plugin_io is None:
-            return
-        uid = plugin_io.pod.uid
-        cycle = self._awaiting(uid, event.effect)
-        if cycle is None:
-            return
+    def allow(self, record: PodRecord, event: Allowed) -> None:
+        """A Permit plugin, or the driver on its behalf, allowed the pod."""
+        self._waiting_pod(record).allow(event.plugin)
+
+    def reject(self, record: PodRecord, event: Rejected) -> None:
+        """A Permit plugin rejected the pod."""
+        self._waiting_pod(record).reject(event.plugin, event.reason)
+
+    def _waiting_pod(self, record: PodRecord) -> WaitingPod:
+        waiting = self._context.shared.waiting.get(record.uid)
+        assert waiting is not None, record.key
+        return waiting
+
+    def prebind_io_done(self, record: PodRecord, event: PrepareDone) -> None:
+        """A PreBind plugin's I/O has finished."""
+        cycle = record.binding
         cycle.awaits = tuple(number for number in cycle.awaits if number != event.effect)
-        if cycle.stage is BindingStage.BINDING:
-            self._bind_accepted(uid, cycle)
-            return
         try:
-            self.prebind.advance(uid, cycle)
+            self.prebind.advance(record)
         except ContractError as fault:
-            self._fault(uid, cycle, fault)
+            self._fault(record, fault)
 
-    def prepare_failed(self, event: PrepareFailed) -> None:
-        """A plugin's I/O has failed; if it was Bind, the pod is read to learn the outcome."""
-        self._plugin_io_failed(event.effect, event.reason)
+    def prebind_failed(self, record: PodRecord, status: Status) -> None:
+        """A PreBind plugin's I/O or change has failed, or has timed out."""
+        self._fail(record, status)
 
-    def _plugin_io_failed(self, effect: int, reason: str) -> None:
-        plugin_io = self._plugin_io.end(effect)
-        if plugin_io is None:
-            return
-        uid = plugin_io.pod.uid
-        cycle = self._awaiting(uid, effect)
-        if cycle is None:
-            return
-        if cycle.stage is BindingStage.PREBIND:
-            text = f'running PreBind plugin "{plugin_io.name}": {reason}'
-            self._fail(uid, cycle, error(text))
-        else:
-            self._outcome_unknown(uid, cycle, f'running Bind plugin "{plugin_io.name}": {reason}')
+    def bind_io_failed(self, record: PodRecord, status: Status) -> None:
+        """A Bind plugin's I/O has failed; the pod is read to learn the outcome."""
+        self._outcome_unknown(record, status.message)
 
-    def bind_done(self, event: BindDone) -> None:
-        """The API server accepted the binding; the watch confirms it later."""
-        cycle = self._awaiting(event.uid, event.effect)
-        if cycle is not None and cycle.stage is BindingStage.BINDING:
-            self._bind_accepted(event.uid, cycle)
-
-    def bind_failed(self, event: BindFailed) -> None:
+    def bind_refused(self, record: PodRecord, event: BindFailed) -> None:
         """Roll back after a definite refusal; after an ambiguous failure, read the pod."""
-        uid = event.uid
-        cycle = self._awaiting(uid, event.effect)
-        if cycle is None or cycle.stage is not BindingStage.BINDING:
-            return
         reason = event.reason or f"the API server returned {event.code}"
-        text = f'running Bind plugin "{cycle.binder}": {reason}'
-        if self.assumed_pod_listener is not None and self._context.is_session_pod(cycle.pod):
-            self._outcome_unknown(uid, cycle, text, after=self.assumed_pod_listener.delay(uid))
+        binder = record.binding.binder or record.binding.attempt[0].unconditional_binder
+        text = f'running Bind plugin "{binder}": {reason}'
+        lane = self._context.lane_of(record.pod)
+        delay = None if lane is None else lane.read_delay(event.uid)
+        if delay is not None:
+            self._outcome_unknown(record, text, after=delay)
         elif is_definite_failure(event.code):
-            self._fail(uid, cycle, error(text))
+            self._fail(record, error(text))
         else:
-            self._outcome_unknown(uid, cycle, text)
+            self._outcome_unknown(record, text)
 
-    def _extender_answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
+    def extender_replied(
+        self, record: PodRecord, answer: tuple[ExtenderCall, ExtenderResponse]
+    ) -> None:
         """Handle the response to an extender's bind call.
 
         Differs: the original treats any failure as a failed binding and requeues the pod unless the
         watch has already shown it bound; for a pod that was bound after all it records a failure
         event.
         """
-        uid = call.uid
-        cycle = self._awaiting(uid, call.effect)
-        if cycle is None or cycle.stage is not BindingStage.BINDING:
+        call, reply = answer
+        if call.effect not in record.binding.awaits:
             return
         fault = read_binding_result(call.question, reply)
         if fault is None:
-            self._bind_accepted(uid, cycle)
+            self.bind_accepted(record)
         elif not call.question.extender.ignorable:
-            self._outcome_unknown(uid, cycle, fault.text)
+            self._outcome_unknown(record, fault.text)
         else:
             try:
-                self._bind_by_plugin(uid, cycle)
+                self._bind_by_plugin(record)
             except ContractError as broken:
-                self._fault(uid, cycle, broken)
+                self._fault(record, broken)
 
-    def _outcome_unknown(self, uid: str, cycle: BindingCycle, text: str, *, after: int = 0) -> None:
+    def _outcome_unknown(self, record: PodRecord, text: str, *, after: int = 0) -> None:
         """Keep the resources assumed and read the pod until the outcome is known. after: delay of
         the first read, in nanoseconds."""
-        cycle.stage = BindingStage.BIND_UNKNOWN
-        cycle.unknown_reason = text
-        cycle.awaits = ()
+        record.state = BIND_UNKNOWN
+        record.binding.unknown_reason = text
+        record.binding.awaits = ()
         if after:
-            self._deadlines.set(uid, self._context.now + after)
+            self._deadlines.set(record.uid, self._context.now + after)
         else:
-            self._read(uid, cycle)
+            self.read(record)
 
-    def _read(self, uid: str, cycle: BindingCycle) -> None:
-        effect = self._context.outbox.read(cycle.pod)
-        cycle.awaits = cycle.awaits or (effect,)
-        self._deadlines.set(uid, self._context.now + self._read_again)
+    def read(self, record: PodRecord, _: object = None) -> None:
+        """Read the pod, again if the last read was not answered."""
+        effect = self._context.outbox.read(record.pod)
+        record.binding.awaits = record.binding.awaits or (effect,)
+        self._deadlines.set(record.uid, self._context.now + self._read_again)
 
-    def pod_read(self, event: PodRead) -> None:
-        """Settle a binding with unknown outcome from the pod as read."""
+    def settle(self, record: PodRecord, event: PodRead) -> None:
+        """Settle a binding with unknown outcome from the pod as read; any read requested since the
+        outcome became unknown will do."""
         uid, pod = event.uid, event.pod
-        cycle = self._binding_cycles.get(uid)
-        if cycle is None or cycle.stage is not BindingStage.BIND_UNKNOWN:
-            return
-        # Any read requested since the outcome became unknown will do.
-        if not cycle.awaits or event.effect < cycle.awaits[0]:
+        if not record.binding.awaits or event.effect < record.binding.awaits[0]:
             return
         self._deadlines.clear(uid)
-        if pod is not None and pod.uid == uid and pod.node_name == cycle.node:
-            self._bind_accepted(uid, cycle)
+        if pod is not None and pod.uid == uid and pod.node_name == record.binding.node:
+            self.bind_accepted(record)
         else:
             # Only the watch is authoritative; it reports whether the pod was deleted or bound
             # elsewhere.
-            self._fail(uid, cycle, error(cycle.unknown_reason))
+            self._fail(record, error(record.binding.unknown_reason))
 
-    def _bind_accepted(self, uid: str, cycle: BindingCycle) -> None:
+    def bind_accepted(self, record: PodRecord, _: object = None) -> None:
         """The API server reports the pod as bound; start the confirmation deadline."""
-        cycle.stage = BindingStage.BOUND
-        cycle.awaits = ()
-        self._context.cache.expect(uid, self._context.now)
-        self._record_bound(cycle)
+        record.state = ASSUMED
+        record.binding.awaits = ()
+        self._context.cache.expect(record.uid, self._context.now)
+        self._record_bound(record)
 
-    def _record_bound(self, cycle: BindingCycle) -> None:
+    def _record_bound(self, record: PodRecord) -> None:
         """The binding is known to have happened: record the event and run PostBind."""
-        context, framework, state = self._context, cycle.framework, cycle.state
-        pod, node = cycle.pod, cycle.node
+        context, pod, node = self._context, record.pod, record.binding.node
+        framework, state = record.binding.attempt
         note = f"Successfully assigned {pod.key} to {node}"
         context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
         members = framework.at("postBind")
         if members:
-            self._run_notification(cycle, "FailedPostBind", framework.run_post_bind)
+            self._run_notification(record, "FailedPostBind", framework.run_post_bind)
             for member in members:
                 if member.does_io and context.outbox.leads:
                     self._plugin_io.start(member, "postBind", pod, node, state)
@@ -378,130 +381,132 @@ class BindingCycles:
 
     # Watch events.
 
-    def pod_bound(self, pod: Pod) -> bool:
-        """End the binding cycle of a pod that the watch shows as bound, to this node or another.
-        Returns False if the pod had no binding cycle."""
-        uid = pod.uid
-        cycle = self._binding_cycles.get(uid)
-        if cycle is None:
-            return False
-        if self._is_expected_binding(cycle, pod):
-            self._end(uid, cycle)
-            if cycle.stage is not BindingStage.BOUND:
-                self._record_bound(cycle)
-            return True
+    def pod_bound(self, record: PodRecord, pod: Pod) -> None:
+        """End the binding cycle of a pod that the watch shows as bound, to this node or another."""
+        uid, node = pod.uid, record.binding.node
+        if record.state in _BIND_SENT and pod.node_name == node:
+            self._end(uid, record)
+            if record.state is not ASSUMED:
+                self._record_bound(record)
+            self._table.drop(uid, BOUND)
+            return
         # Another client bound it.
-        self._undo(uid, cycle)
+        self._undo(record)
         self._context.queue.done(uid)
-        if pod.node_name != cycle.node:
+        self._table.drop(uid, BOUND)
+        if pod.node_name != node:
             # Differs: the original sends no event for the resources that were held without effect.
-            self._requeue_after_release(cycle)
-        return True
+            self._context.resources_released(record.pod, node)
 
-    def _is_expected_binding(self, cycle: BindingCycle, pod: Pod) -> bool:
-        """True if the watch shows the pod bound to the node that its binding cycle chose."""
-        return cycle.stage in _BIND_SENT and pod.node_name == cycle.node
-
-    def pod_deleted(self, pod: Pod) -> Pod | None:
+    def pod_deleted(self, record: PodRecord, pod: Pod) -> Pod | None:
         """End the binding cycle of a deleted pod; returns the placed pod if it held resources."""
-        uid = pod.uid
-        cycle = self._binding_cycles.get(uid)
-        if cycle is None:
-            return None
+        uid, node = record.uid, record.binding.node
         held = self._context.cache.is_assumed(uid)
-        if cycle.stage is BindingStage.BOUND:
-            self._end(uid, cycle)
-        elif self._is_expected_binding(cycle, pod):
-            self._end(uid, cycle)
-            self._record_bound(cycle)
+        if record.state is ASSUMED:
+            self._end(uid, record)
+        elif record.state in _BIND_SENT and pod.node_name == node:
+            self._end(uid, record)
+            self._record_bound(record)
         else:
             # Differs: the original records an event for a deleted pod that waited at Permit.
-            self._undo(uid, cycle)
+            self._undo(record)
             self._context.queue.done(uid)
-        return cycle.placed if held else None
+        self._table.drop(uid, DELETED)
+        return placed_on(record.pod, node) if held else None
 
-    def pod_terminating(self, pod: Pod) -> None:
-        """The pod is being deleted, so the API server will not bind it: release its resources at
-        once."""
-        uid = pod.uid
-        cycle = self._binding_cycles[uid]
-        if cycle.stage is BindingStage.BOUND:
-            return
-        if cycle.stage is BindingStage.WAITING:
-            waiting = self._context.shared.waiting.get(uid)
-            assert waiting is not None
-            waiting.reject("", "removed")
-        elif cycle.stage is BindingStage.PREBIND:
-            # Differs: the original does not cancel plugin I/O; it runs until Bind fails.
-            self._fail(uid, cycle, error("the pod is being deleted"))
-        elif self._forget(uid):
-            self._requeue_after_release(cycle)
+    # A pod that is being deleted: the API server will not bind it, so its resources are released at
+    # once.
+
+    def reject_terminating(self, record: PodRecord, _: object) -> None:
+        """It waits at Permit."""
+        self._waiting_pod(record).reject("", "removed")
+
+    def prebind_terminating(self, record: PodRecord, _: object) -> None:
+        """Differs: the original does not cancel plugin I/O; it runs until Bind fails."""
+        self._fail(record, error("the pod is being deleted"))
+
+    def release_terminating(self, record: PodRecord, _: object) -> None:
+        """Its bind was sent; the outcome ends the binding cycle."""
+        if self._forget(record.uid):
+            self._context.resources_released(record.pod, record.binding.node)
+
+    # Preemption and leadership.
 
     def preempt(self, uid: str, plugin: str) -> bool:
         """Reject a pod that is not bound yet, to free its resources; False if its bind was already
         sent."""
-        cycle = self._binding_cycles.get(uid)
-        if cycle is None:
+        record = self._records.get(uid)
+        if record is None:
             return False
-        if cycle.stage is BindingStage.WAITING:
-            waiting = self._context.shared.waiting.get(uid)
-            return waiting is not None and waiting.preempt(plugin, "preempted")
-        if cycle.stage is BindingStage.PREBIND:
-            pending_plugin = self.prebind.pending_plugin(cycle)
-            text = f'running PreBind plugin "{pending_plugin}": preempted by {plugin}'
-            self._fail(uid, cycle, error(text))
-            return True
-        return False
+        return bool(self._table.transition(record, PodEvent.PREEMPTED, plugin))
+
+    def preempt_waiting(self, record: PodRecord, plugin: str) -> bool:
+        """Preempt a pod that waits at Permit; False if it was settled before."""
+        return self._waiting_pod(record).preempt(plugin, "preempted")
+
+    def preempt_prebinding(self, record: PodRecord, plugin: str) -> bool:
+        """Preempt a pod whose PreBind plugins are busy."""
+        pending_plugin = self.prebind.pending_plugin(record)
+        text = f'running PreBind plugin "{pending_plugin}": preempted by {plugin}'
+        self._fail(record, error(text))
+        return True
 
     def step_down(self) -> None:
-        """Leadership lost: roll back cycles whose bind was not sent and read the pods of the
-        others.
+        """Leadership lost.
 
         Effects of this term that have not been performed never will be, so only reads still have an
         outcome to wait for.
         """
-        for uid, cycle in tuple(self._binding_cycles.items()):
-            if cycle.stage is BindingStage.BINDING:
-                self._cancel_pending(cycle)
-                self._outcome_unknown(uid, cycle, "another scheduler leads")
-            elif cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
-                self._fail(uid, cycle, error("another scheduler leads"))
+        for record in tuple(self._records.values()):
+            self._table.transition(record, PodEvent.LEADER_LOST)
+
+    def leader_lost(self, record: PodRecord, _: object) -> None:
+        """Roll back a binding cycle whose bind was not sent."""
+        self._fail(record, error("another scheduler leads"))
+
+    def leader_lost_with_bind_sent(self, record: PodRecord, _: object) -> None:
+        """Read a pod whose bind was sent."""
+        self._cancel_pending(record)
+        self._outcome_unknown(record, "another scheduler leads")
 
     # Deadlines.
 
     def serve_due(self) -> None:
         """End Permit waits and plugin I/O that timed out and repeat unanswered reads."""
         for uid in self._deadlines.due(self._context.now):
-            cycle = self._binding_cycles[uid]
-            if cycle.stage is BindingStage.BIND_UNKNOWN:
-                self._read(uid, cycle)
-            else:
-                self._permit_timed_out(uid)
+            record = self._records[uid]
+            is_read = record.state is BIND_UNKNOWN
+            self._table.transition(
+                record, PodEvent.READ_DUE if is_read else PodEvent.PERMIT_TIMED_OUT
+            )
         self.prebind.serve_due()
         for effect in self._plugin_io.overdue():
             plugin_io = self._plugin_io.get(effect)
             # Ending one may have cancelled others.
             if plugin_io is not None:
-                self._context.outbox.cancel(plugin_io.pod.uid, effect)
-                self._plugin_io_failed(effect, f"not done within {plugin_io.timeout_s:g} s")
+                self._context.outbox.cancel(plugin_io.uid, effect)
+                self._plugin_io.failed(effect, f"not done within {plugin_io.timeout_s:g} s")
         for uid in self._context.cache.expire(self._context.now):
-            # The API server reported the pod as bound and the watch never did: count it as not
-            # bound. Differs: the original, while it had such a limit, lost track of the pod.
-            text = "the watch has not confirmed the binding"
-            self._fail(uid, self._binding_cycles[uid], error(text))
+            self._table.transition(self._records[uid], PodEvent.ASSUMPTION_EXPIRED)
         self.settle_permit_waits()
 
-    def _permit_timed_out(self, uid: str) -> None:
+    def assumption_expired(self, record: PodRecord, _: object) -> None:
+        """The API server reported the pod as bound and the watch never did: it counts as not bound.
+
+        Differs: the original, while it had such a limit, lost track of the pod.
+        """
+        self._fail(record, error("the watch has not confirmed the binding"))
+
+    def permit_timed_out(self, record: PodRecord, _: object) -> None:
         """A Permit plugin's timeout expired; another plugin may already have settled the pod."""
-        waiting = self._context.shared.waiting.get(uid)
-        assert waiting is not None
+        waiting = self._waiting_pod(record)
         plugin = waiting.late(self._context.now)
         if plugin:
             waited = render(timedelta(microseconds=waiting.pending[plugin] // 1000))
             text = f"rejected due to timeout after waiting {waited} at plugin {plugin}"
             waiting.reject(plugin, text)
         else:
-            self._deadlines.set(uid, waiting.deadline)
+            self._deadlines.set(record.uid, waiting.deadline)
 
     def next_deadline(self) -> int | None:
         """The next time at which a wait, a read or plugin I/O times out; None if there is none."""
@@ -515,80 +520,65 @@ class BindingCycles:
 
     # Inside.
 
-    def _awaiting(self, uid: str, effect: int) -> BindingCycle | None:
-        """Return the binding cycle that waits for this effect; None if it no longer does."""
-        cycle = self._binding_cycles.get(uid)
-        return cycle if cycle is not None and effect in cycle.awaits else None
-
-    def _fault(self, uid: str, cycle: BindingCycle, fault: ContractError) -> None:
+    def _fault(self, record: PodRecord, fault: ContractError) -> None:
         """Fail this pod's attempt because a plugin broke its contract."""
-        if self._binding_cycles.get(uid) is not cycle:
+        if record.uid not in self._records:
             raise fault
-        self._fail(uid, cycle, error(str(fault)))
+        self._fail(record, error(str(fault)))
 
     def _run_notification(
-        self, cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
+        self, record: PodRecord, reason: str, walk: Callable[[Pod, str, CycleState], None]
     ) -> None:
         """Run notification points, whose failures change nothing; report a contract error."""
         try:
-            walk(cycle.pod, cycle.node, cycle.state)
+            walk(record.pod, record.binding.node, record.binding.attempt[1])
         except ContractError as fault:
-            self._context.outbox.record(cycle.pod, "Warning", reason, "Binding", str(fault))
+            self._context.outbox.record(record.pod, "Warning", reason, "Binding", str(fault))
 
-    def _fail(
-        self, uid: str, cycle: BindingCycle, status: Status, *, by_node: bool = False
-    ) -> None:
+    def _fail(self, record: PodRecord, status: Status, *, by_node: bool = False) -> None:
         """Roll back and requeue the pod. by_node: report the refusal as if the cluster had only
         that node.
 
         Other pods are notified of the released resources only after the pod is requeued, so that it
         is not woken by its own release.
         """
-        self._undo(uid, cycle)
+        node, announced = record.binding.node, record.binding.announced
+        self._undo(record)
         if not status.is_rejected:
-            self._requeue_after_release(cycle)
+            self._context.resources_released(record.pod, node)
         if by_node:
-            self._failure_handler.refused_on_node(cycle.entry, status, announced=cycle.announced)
+            self._failure_handler.refused_on_node(record, status, announced=announced)
         else:
-            self._failure_handler.failed(cycle.entry, status, announced=cycle.announced)
+            self._failure_handler.failed(record, status, announced=announced)
         if status.is_rejected:
-            self._requeue_after_release(cycle, but=uid)
+            self._context.resources_released(record.pod, node, but=record.uid)
 
-    def _requeue_after_release(self, cycle: BindingCycle, but: str = "") -> None:
-        """Notify the queue of the released resources. but: uid of a pod to leave out."""
-        self._context.queue.move(
-            ASSIGNED_POD_DELETE,
-            cycle.placed,
-            None,
-            self._context.now,
-            (lambda pod: pod.uid != but) if but else None,
-        )
-
-    def _undo(self, uid: str, cycle: BindingCycle) -> None:
+    def _undo(self, record: PodRecord) -> None:
         """Cancel I/O, run Unreserve, forget the assumed pod and end the binding cycle."""
-        self._cancel_pending(cycle)
-        self.prebind.stop(cycle)
-        self._run_notification(cycle, "FailedUnreserve", cycle.framework.run_unreserve)
+        uid = record.uid
+        self._cancel_pending(record)
+        self.prebind.stop(record)
+        self._run_notification(record, "FailedUnreserve", record.binding.attempt[0].run_unreserve)
         self._forget(uid)
-        self._end(uid, cycle)
+        self._end(uid, record)
+        record.binding = NO_BINDING
 
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
         held = self._context.cache.forget(uid) is not None
-        if self.assumed_pod_listener is not None:
-            self.assumed_pod_listener.forgotten(uid)
+        self._context.notify(PodForgotten(uid))
         return held
 
-    def _cancel_pending(self, cycle: BindingCycle) -> None:
-        for number in cycle.awaits:
+    def _cancel_pending(self, record: PodRecord) -> None:
+        for number in record.binding.awaits:
             self._plugin_io.cancel(number)
             self._extender_calls.cancel(number)
 
-    def _end(self, uid: str, cycle: BindingCycle) -> None:
-        if cycle.stage is BindingStage.WAITING:
+    def _end(self, uid: str, record: PodRecord) -> None:
+        if record.state is WAITING_ON_PERMIT:
             self._context.shared.waiting.drop(uid)
         self._deadlines.clear(uid)
-        del self._binding_cycles[uid]
+        del self._records[uid]
 
 
 def is_definite_failure(code: int) -> bool:

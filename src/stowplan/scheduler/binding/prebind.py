@@ -23,11 +23,12 @@ from stowplan.framework.object_store import ObjectStore, key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.events import WriteDone, WriteFailed
 from stowplan.objects.meta import Object
+from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
-from stowplan.scheduler.binding.binding_cycle import BindingCycle
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.deadlines import Deadlines
+from stowplan.scheduler.pods.transitions import PodEvent
 
 UNPACED_WAITS_MAX = 100
 POLL_PACE_NS = 100_000
@@ -64,13 +65,17 @@ class PreBindInProgress(msgspec.Struct):
     version that the watch had shown.
     """
 
-    uid: str
-    binding_cycle: BindingCycle
+    record: PodRecord
     member: RegisteredPlugin
     asked: PreBindWait
     applied: list[AppliedChange] = []
     effect: int = 0
     sent: Object | None = None
+
+    @property
+    def uid(self) -> str:
+        """Uid of the pod."""
+        return self.record.uid
 
     @property
     def key(self) -> str:
@@ -89,13 +94,14 @@ class PreBindRunner:
         self,
         context: SchedulerContext,
         plugin_io: PendingPluginIO,
-        ready: Callable[[str, BindingCycle], None],
-        failed: Callable[[str, BindingCycle, Status], None],
-        contract_broken: Callable[[str, BindingCycle, ContractError], None],
+        ready: Callable[[PodRecord], None],
+        failed: Callable[[PodRecord, Status], None],
+        contract_broken: Callable[[PodRecord, ContractError], None],
     ) -> None:
-        """ready: called with uid and binding cycle when all plugins are done. failed: called when a
+        """ready: called when all plugins are done. failed: called when a
         plugin fails. contract_broken: called when a plugin breaks its contract."""
         self._context = context
+        self._table = context.table
         self._plugin_io = plugin_io
         self._ready = ready
         self._failed = failed
@@ -114,41 +120,40 @@ class PreBindRunner:
 
     # Stages.
 
-    def advance(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def advance(self, record: PodRecord) -> None:
         """Run the remaining PreBind plugins until one has to wait; call `ready` after the last.
 
         Consecutive plugins that allow it wait, or do I/O, in parallel. May raise ContractError.
         """
-        framework, state = binding_cycle.framework, binding_cycle.state
+        framework, state = record.binding.attempt
         members = framework.at("preBind")
-        while binding_cycle.step < len(members):
-            member = members[binding_cycle.step]
-            before = members[binding_cycle.step - 1].declaration
+        while record.binding.step < len(members):
+            member = members[record.binding.step]
+            before = members[record.binding.step - 1].declaration
             side_by_side = member.declaration.perform_in_parallel and before.perform_in_parallel
-            if binding_cycle.is_busy and not side_by_side:
+            if record.binding.is_busy and not side_by_side:
                 return
-            binding_cycle.step += 1
+            record.binding.step += 1
             if member.name in state.skip_pre_bind:
                 continue
-            answer = framework.run_pre_bind_of(member, binding_cycle.pod, binding_cycle.node, state)
+            answer = framework.run_pre_bind_of(member, record.pod, record.binding.node, state)
             if isinstance(answer, PreBindWait):
-                answer = self._begin(PreBindInProgress(uid, binding_cycle, member, answer))
+                answer = self._begin(PreBindInProgress(record, member, answer))
             if not answer.is_success:
-                self._failed(uid, binding_cycle, answer)
+                self._failed(record, answer)
                 return
             if member.does_io:
-                plugin_io = self._plugin_io.start(
-                    member, "preBind", binding_cycle.pod, binding_cycle.node, state
-                )
-                binding_cycle.awaits += (plugin_io,)
-        if not binding_cycle.is_busy:
-            self._ready(uid, binding_cycle)
+                pod, node = record.pod, record.binding.node
+                plugin_io = self._plugin_io.start(member, "preBind", pod, node, state)
+                record.binding.awaits += (plugin_io,)
+        if not record.binding.is_busy:
+            self._ready(record)
 
     def _begin(self, wait: PreBindInProgress) -> Status:
         if not self._waits:
             self._polled_version = self._context.cache.version
         self._waits[wait.key] = wait
-        wait.binding_cycle.waits += (wait.key,)
+        wait.record.binding.waits += (wait.key,)
         return self._write_next(wait)
 
     def _write_next(self, wait: PreBindInProgress) -> Status:
@@ -168,15 +173,12 @@ class PreBindRunner:
 
     def _poll_plugin(self, wait: PreBindInProgress) -> Status:
         """Poll the plugin; the wait ends when it is done. Returns OK unless it failed."""
-        cache, binding_cycle = self._context.cache, wait.binding_cycle
+        cache, record = self._context.cache, wait.record
         if not all(written.is_observed(cache.object_store) for written in wait.applied):
             return OK
-        status = binding_cycle.framework.run_pre_bind_progress(
-            wait.member,
-            binding_cycle.pod,
-            binding_cycle.node,
-            cache.snapshot(),
-            binding_cycle.state,
+        framework, state = record.binding.attempt
+        status = framework.run_pre_bind_progress(
+            wait.member, record.pod, record.binding.node, cache.snapshot(), state
         )
         if status.code is Code.WAIT:
             return OK
@@ -190,16 +192,21 @@ class PreBindRunner:
         """The API server accepted a change."""
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
-            change = wait.asked.changes[len(wait.applied)]
-            wait.applied.append(AppliedChange(change, wait.sent, event.version))
-            self._continue(wait, self._write_next)
+            self._table.transition(wait.record, PodEvent.WRITE_DONE, (wait, event))
+
+    def written(self, _: PodRecord, answer: tuple[PreBindInProgress, WriteDone]) -> None:
+        """A change of a pod in PreBind is written: write the next one, or wait for the result."""
+        wait, event = answer
+        change = wait.asked.changes[len(wait.applied)]
+        wait.applied.append(AppliedChange(change, wait.sent, event.version))
+        self._continue(wait, self._write_next)
 
     def write_failed(self, event: WriteFailed) -> None:
         """A change was refused: write no more of them and revert the assumed objects."""
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
             reason = event.reason or f"the API server returned {event.code}"
-            self._failed(wait.uid, wait.binding_cycle, wait.failed(reason))
+            self._table.transition(wait.record, PodEvent.WRITE_FAILED, wait.failed(reason))
 
     def poll(self) -> None:
         """Poll all waiting plugins if the cluster has changed since the last poll."""
@@ -221,7 +228,8 @@ class PreBindRunner:
         for key in self._deadlines.due(self._context.now):
             wait = self._waits.get(key)
             if wait is not None:
-                self._failed(wait.uid, wait.binding_cycle, wait.failed(wait.asked.late))
+                late = wait.failed(wait.asked.late)
+                self._table.transition(wait.record, PodEvent.PREBIND_TIMED_OUT, late)
 
     def next_deadline(self) -> int | None:
         """The next time at which a wait times out or all are polled; None if there is none."""
@@ -235,33 +243,34 @@ class PreBindRunner:
     ) -> None:
         """Run a step and apply its result to the binding cycle; a contract error fails the
         cycle."""
-        uid, binding_cycle = wait.uid, wait.binding_cycle
+        record = wait.record
         try:
             status = step(wait)
             if not status.is_success:
-                self._failed(uid, binding_cycle, status)
+                self._failed(record, status)
             elif wait.key not in self._waits:
-                self.advance(uid, binding_cycle)
+                self.advance(record)
         except ContractError as fault:
-            self._contract_broken(uid, binding_cycle, fault)
+            self._contract_broken(record, fault)
 
     # Ends.
 
-    def pending_plugin(self, binding_cycle: BindingCycle) -> str:
+    def pending_plugin(self, record: PodRecord) -> str:
         """Name of the first plugin that the binding cycle waits for."""
-        if binding_cycle.waits:
-            return self._waits[binding_cycle.waits[0]].member.name
-        plugin_io = self._plugin_io.get(binding_cycle.awaits[0])
+        if record.binding.waits:
+            return self._waits[record.binding.waits[0]].member.name
+        plugin_io = self._plugin_io.get(record.binding.awaits[0])
         assert plugin_io is not None
         return plugin_io.name
 
-    def stop(self, binding_cycle: BindingCycle) -> None:
+    def stop(self, record: PodRecord) -> None:
         """End all waits of a binding cycle. Changes that were written stay."""
-        for key in binding_cycle.waits:
+        for key in record.binding.waits:
             self._end(self._waits[key])
 
     def _end(self, wait: PreBindInProgress) -> None:
         del self._waits[wait.key]
         self._by_write.pop(wait.effect, None)
         self._deadlines.clear(wait.key)
-        wait.binding_cycle.waits = tuple(key for key in wait.binding_cycle.waits if key != wait.key)
+        cycle = wait.record.binding
+        cycle.waits = tuple(key for key in cycle.waits if key != wait.key)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from stowplan.messages.events import ExtenderFailed, ExtenderReplied
 from stowplan.messages.extender_api import ExtenderRequest, ExtenderResponse, timeout_response
 from stowplan.scheduler.pending_effects import PendingEffects
+from stowplan.scheduler.pods.transitions import PodEvent
 
 TIMEOUT_GRACE_S = 0.1
 """Seconds added to a call's timeout. The driver enforces the timeout and reports the error; this is
@@ -21,21 +20,16 @@ class ExtenderCall(msgspec.Struct, frozen=True):
     effect: int
     uid: str
     question: ExtenderRequest
-    on_reply: OnExtenderReply
-
-
-OnExtenderReply = Callable[[ExtenderCall, ExtenderResponse], None]
-"""Called once with the result of a call, unless it is cancelled."""
 
 
 class PendingExtenderCalls(PendingEffects[ExtenderCall]):
     """Extender calls in progress, by effect number."""
 
-    def ask(self, uid: str, question: ExtenderRequest, on_reply: OnExtenderReply) -> int:
+    def ask(self, uid: str, question: ExtenderRequest) -> int:
         """Call an extender on behalf of a pod; returns the effect number."""
         timeout_s = question.extender.timeout_s
         effect = self._context.outbox.call_extender(uid, question, timeout_s)
-        call = ExtenderCall(effect, uid, question, on_reply)
+        call = ExtenderCall(effect, uid, question)
         self.add(effect, call, timeout_s + TIMEOUT_GRACE_S)
         return effect
 
@@ -58,5 +52,7 @@ class PendingExtenderCalls(PendingEffects[ExtenderCall]):
 
     def _ended(self, effect: int, reply: ExtenderResponse) -> None:
         call = self.end(effect)
-        if call is not None:
-            call.on_reply(call, reply)
+        table = self._context.table
+        record = None if call is None else table.records.get(call.uid)
+        if record is not None:
+            table.transition(record, PodEvent.EXTENDER_REPLIED, (call, reply))

@@ -68,19 +68,23 @@ class ApiCluster:
         self._away: dict[str, Tree] = {}
         self._tick_at: int | None = None
         lifecycle = PodLifecycleDefaults(start_s=pace.start_s, stop_s=pace.grace_s, ends=departures)
-        options = ApiServerOptions(
-            registry=built_in_registry(),
-            admission=default_admission(),
-            observers=(DefinitionController(), self),
-        )
-        self.cluster = EmbeddedCluster(
-            options,
-            rng,
-            manager_options=ControllerManagerOptions(pod_lifecycle=lifecycle, heartbeats=False),
+        self.cluster = self._embedded(
+            rng, ControllerManagerOptions(pod_lifecycle=lifecycle, heartbeats=False)
         )
         self.server = self.cluster.server
         self.transport = FunctionTransport(self.server, lambda: self.now_s)
         create_bootstrap_objects(self.server, self.now_s)
+
+    def _embedded(
+        self, rng: np.random.Generator, manager_options: ControllerManagerOptions
+    ) -> EmbeddedCluster:
+        options = ApiServerOptions(
+            registry=built_in_registry(),
+            admission=default_admission(),
+            observers=(DefinitionController(), self),
+            validates=False,
+        )
+        return EmbeddedCluster(options, rng, manager_options=manager_options)
 
     @property
     def now_s(self) -> float:
@@ -218,6 +222,7 @@ class ApiCluster:
         resource = self.server.registry.by_path(NODES)
         assert resource is not None
         tree = self._away.pop(node.name)
+        tree["metadata"].pop("resourceVersion", None)
         status = tree.get("status")
         made = self.server.create(resource, tree, self.now_s)
         self.server.update_status(resource, made | {"status": status}, self.now_s)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from stowplan.apis.machinery.http_messages import HttpRequest, StreamChunk, WatchResponse
 from stowplan.apiserver.server import ApiServer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
 
-_JSON: Mapping[str, str] = {"accept": "application/json"}
-
 
 class FunctionTransport:
-    """Sends requests of one client. clock: Unix seconds of each request."""
+    """Sends requests of one client. clock: Unix seconds of each request. headers: of all."""
 
     def __init__(self, server: ApiServer, clock: Callable[[], float]) -> None:
         self._server = server
         self._clock = clock
+        self.headers = {"accept": "application/json"}
 
     def send(self, request: ApiRequest) -> ApiResponse:
         """The response to a request that is no watch."""
@@ -27,7 +26,7 @@ class FunctionTransport:
 
     def open(self, request: ApiRequest) -> ApiResponse | int:
         """The number of the stream that a watch request opens; else the response."""
-        headers = dict(_JSON)
+        headers = dict(self.headers)
         if request.content_type:
             headers["content-type"] = request.content_type
         sent = HttpRequest(request.method, request.path, request.query, headers, request.body)

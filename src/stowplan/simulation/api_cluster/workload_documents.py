@@ -58,7 +58,9 @@ class WorkloadDocuments:
     def __init__(self, documents: Iterable[Tree], speedup: float, profile: str = "") -> None:
         """speedup: factor by which arrivals are closer together. profile: schedulerName of all
         pods that are not bound; "" keeps theirs. Raises InputError."""
-        trees = [with_profile(tree, profile) if profile else tree for tree in documents]
+        trees = [with_restart_policy(tree) for tree in documents]
+        if profile:
+            trees = [with_profile(tree, profile) for tree in trees]
         times = [_created(tree) for tree in trees if not _is_stored(tree)]
         known = [at for at in times if at is not None]
         self.start_s = min(known, default=DEFAULT_START_S)
@@ -81,6 +83,20 @@ class WorkloadDocuments:
 def has_workloads(documents: Iterable[Tree]) -> bool:
     """True when a controller would create pods for one of the objects."""
     return any(tree.get("kind") in WORKLOAD_KINDS for tree in documents)
+
+
+def with_restart_policy(tree: Tree) -> Tree:
+    """A Job or CronJob with the restartPolicy `Never` where its template has none: the API server
+    requires one that lets pods end."""
+    if tree.get("kind") not in ("Job", "CronJob"):
+        return tree
+    found = copy.deepcopy(tree)
+    spec = found.setdefault("spec", {})
+    if tree["kind"] == "CronJob":
+        spec = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
+    template = spec.setdefault("template", {}).setdefault("spec", {})
+    template.setdefault("restartPolicy", "Never")
+    return found
 
 
 def with_profile(tree: Tree, profile: str) -> Tree:

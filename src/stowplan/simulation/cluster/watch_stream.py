@@ -14,7 +14,6 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.messages.watch_events import added_event, deleted_event, updated_event
 from stowplan.objects.meta import Object
-from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
 
 KnownObjects = dict[tuple[type, str], Object]
@@ -91,16 +90,6 @@ class WatchStream:
 def any_kind(value: Object) -> bool:
     """True for every object."""
     return True
-
-
-def is_pod(value: Object) -> bool:
-    """True for pods."""
-    return isinstance(value, Pod)
-
-
-def is_not_pod(value: Object) -> bool:
-    """True for all other kinds."""
-    return not isinstance(value, Pod)
 
 
 def object_of(event: Event) -> Object:

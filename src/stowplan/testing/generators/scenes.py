@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from stowplan._deprecated import deprecated_keywords
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import table_of
 from stowplan.framework import ObjectStore, Snapshot
@@ -116,6 +117,7 @@ class GeneratedCluster(msgspec.Struct, frozen=True):
         return Snapshot(self.table(), ObjectStore(self.objects))
 
 
+@deprecated_keywords(dice="rng")
 def generate_cluster(
     rng: RandomSource, *, n_nodes: int = 8, n_pods: int = 12, n_pending: int = 6
 ) -> GeneratedCluster:

@@ -13,77 +13,19 @@ from stowplan.testing.generators.scenes import node, pod
 NODE_NAMES = ("n0", "n1", "n2", "n3", "n4")
 
 
-class AddNode(msgspec.Struct, frozen=True):
-    """A node was added."""
+class Step(msgspec.Struct, frozen=True):
+    """A change of a table: the method that applies it, and the node, pod, name or uid it gets.
 
-    node: Node
+    Pods may be bound to a node that does not exist, and stay when their node is deleted.
+    """
 
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.add_node(self.node)
-
-
-class UpdateNode(msgspec.Struct, frozen=True):
-    """A node was updated."""
-
-    node: Node
+    method: str
+    given: Node | Pod | str | None = None
 
     def apply(self, table: NodeTable) -> None:
         """Apply the change to `table`."""
-        table.update_node(self.node)
-
-
-class RemoveNode(msgspec.Struct, frozen=True):
-    """A node was deleted; its pods were not."""
-
-    name: str
-
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.remove_node(self.name)
-
-
-class AddBoundPod(msgspec.Struct, frozen=True):
-    """A pod was bound, possibly to a node that does not exist."""
-
-    pod: Pod
-
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.add_pod(self.pod)
-
-
-class UpdateBoundPod(msgspec.Struct, frozen=True):
-    """A bound pod was updated."""
-
-    pod: Pod
-
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.update_pod(self.pod)
-
-
-class RemoveBoundPod(msgspec.Struct, frozen=True):
-    """A bound pod ended or was deleted."""
-
-    uid: str
-
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.remove_pod(self.uid)
-
-
-class RefreshTable(msgspec.Struct, frozen=True):
-    """An attempt began: order and image counts were updated."""
-
-    def apply(self, table: NodeTable) -> None:
-        """Apply the change to `table`."""
-        table.refresh()
-
-
-Step = (
-    AddNode | UpdateNode | RemoveNode | AddBoundPod | UpdateBoundPod | RemoveBoundPod | RefreshTable
-)
+        change = getattr(table, self.method)
+        change(*(() if self.given is None else (self.given,)))
 
 
 def random_steps(rng: RandomSource, n_steps: int) -> list[Step]:
@@ -98,13 +40,13 @@ def random_steps(rng: RandomSource, n_steps: int) -> list[Step]:
         step = _step(rng, number, present, bound)
         steps.append(step)
         match step:
-            case AddNode(node=arrived):
+            case Step("add_node", Node() as arrived):
                 present.add(arrived.name)
-            case RemoveNode(name=name):
+            case Step("remove_node", str() as name):
                 present.discard(name)
-            case AddBoundPod(pod=there):
+            case Step("add_pod", Pod() as there):
                 bound[there.uid] = there.node_name
-            case RemoveBoundPod(uid=uid):
+            case Step("remove_pod", str() as uid):
                 del bound[uid]
     return steps
 
@@ -112,14 +54,14 @@ def random_steps(rng: RandomSource, n_steps: int) -> list[Step]:
 def _step(rng: RandomSource, number: int, present: set[str], bound: dict[str, str]) -> Step:
     name = pick(rng, NODE_NAMES)
     if chance(rng, 8):
-        return RefreshTable()
+        return Step("refresh")
     if chance(rng, 2):
         if name not in present:
-            return AddNode(node(rng, name))
-        return UpdateNode(node(rng, name)) if chance(rng, 2) else RemoveNode(name)
+            return Step("add_node", node(rng, name))
+        return Step("update_node", node(rng, name)) if chance(rng, 2) else Step("remove_node", name)
     if not bound or not chance(rng, 2):
-        return AddBoundPod(pod(rng, f"p{number}", on=name))
+        return Step("add_pod", pod(rng, f"p{number}", on=name))
     uid = pick(rng, tuple(bound))
     if chance(rng, 3):
-        return UpdateBoundPod(pod(rng, uid, on=bound[uid]))
-    return RemoveBoundPod(uid)
+        return Step("update_pod", pod(rng, uid, on=bound[uid]))
+    return Step("remove_pod", uid)

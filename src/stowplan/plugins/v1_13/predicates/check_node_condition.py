@@ -8,8 +8,8 @@ Source: Kubernetes v1.13, predicates.CheckNodeConditionPredicate and CheckNode*P
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Object
@@ -17,6 +17,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import exact
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.node_unschedulable import CordonedNodesFilter
 
 NOT_READY = "node(s) were not ready"
 OUT_OF_DISK = "node(s) were out of disk space"
@@ -47,7 +48,7 @@ class CheckNodeCondition:
         code = _code(node.node)
         return self.filter_status(code) if code else OK
 
-    def filter_column(self, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         asked = nodes.nodes[rows] if isinstance(rows, slice) else [nodes.nodes[r] for r in rows]
         return np.fromiter(map(_code, asked), dtype=np.int64, count=n_rows_of(rows))
@@ -78,6 +79,13 @@ def _code(node: Node) -> int:
     return sum(digit * _BASE**place for place, digit in enumerate(digits))
 
 
+class CheckNodeUnschedulable(CordonedNodesFilter):
+    """Filter on `spec.unschedulable` of nodes."""
+
+    name = "CheckNodeUnschedulable"
+    declaration = Plugin(name=name, reads=(), row_local=True)
+
+
 class _PressurePredicate:
     """Filter on one condition; the last one of its type counts."""
 
@@ -99,7 +107,7 @@ class _PressurePredicate:
         """Success unless the node is under pressure and the pod affected."""
         return self.REJECTED if self.is_affected(pod) and self.is_pressed(node.node) else OK
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         if not self.is_affected(pod):
             return np.ones(n_rows_of(rows), dtype=np.bool_)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits
 from stowplan.framework import (
     OK,
@@ -25,6 +24,7 @@ from stowplan.framework import (
 )
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.spread_selectors import (
@@ -38,7 +38,7 @@ Peers = list[tuple[str, Mapping[str, str]]]
 NO_LABELS: Mapping[str, str] = {}
 
 
-class ServiceAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ServiceAffinityArgs(PluginArgs, frozen=True):
     """labels: the keys whose values must be equal."""
 
     labels: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ class CheckServiceAffinity:
         alike = admits(requirements_from_labels(wanted), node.labels)
         return OK if alike else self.REJECTED
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.bool_]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         passes = np.ones(n_rows_of(rows), dtype=np.bool_)
         for key, value in (

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework import (
     OK,
     SKIP,
@@ -51,6 +51,7 @@ from stowplan.plugins.volumes.volume_search import (
     DynamicProvision,
     PodVolumeBindings,
     VolumeBindingError,
+    smallest_matching_volume,
 )
 from stowplan.plugins.volumes.volume_topology import (
     ALL_NODES,
@@ -138,7 +139,7 @@ class ClaimBindingSearch:
         for claim, offered in zip(self._delayed, self._candidates, strict=True):
             if offered.fault:
                 raise VolumeBindingError(offered.fault)
-            volume = _smallest_matching_volume(offered, node, taken)
+            volume = smallest_matching_volume(offered, node, taken, volume_node_topology)
             if volume is None:
                 unmatched.append(claim)
             else:
@@ -212,9 +213,7 @@ class CheckVolumeBinding(VolumeBinding):
         reasons = (text for bit, text in REASONS.items() if found.conflicts & bit)
         return unresolvable(*reasons) if found.conflicts else OK
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
         search = state.read(self.name, CheckVolumeBindingState).state
         asked = nodes.nodes[rows] if isinstance(rows, slice) else [nodes.nodes[r] for r in rows]
@@ -251,22 +250,6 @@ def volume_node_topology(volume: PersistentVolume) -> AccessibleTopology:
         and not term.faults
         and all(requirement_admits(field, "") for field in term.match_fields)
     )
-
-
-def _smallest_matching_volume(
-    offered: VolumeCandidates, node: Node, taken: set[str]
-) -> PersistentVolume | None:
-    """The volume for a claim on a node.
-
-    One that names the claim counts even if it is not accessible: then there is none.
-    """
-    for volume in offered.prebound:
-        if volume.name not in taken:
-            return volume if topology_admits(volume_node_topology(volume), node.labels) else None
-    for volume in offered.others:
-        if volume.name not in taken and topology_admits(volume_node_topology(volume), node.labels):
-            return volume
-    return None
 
 
 def _not_found_error(kind: str, name: str) -> str:

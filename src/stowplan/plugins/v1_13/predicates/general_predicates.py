@@ -1,17 +1,19 @@
-"""GeneralPredicates: resources, host name, host ports and node selector in one, all reasons named.
+"""HostName, PodFitsHostPorts, and GeneralPredicates: resources, host name, host ports and node
+selector in one, all reasons named.
 
-Source: Kubernetes v1.13, predicates.GeneralPredicates.
+Source: Kubernetes v1.13, predicates.PodFitsHost, PodFitsHostPorts and GeneralPredicates.
 """
 
 from __future__ import annotations
 
 from stowplan.columns.array_types import Ints
-from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.plugin import Plugin
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.node_name import NodeNameFilter
+from stowplan.plugins.node_ports import HostPortsFilter
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
 from stowplan.plugins.v1_13.predicates.pod_fits_resources import (
     PodFitsResources,
     PodFitsResourcesArgs,
@@ -19,6 +21,31 @@ from stowplan.plugins.v1_13.predicates.pod_fits_resources import (
 
 # A verdict is a sum of these bits; the bits above are those of PodFitsResources.
 _BITS = 3
+
+
+class HostName(NodeNameFilter):
+    """Filter on `spec.nodeName`."""
+
+    name = "HostName"
+    declaration = Plugin(name=name, reads=())
+    REJECTED = unresolvable("node(s) didn't match the requested hostname")
+
+
+class PodFitsHostPorts(HostPortsFilter):
+    """Filter on host ports.
+
+    Differs: the host ports of sidecars, which 1.13 does not know, count too.
+    """
+
+    name = "PodFitsHostPorts"
+    row_local = True
+    reads: tuple[type[Object], ...] = ()
+
+
+class PodFitsPorts(PodFitsHostPorts):
+    """The old name of PodFitsHostPorts. In a Policy file it has no effect, as in the original."""
+
+    name = "PodFitsPorts"
 
 
 class GeneralPredicates:

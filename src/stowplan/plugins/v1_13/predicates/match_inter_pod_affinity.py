@@ -9,9 +9,9 @@ Source: Kubernetes v1.13, predicates.PodAffinityChecker and predicates/metadata.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
+from stowplan.columns.array_types import Ints
+from stowplan.columns.pods.podterms import ExistingPodTerms
 from stowplan.framework import (
     OK,
     CycleState,
@@ -90,12 +90,12 @@ class MatchInterPodAffinity:
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Count a pod that was added to a node."""
-        _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, 1)
+        state.read(self.name, AffinityPredicateMetadata).counts.change(pod, info, node, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """Stop counting a pod that was removed from a node."""
-        _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, -1)
+        state.read(self.name, AffinityPredicateMetadata).counts.change(pod, info, node, -1)
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
@@ -104,9 +104,7 @@ class MatchInterPodAffinity:
         code = _code(pod, node, metadata)
         return self.filter_status(code, state) if code else OK
 
-    def filter_column(
-        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[np.int64]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
         metadata = state.read(self.name, AffinityPredicateMetadata)
         counts = metadata.counts
@@ -152,21 +150,6 @@ def _code(pod: Pod, node: NodeInfo, metadata: AffinityPredicateMetadata) -> int:
     if any(key in labels and counts.anti.of(key, labels[key]) > 0 for key, _ in anti):
         return ANTI_AFFINITY
     return 0
-
-
-def _change(
-    pod: Pod, info: PodInfo, node: NodeInfo, counts: InterPodAffinityPreFilterState, by: int
-) -> None:
-    required = counts.required
-    for weighted in terms_of(info.pod).required_anti_affinity:
-        if weighted.term.matches(pod, required.namespace_labels):
-            counts.existing_anti.change(weighted.term.topology_key, node.labels, by)
-    if required.affinity and required.near.takes(info.pod):
-        for key in required.affinity:
-            counts.affinity.change(key, node.labels, by)
-    for key, selection in required.anti:
-        if selection.takes(info.pod):
-            counts.anti.change(key, node.labels, by)
 
 
 def _apply_faulty_terms(

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import msgspec
-
 from stowplan.framework import (
     OK,
     SKIP,
@@ -26,6 +24,7 @@ from stowplan.framework import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
 from stowplan.objects.volume import Volume
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
@@ -37,7 +36,7 @@ _NITRO = re.compile(r"^[cmr]5.*|t3|z1d")
 _NITRO_LIMIT = 25
 
 
-class VolumeCountArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class VolumeCountArgs(PluginArgs, frozen=True):
     """attach_volume_limit: whether the node's attachable-volumes-* is its limit."""
 
     attach_volume_limit: bool = True

@@ -6,8 +6,8 @@ Source: Kubernetes v1.13, predicates.NoDiskConflict.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
@@ -37,7 +37,7 @@ class NoDiskConflict:
                 return self.REJECTED
         return OK
 
-    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
         passes = np.ones(nodes.n_nodes, dtype=np.bool_)
         use = VolumeUsage.of(nodes)
@@ -45,7 +45,7 @@ class NoDiskConflict:
             for row in {r for key in disk_keys(volume) for r in use.disks.get(key, ())}:
                 if any(self._rule.conflicts_with_pod(volume, info.pod) for info in use.pods[row]):
                     passes[row] = False
-        chosen: NDArray[np.bool_] = passes[rows]
+        chosen: Bools = passes[rows]
         return chosen
 
     def signature(self, pod: Pod) -> object:

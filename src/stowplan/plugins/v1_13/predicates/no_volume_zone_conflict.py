@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import (
     OK,
@@ -95,7 +95,7 @@ class NoVolumeZoneConflict:
             return self.REJECTED
         return error(known.fault) if known.fault else OK
 
-    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): 0 where `filter` succeeds, 1 where it refuses, 2 for an error."""
         known = state.read(self.name, NoVolumeZoneConflictState)
         has_labels = np.zeros(n_rows_of(rows), dtype=np.bool_)

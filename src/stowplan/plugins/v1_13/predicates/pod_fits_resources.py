@@ -5,7 +5,6 @@ Source: Kubernetes v1.13, predicates.PodFitsResources.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -14,6 +13,7 @@ from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedula
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import is_extended
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.resources.fit import format_amount
 from stowplan.plugins.v1_13.resource_requests import (
     NATIVE_RESOURCES,
@@ -32,7 +32,7 @@ _FIRST_RESOURCE_BIT = 2
 _RESOURCE_BITS = 56
 
 
-class PodFitsResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class PodFitsResourcesArgs(PluginArgs, frozen=True):
     """ignored_resources: extended resources that an extender manages."""
 
     ignored_resources: tuple[str, ...] = ()

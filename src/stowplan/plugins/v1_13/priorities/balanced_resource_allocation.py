@@ -13,6 +13,7 @@ from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
     AttachedVolumeCount,
@@ -25,9 +26,7 @@ from stowplan.plugins.v1_13.priorities.resource_priorities import (
 from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 
 
-class BalancedResourceAllocationArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class BalancedResourceAllocationArgs(PluginArgs, frozen=True):
     """balance_attached_volumes: whether the share of attached volumes counts as well.
 
     Only volumes that a predicate of the profile has counted for the pod count.

@@ -7,29 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import LabelColumn
-from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
-from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, terms_of
-from stowplan.framework import (
-    CycleState,
-    Handle,
-    NodeInfo,
-    NodeTable,
-    Problem,
-    Rows,
-    Snapshot,
-    Status,
-)
+from stowplan.columns.pods.podcounts import sums_by_value
+from stowplan.framework import CycleState, Handle, NodeInfo, Problem, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
+from stowplan.plugins.args_base import PluginArgs
+from stowplan.plugins.pod_affinity.inter_pod_affinity import (
+    InterPodAffinityPreScoreState,
+    preferences,
+)
 from stowplan.plugins.v1_13.affinity_terms import (
     FaultyTerms,
     affinity_of,
@@ -41,15 +33,10 @@ from stowplan.plugins.v1_13.priorities.priority_errors import (
     priority_errors_status,
 )
 
-Preference = tuple[str, int, Ints]
-"""Topology key, weight, and int64 (n_nodes,) matches of the pods of each row."""
-
 WEIGHT_MIN, WEIGHT_MAX = 1, 100
 
 
-class HardPodAffinityWeightArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class HardPodAffinityWeightArgs(PluginArgs, frozen=True):
     """hard_pod_affinity_weight: weight of a required affinity term of an existing pod."""
 
     hard_pod_affinity_weight: int = 1
@@ -60,12 +47,6 @@ class HardPodAffinityWeightArgs(
         if not WEIGHT_MIN <= weight <= WEIGHT_MAX:
             wanted = f"{WEIGHT_MIN} to {WEIGHT_MAX}"
             yield Problem(f"{path}.hardPodAffinityWeight", str(weight), wanted)
-
-
-class InterPodAffinityPriorityState(msgspec.Struct, frozen=True):
-    """Topology key -> (column, int64 (n_values + 1,) score by value)."""
-
-    by_key: dict[str, tuple[LabelColumn, Ints]]
 
 
 class InterPodAffinityPriority(FailingPriority):
@@ -86,12 +67,12 @@ class InterPodAffinityPriority(FailingPriority):
         """
         nodes = snapshot.nodes
         scores: dict[str, tuple[LabelColumn, Ints]] = {}
-        for key, weight, counts in _preferences(pod, snapshot, self.args.hard_pod_affinity_weight):
+        for key, weight, counts in preferences(pod, snapshot, self.args.hard_pod_affinity_weight):
             column = nodes.labels.column(key)
             codes = column.codes[nodes.all_rows]
             sums = sums_by_value(codes, len(column.vocabulary), counts) * weight
             scores[key] = column, scores[key][1] + sums if key in scores else sums
-        state.write(self.name, InterPodAffinityPriorityState(scores))
+        state.write(self.name, InterPodAffinityPreScoreState(scores))
         return priority_errors_status(self._handle.framework, pod, snapshot)
 
     def failure(self, pod: Pod, snapshot: Snapshot) -> str:
@@ -109,20 +90,11 @@ class InterPodAffinityPriority(FailingPriority):
 
     def score(self, node: NodeInfo, state: CycleState) -> int:
         """The sum over the node's pairs: any int64, more is better."""
-        total = 0
-        for key, (column, scores) in state.read(
-            self.name, InterPodAffinityPriorityState
-        ).by_key.items():
-            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
-            total += int(scores[item]) if item >= 0 else 0
-        return total
+        return state.read(self.name, InterPodAffinityPreScoreState).score(node)
 
     def score_column(self, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
-        total = np.zeros(n_rows_of(rows), dtype=np.int64)
-        for column, scores in state.read(self.name, InterPodAffinityPriorityState).by_key.values():
-            total += scores[column.codes[rows]]
-        return total
+        return state.read(self.name, InterPodAffinityPreScoreState).score_column(rows)
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,) in [0, 10]: from the lowest to the highest sum; 0 is always in that
@@ -133,19 +105,3 @@ class InterPodAffinityPriority(FailingPriority):
         shares = (scores - lowest) / float(highest - lowest)
         normal: Ints = (float(PRIORITY_MAX) * shares).astype(np.int64)
         return normal
-
-
-def _preferences(pod: Pod, snapshot: Snapshot, hard_weight: int) -> Iterator[Preference]:
-    """The preferences of both sides."""
-    nodes: NodeTable = snapshot.nodes
-    preferred = terms_of(pod).preferred
-    if preferred:
-        pods = MatchingPods.of(nodes)
-        for own in preferred:
-            found = pods.counts(resolve_namespaces(own.term, snapshot.object_store))
-            yield own.term.topology_key, own.weight, found
-    held, labels = ExistingPodTerms.of(nodes), namespace_labels_of(pod, snapshot.object_store)
-    for one in held.matching(TermRole.PREFERRED, pod, labels):
-        yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
-    for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
-        yield one.weighted.term.topology_key, hard_weight, held.counts(one)

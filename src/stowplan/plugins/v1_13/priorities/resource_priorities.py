@@ -1,27 +1,29 @@
-"""LeastRequested, MostRequested, RequestedToCapacityRatio: score by utilization with the pod.
+"""Priorities by a node's resources: LeastRequested, MostRequested, RequestedToCapacityRatio and
+ResourceLimits; and EqualPriority, by nothing.
 
-Source: Kubernetes v1.13, priorities/resource_allocation.go, least_requested.go, most_requested.go
-and requested_to_capacity_ratio.go.
+Source: Kubernetes v1.13, priorities/resource_allocation.go, least_requested.go, most_requested.go,
+requested_to_capacity_ratio.go, resource_limits.go; scheduler/core EqualPriorityMap.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import divide_truncated
+from stowplan.plugins.args_base import PluginArgs
+from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,
     UtilizationShapePoint,
+    score_at,
     shape_problems,
 )
 from stowplan.plugins.v1_13.resource_requests import (
@@ -114,9 +116,54 @@ def _share(part: Ints, requested: Ints, allocatable: Ints) -> Ints:
     return scores
 
 
-class RequestedToCapacityRatioArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class EqualPriority:
+    """Score 1, whatever the node."""
+
+    name = "EqualPriority"
+    declaration = Plugin(name=name, reads=())
+
+    def score(self) -> int:
+        """1."""
+        return 1
+
+    def score_column(self, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        return np.ones(n_rows_of(rows), dtype=np.int64)
+
+
+class ResourceLimitsPriority:
+    """Score 1 where the node's allocatable covers the pod's limit of cpu or of memory, else 0."""
+
+    name = "ResourceLimitsPriority"
+    declaration = Plugin(name=name, reads=(), row_local=True)
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:
+        """1 or 0."""
+        offered = (node.allocatable.get(name, 0) for name in SCORED_RESOURCES)
+        limits = resource_requests_of(pod).limits
+        return int(
+            any(_satisfies_limit(limit, have) for limit, have in zip(limits, offered, strict=True))
+        )
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        scores = np.zeros(n_rows_of(rows), dtype=np.int64)
+        for name, limit in zip(SCORED_RESOURCES, resource_requests_of(pod).limits, strict=True):
+            if limit != 0:
+                offered = nodes.allocatable(name)[rows]
+                scores[(offered != 0) & (offered >= limit)] = 1
+        return scores
+
+    def signature(self, pod: Pod) -> object:
+        """The limits."""
+        return resource_requests_of(pod).limits
+
+
+def _satisfies_limit(limit: int, offered: int) -> bool:
+    return limit != 0 and offered != 0 and limit <= offered
+
+
+class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
     """shape: score by utilization, a piecewise linear function; default: falling from 10 to 0."""
 
     shape: tuple[UtilizationShapePoint, ...] = (
@@ -138,7 +185,7 @@ class RequestedToCapacityRatioPriority(_ResourcePriority):
     def __init__(self, args: RequestedToCapacityRatioArgs) -> None:
         self.args = args
         percentages = range(UTILIZATION_MAX + 1)
-        self._line = np.array([_score_at(p, args.shape) for p in percentages], dtype=np.int64)
+        self._line = np.array([score_at(p, args.shape) for p in percentages], dtype=np.int64)
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
         """int64 (n_rows,) in [0, 10]: the shape's score; full where requests exceed allocatable."""
@@ -147,15 +194,3 @@ class RequestedToCapacityRatioPriority(_ResourcePriority):
         used = UTILIZATION_MAX - divide_truncated(free, np.where(fits, allocatable, 1))
         scores: Ints = self._line[np.where(fits, np.clip(used, 0, None), UTILIZATION_MAX)]
         return scores
-
-
-def _score_at(percent: int, shape: tuple[UtilizationShapePoint, ...]) -> int:
-    """The shape's score at a percentage; between two points truncated toward zero."""
-    if percent <= shape[0].utilization:
-        return shape[0].score
-    for before, point in pairwise(shape):
-        if percent <= point.utilization:
-            rise = (point.score - before.score) * (percent - before.utilization)
-            run = point.utilization - before.utilization
-            return before.score + (rise // run if rise >= 0 else -(-rise // run))
-    return shape[-1].score

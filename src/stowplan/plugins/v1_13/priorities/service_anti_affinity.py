@@ -5,7 +5,6 @@ Source: Kubernetes v1.13, priorities/selector_spreading.go (ServiceAntiAffinity)
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -15,15 +14,14 @@ from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapsh
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import selected_pods
 
 
-class ServiceAntiAffinityArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
+class ServiceAntiAffinityArgs(PluginArgs, frozen=True):
     """label: the key over whose values pods are spread."""
 
     label: str = ""

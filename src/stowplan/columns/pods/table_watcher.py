@@ -1,0 +1,24 @@
+"""Base of what is kept beside a node table and updated by delta."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from stowplan.columns.nodetable import NodeTable, PodWatcher
+
+
+class TableWatcher(PodWatcher):
+    """A PodWatcher that is created with the first use of a table; it ignores changes of rows."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+
+    @classmethod
+    def of(cls, table: NodeTable) -> Self:
+        """The watcher of a table, the same one each time."""
+        kept: Any = table.extras.get(cls.__qualname__)
+        if kept is None:
+            kept = table.extras[cls.__qualname__] = cls(table)
+            table.watch(kept)
+        watcher: Self = kept
+        return watcher

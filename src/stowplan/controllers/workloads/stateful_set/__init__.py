@@ -1,0 +1,1 @@
+"""StatefulSet controller: pods with stable names and claims, created and updated in order."""

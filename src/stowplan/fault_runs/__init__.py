@@ -1,1 +1,0 @@
-"""Fault schedules and seeded runs with injected faults."""

@@ -1,0 +1,60 @@
+"""A binary heap with the same steps as Go's container/heap.
+
+Keys change while items are in the heap: a queue's share grows with every task placed. Which item is
+popped then depends on the sequence of comparisons, so the steps must be the same as in the
+original.
+
+Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+Less = Callable[[T, T], bool]
+
+
+class Heap(Generic[T]):
+    """Pops the least item, according to the comparisons made so far."""
+
+    __slots__ = ("_items", "_less")
+
+    def __init__(self, less: Less[T], items: Iterable[T] = ()) -> None:
+        """items: pushed one after the other."""
+        self._less = less
+        self._items: list[T] = []
+        for item in items:
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        """Push an item."""
+        items, less = self._items, self._less
+        items.append(item)
+        j = len(items) - 1
+        while j > 0:
+            i = (j - 1) // 2
+            if not less(items[j], items[i]):
+                return
+            items[i], items[j] = items[j], items[i]
+            j = i
+
+    def pop(self) -> T:
+        """Pop the first item; raises IndexError if the heap is empty."""
+        items, less = self._items, self._less
+        last = len(items) - 1
+        items[0], items[last] = items[last], items[0]
+        i = 0
+        while (j := 2 * i + 1) < last:
+            if j + 1 < last and less(items[j + 1], items[j]):
+                j += 1
+            if not less(items[j], items[i]):
+                break
+            items[i], items[j] = items[j], items[i]
+            i = j
+        return items.pop()

@@ -1,0 +1,161 @@
+"""Kernel placement: consecutive queued pods with known pod classes are placed by one kernel call.
+
+The result for each pod is the same as if it were decided alone. A run therefore ends where the next
+choice may depend on something between two pods: before a pod that must be decided alone, and when
+the active queue is empty, since a refused pod may then be retried before waiting pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stowplan.columns.engine.tie_break import (
+    NO_TIE_BREAKS,
+    TieBreakSource,
+    draw_tie_break,
+    draw_tie_breaks,
+)
+from stowplan.framework import Snapshot
+from stowplan.framework.deciders.decider import Decision, KernelPlacer
+from stowplan.objects.pod import Pod
+from stowplan.queue import PodRecord
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.context import SchedulerContext
+
+Attempt = Callable[[PodRecord, TieBreakSource], None]
+"""Decides one pod alone and applies the decision."""
+
+Refuse = Callable[[PodRecord, Decision], None]
+"""Applies the refusal of a pod."""
+
+
+class KernelPlacement:
+    """Pops runs of pods from the queue and places them."""
+
+    def __init__(
+        self, context: SchedulerContext, bindings: BindingCycles, attempt: Attempt, refuse: Refuse
+    ) -> None:
+        self._context = context
+        self._bindings = bindings
+        self._attempt = attempt
+        self._refuse = refuse
+
+    def take(
+        self, engine: KernelPlacer, n_max: int
+    ) -> tuple[list[PodRecord], list[Any], PodRecord | None]:
+        """Pop a run of at most `n_max` pods: their entries and classes. If the first pod must be
+        decided alone, return it as the third value."""
+        queue = self._context.queue
+        active, pop = queue.active, queue.pop
+        entries: list[PodRecord] = []
+        classes: list[Any] = []
+        while len(entries) < n_max:
+            # Peek first: the next pod is popped only if it belongs to the run.
+            entry = active.peek() if entries else pop()
+            one = None if entry is None else self._class_of(entry.pod, engine)
+            if one is None or entry is None:
+                return entries, classes, None if entries else entry
+            if entries:
+                popped = pop()
+                if popped is not entry:
+                    # It was in flight already, and another entry was popped in its place.
+                    queue.undo_pops([popped] if popped is not None else [])
+                    return entries, classes, None
+            entries.append(entry)
+            classes.append(one)
+        return entries, classes, None
+
+    def _class_of(self, pod: Pod, engine: KernelPlacer) -> Any:
+        context = self._context
+        if pod.metadata.deletion_timestamp is not None:
+            return None
+        if len(context.extenders) and context.extenders.any_for(pod):
+            return None
+        return engine.class_of(pod, context.frameworks[pod.spec.scheduler_name])
+
+    def place(
+        self,
+        engine: KernelPlacer,
+        entries: list[PodRecord],
+        classes: list[Any],
+        snapshot: Callable[[], Snapshot],
+        rng: np.random.Generator | None,
+    ) -> int:
+        """Place or refuse the pods of a run; returns how many were handled. snapshot: returns the
+        current state for the next attempt.
+
+        If an attempt changes the queue's order, the rest of the run is returned to the queue.
+        """
+        queue = self._context.queue
+        tie_breaks = TieBreaks(entries, rng)
+        run = engine.run([entry.pod for entry in entries], classes, tie_breaks.numbers)
+        start, n_pods = 0, len(entries)
+        while start < n_pods:
+            now, refusal = snapshot(), None
+            if now.nominations.is_empty:
+                refusal = classes[start].refusal_in(now)
+                if refusal is None:
+                    rows = run.place(start, now)
+                    scores = run.scores[start : start + len(rows)].tolist()
+                    self._bindings.begin_run(entries, classes, start, rows, scores)
+                    start += len(rows)
+                    if start == n_pods:
+                        break
+            revision = queue.revision
+            if refusal is None:
+                self._attempt(entries[start], tie_breaks.of(start))
+            else:
+                self._refuse(entries[start], refusal)
+            start += 1
+            if start < n_pods and queue.revision != revision:
+                queue.undo_pops(entries[start:])
+                break
+        tie_breaks.settle(start)
+        return start
+
+
+class TieBreaks:
+    """Tie-break numbers of a run. A pod keeps the number of its first attempt, so retries do not
+    change the numbers of other pods.
+
+    numbers: uint64, one per entry; empty without an rng.
+    """
+
+    __slots__ = ("_before", "_entries", "_new", "_rng", "numbers")
+
+    def __init__(self, entries: list[PodRecord], rng: np.random.Generator | None) -> None:
+        self._entries = entries
+        self._rng = rng
+        self._new: list[int] = []
+        self._before: Any = None
+        self.numbers = NO_TIE_BREAKS
+        if rng is None:
+            return
+        self._new = [i for i, entry in enumerate(entries) if entry.tie_break is None]
+        self.numbers = np.array([entry.tie_break or 0 for entry in entries], dtype=np.uint64)
+        if self._new:
+            self._before = rng.bit_generator.state
+            self.numbers[self._new] = draw_tie_breaks(rng, len(self._new))
+
+    def of(self, place: int) -> int | None:
+        """Tie-break number of the entry at an index."""
+        return None if self._rng is None else int(self.numbers[place])
+
+    def settle(self, n_tried: int) -> None:
+        """Keep the numbers of the first `n_tried` entries and rewind the rng for the others."""
+        tried = [i for i in self._new if i < n_tried]
+        for i in tried:
+            self._entries[i].tie_break = int(self.numbers[i])
+        if self._rng is not None and len(tried) < len(self._new):
+            self._rng.bit_generator.state = self._before
+            draw_tie_breaks(self._rng, len(tried))
+
+
+def tie_break_of(entry: PodRecord, rng: TieBreakSource) -> int | None:
+    """Tie-break number of a pod that is decided alone; see `TieBreaks`."""
+    if rng is not None and entry.tie_break is None:
+        entry.tie_break = draw_tie_break(rng)
+    return entry.tie_break

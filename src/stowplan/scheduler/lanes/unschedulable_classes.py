@@ -1,0 +1,413 @@
+"""Unschedulable classes: retries of pods that only lack resources, counted class by class.
+
+In an overloaded cluster every deletion retries all unschedulable pods, mostly to refuse them again.
+What is recorded per attempt (number of refusals, time of the last one, order) is kept in arrays
+here. An event is decided per class: hints once for one of its pods, and the refusal if no row fits.
+Only pods of a class that may fit are attempted, in queue order.
+
+The outcome for every pod is the same as with the queue and single attempts. But repeated refusals
+are counted and not reported: no event and no status patch. So this is for simulations and enabled
+only there (`SchedulerOptions.counts_repeats`).
+
+In any other situation (pods in backoff, gates, nominations, changed nodes, plugins that read more
+than the row) all pods are returned to the queue, which continues as if it had kept them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.engine.tie_break import TieBreakSource
+from stowplan.framework import Snapshot
+from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue import PodRecord, QueueingStrategy
+from stowplan.queue.options import seconds_to_ns
+from stowplan.scheduler.context import SchedulerContext
+
+GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
+"""Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last
+refusal; number of refusals; how many of these were only counted; number of the event that retries
+it, 0 for none."""
+
+SPAN_MAX = 2**40
+DOUBLINGS = 63
+
+
+class UnschedulableClass:
+    """Unschedulable pods of one class, refused by the same plugins. entry: one of them."""
+
+    def __init__(self, pod_class: PodClass, entry: PodRecord) -> None:
+        self.pod_class = pod_class
+        self.entry = entry
+        self.priority = entry.pod.priority
+        # Table generation at which one of them was refused although rows fit.
+        self.refused_at = -1
+
+
+class UnschedulableClasses:
+    """Unschedulable pods of one queue, grouped by class.
+
+    on_repeats: called with an entry and the number of its refusals that were only counted.
+    """
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        decider: Decider,
+        attempt: Callable[[PodRecord, TieBreakSource], None],
+        draw_of: Callable[[PodRecord], TieBreakSource],
+    ) -> None:
+        self.on_repeats: Callable[[PodRecord, int], None] = _ignore_repeats
+        self.n_attempts = 0
+        self._context = context
+        self._queue = context.queue
+        self._decider = decider
+        self._attempt = attempt
+        self._draw_of = draw_of
+        options = context.queue.options
+        initial, most = seconds_to_ns(options.initial_s), seconds_to_ns(options.max_s)
+        self._waits: Ints = np.array(
+            [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
+        )
+        self._backs_off = most > 0
+        self._next = 0
+        # Pods that the queue keeps, by key: sequence number of their refusal.
+        self._unadopted: dict[str, int] = {}
+        self._reset()
+        self._queue.unschedulable_index = self
+        self._queue.unschedulable_pods.watcher = self
+
+    def keep_classes(self) -> None:
+        """Keep the classes of these pods from being forgotten as idle."""
+        engine = self._decider.engine()
+        if engine is not None:
+            for group in self._groups:
+                engine.class_of(group.entry.pod, group.pod_class.framework)
+
+    def _reset(self) -> None:
+        self._entries: list[PodRecord | None] = []
+        self._slots: dict[str, int] = {}
+        self._present: Ints | None = None
+        self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
+        self._groups: list[UnschedulableClass] = []
+        self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
+        self._fit_check: FitCheck | None = None
+        # Table generation at which no class fitted.
+        self._verified: int | None = None
+        self._n_events = 0
+
+    # Callbacks of the queue.
+
+    def entered(self, entry: PodRecord) -> None:
+        """A pod was added to the unschedulable pods."""
+        self._next += 1
+        self._unadopted[entry.key] = self._next
+
+    def left(self, entry: PodRecord) -> None:
+        """A pod was removed from the unschedulable pods."""
+        slot = self._slots.pop(entry.key, None)
+        self._present = None
+        if slot is None:
+            self._unadopted.pop(entry.key, None)
+        else:
+            self._write_back(slot, entry)
+
+    def release(self, entry: PodRecord) -> None:
+        """A pod is about to be moved or updated."""
+        slot = self._slots.pop(entry.key, None)
+        self._present = None
+        if slot is not None:
+            self._unadopted[entry.key] = int(self._ledger[SEQ, slot])
+            self._write_back(slot, entry)
+
+    def move(self, event: ClusterEvent, old: object, new: object, now: int) -> bool:
+        """Mark the pods that an event retries; False if the queue has to handle the event."""
+        hints, unschedulable_pods = self._queue.hints, self._queue.unschedulable_pods
+        listeners = hints.listeners(event)
+        if not event.is_wildcard and not unschedulable_pods.has_any(listeners):
+            return False
+        if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
+            self.settle()
+            return False
+        groups = [
+            number
+            for number, group in enumerate(self._groups)
+            if hints.queueing_strategy(group.entry, event, old, new) is not QueueingStrategy.SKIP
+        ]
+        slots_in_use = self._used_slots()
+        chosen = np.isin(self._ledger[GROUP, slots_in_use], groups) & (
+            self._ledger[DUE, slots_in_use] == 0
+        )
+        self._n_events += 1
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        return True
+
+    def flush(self, moment: int) -> bool:
+        """Mark the pods that have waited since before a time; False if the queue has to handle
+        them."""
+        if not self._slots:
+            return False
+        entries = self._queue.unschedulable_pods.entries
+        if (
+            any(entries[key].added_at < moment for key in self._unadopted)
+            or not self._is_queue_idle()
+        ):
+            self.settle()
+            return False
+        slots_in_use = self._used_slots()
+        added = self._ledger[ADDED, slots_in_use]
+        oldest = [int(entries[key].added_at) for key in self._unadopted]
+        # As set by the queue's own scan.
+        self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
+        chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
+        self._n_events += 1
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        return True
+
+    def _is_queue_idle(self) -> bool:
+        queue = self._queue
+        return not (len(queue.active) or len(queue.backoff) or len(queue.in_flight))
+
+    # Adopting and returning pods.
+
+    def _adopt(self, listeners: frozenset[str]) -> bool:
+        """Adopt the pods that the queue keeps; False if one of them listens to the event and cannot
+        be adopted."""
+        engine = self._decider.engine()
+        entries = self._queue.unschedulable_pods.entries
+        for key, seq in list(self._unadopted.items()):
+            entry = entries[key]
+            pod_class = None if engine is None else self._class_of(entry, engine)
+            if pod_class is not None:
+                self._adopt_pod(entry, pod_class, seq)
+                del self._unadopted[key]
+            elif entry.gated_by in listeners or entry.refusers & listeners or not entry.refusers:
+                return False
+        return True
+
+    def _class_of(self, entry: PodRecord, engine: KernelPlacer) -> PodClass | None:
+        """The class of a pod that only lacks resources; None for any other pod."""
+        if entry.gated_by or entry.pending_on or entry.errors or not entry.refused_by:
+            return None
+        context, pod = self._context, entry.pod
+        if pod.metadata.deletion_timestamp is not None or len(context.extenders):
+            return None
+        framework = context.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return None
+        pod_class = engine.class_of(pod, framework)
+        if (
+            pod_class is None
+            or pod_class.lacks_resources_by(context.cache.snapshot()) != entry.refused_by
+        ):
+            return None
+        return pod_class
+
+    def _adopt_pod(self, entry: PodRecord, pod_class: PodClass, seq: int) -> None:
+        slot = len(self._entries)
+        if slot == self._ledger.shape[1]:
+            self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
+        known = (pod_class, entry.refused_by)
+        group = self._class_number_of_key.get(known)
+        if group is None:
+            group = self._class_number_of_key[known] = len(self._groups)
+            self._groups.append(UnschedulableClass(pod_class, entry))
+            self._fit_check = self._verified = None
+        self._entries.append(entry)
+        self._slots[entry.key] = slot
+        self._present = None
+        self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
+
+    def _write_back(self, slot: int, entry: PodRecord) -> None:
+        _, added, _, refusals, repeats, _ = self._ledger[:, slot].tolist()
+        entry.added_at, entry.refusals = added, refusals
+        entry.attempts += repeats
+        self._entries[slot] = None
+        if repeats:
+            self.on_repeats(entry, repeats)
+
+    def _used_slots(self) -> Ints:
+        """int64: slots in use."""
+        if len(self._entries) > 2 * len(self._slots) + 64:
+            kept = [slot for slot, entry in enumerate(self._entries) if entry is not None]
+            self._ledger[:, : len(kept)] = self._ledger[:, kept]
+            self._entries = [self._entries[slot] for slot in kept]
+            self._slots = {e.key: i for i, e in enumerate(self._entries) if e is not None}
+            self._present = None
+        if self._present is None:
+            self._present = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        return self._present
+
+    def settle(self) -> None:
+        """Return all pods to the queue and requeue those marked for a retry."""
+        if not self._slots:
+            return
+        due = self._due(self._used_slots())
+        tried = [self._entry(slot) for slot in due[self._order(due)].tolist()]
+        places = dict(self._unadopted)
+        for key, slot in self._slots.items():
+            places[key] = int(self._ledger[SEQ, slot])
+            self._write_back(slot, self._entry(slot))
+        self._reset()
+        self._unadopted = dict(sorted(places.items(), key=lambda item: item[1]))
+        self._queue.unschedulable_pods.reorder(self._unadopted)
+        for entry in tried:
+            self._queue.try_again(entry, self._context.now)
+
+    def _entry(self, slot: int) -> PodRecord:
+        entry = self._entries[slot]
+        assert entry is not None, slot
+        return entry
+
+    # Retries.
+
+    def run(self, snapshot: Callable[[], Snapshot]) -> None:
+        """Retry the marked pods. snapshot: returns the state for the next attempt."""
+        if not self._slots:
+            return
+        slots = self._due(self._used_slots())
+        if not slots.size:
+            return
+        if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
+            self.settle()
+            return
+        may_fit = self._may_fit(snapshot())
+        if not may_fit[self._ledger[GROUP, slots]].any():
+            self._refuse_in_order(slots)
+        else:
+            self._retry(slots[self._order(slots)], may_fit, snapshot)
+
+    def _due(self, slots: Ints) -> Ints:
+        due: Ints = slots[self._ledger[DUE, slots] > 0]
+        return due
+
+    def _retry(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
+        """Retry pods in this order; pods of classes that fit nowhere are refused without an
+        attempt."""
+        groups = self._ledger[GROUP, slots]
+        start = 0
+        while True:
+            fitting = may_fit[groups[start:]]
+            end = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
+            self._refuse(slots[start:end])
+            if end == slots.shape[0]:
+                break
+            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            start = end + 1
+            if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
+                # Something else comes first now; the queue handles the remaining pods.
+                self.settle()
+                return
+            may_fit = self._may_fit(snapshot())
+
+    def _attempt_one(
+        self, entry: PodRecord, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
+    ) -> None:
+        self.n_attempts += 1
+        self._queue.pop_unschedulable(entry)
+        self._attempt(entry, self._draw_of(entry))
+        if entry.key in self._unadopted:
+            group.refused_at = snapshot().nodes.journal.generation
+
+    def _refuse_in_order(self, slots: Ints) -> None:
+        ledger = self._ledger
+        events = ledger[DUE, slots]
+        if (events != events[0]).any() or self._in_backoff(slots)[0].any():
+            self._refuse(slots[self._order(slots)])
+            return
+        # Pods of one priority keep their relative order.
+        first = int(ledger[SEQ, slots].min())
+        span = int(ledger[SEQ, slots].max()) - first + 1
+        if span > SPAN_MAX:
+            self._refuse(slots[self._order(slots)])
+            return
+        ledger[SEQ, slots] += self._next + 1 - first
+        self._next += span
+        self._count(slots)
+
+    def _refuse(self, slots: Ints) -> None:
+        """Count a refusal for each, in this order."""
+        self._ledger[SEQ, slots] = np.arange(self._next + 1, self._next + 1 + slots.shape[0])
+        self._next += slots.shape[0]
+        self._count(slots)
+
+    def _count(self, slots: Ints) -> None:
+        self._ledger[REFUSALS, slots] += 1
+        self._ledger[REPEATS, slots] += 1
+        self._ledger[ADDED, slots] = self._context.now
+        self._ledger[DUE, slots] = 0
+
+    def _in_backoff(self, slots: Ints) -> tuple[Bools, Ints]:
+        """Which slots are still in backoff, and their backoff ends; see `queue.backoff`."""
+        ends = self._ledger[ADDED, slots].copy()
+        ends += self._waits[np.minimum(self._ledger[REFUSALS, slots], DOUBLINGS)]
+        ends -= ends % SECOND
+        now = self._context.now - self._context.now % SECOND
+        return (ends >= now) & self._backs_off, ends
+
+    def _order(self, slots: Ints) -> Ints:
+        """Indexes into `slots`, in the queue's pop order."""
+        waiting, ends = self._in_backoff(slots)
+        ledger = self._ledger
+        priorities = np.array([-group.priority for group in self._groups], dtype=np.int64)
+        order: Ints = np.lexsort(
+            (
+                ledger[SEQ, slots],
+                ledger[DUE, slots],
+                ledger[ADDED, slots],
+                priorities[ledger[GROUP, slots]],
+                np.where(waiting, ends, 0),
+                waiting,
+            )
+        )
+        return order
+
+    # Fit checks.
+
+    def _has_valid_fit_check(self, snapshot: Snapshot) -> bool:
+        """True while only pods and allocatable amounts of nodes have changed for these classes."""
+        if not snapshot.nominations.is_empty:
+            return False
+        if self._fit_check is None:
+            engine = self._decider.engine()
+            if engine is not None:
+                self._fit_check = engine.fit_check(
+                    [group.pod_class for group in self._groups], snapshot
+                )
+            self._verified = None
+        return self._fit_check is not None and self._fit_check.hold(snapshot)
+
+    def _may_fit(self, snapshot: Snapshot) -> Bools:
+        """bool (n_groups,): groups of which a pod may fit on some node."""
+        journal = snapshot.nodes.journal
+        if self._verified == journal.generation:
+            return np.zeros(len(self._groups), dtype=np.bool_)
+        rows = None if self._verified is None else journal.since(self._verified)
+        assert self._fit_check is not None
+        found = self._fit_check.may_fit(rows)
+        self._verified = None if found.any() else journal.generation
+        for number in np.flatnonzero(found).tolist():
+            found[number] = self._groups[number].refused_at != journal.generation
+        return found
+
+    def latest(self, snapshot: Snapshot) -> Iterator[tuple[PodRecord, Decision]]:
+        """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
+        for group_number, group in enumerate(self._groups):
+            slots = [
+                slot
+                for slot in self._slots.values()
+                if self._ledger[GROUP, slot] == group_number and self._ledger[REPEATS, slot]
+            ]
+            if slots:
+                framework = group.pod_class.framework
+                decision = self._decider.decide(group.entry.pod, snapshot, framework, 0)
+                yield from ((self._entry(slot), decision) for slot in slots)
+
+
+def _ignore_repeats(entry: PodRecord, n_repeats: int) -> None:
+    """Default of `on_repeats`."""

@@ -1,0 +1,1 @@
+"""Records of pending pods, their states and transitions."""

@@ -1,0 +1,181 @@
+"""The same workload on the cluster of `up` and in a replay: every object has the same history.
+
+`up` is the cluster that the command builds, with its access control, admission, observers,
+heartbeats and persistence, stepped in virtual time; scheduler and client are alike on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import numpy as np
+import pytest
+
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.resource import ServerContext, StoreChange
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.client.requests import ApiRequest
+from stowplan.client.responses import ApiResponse
+from stowplan.driver import local_cluster
+from stowplan.driver.storage.sqlite_store import SqliteStore
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.simulation import workload_replay
+from stowplan.simulation.api_cluster.api_cluster import ApiCluster
+from stowplan.simulation.api_cluster.function_transport import FunctionTransport
+from stowplan.simulation.cluster.cluster_api import Pace
+from tests.simulation.test_workload_replay import deployment, job, node, replay_of
+
+Tree = dict[str, Any]
+UNTIL_S = 300.0
+WITHOUT = ("leases", "events", "nodes")
+"""Heartbeats, and what is recorded about them."""
+SERVER_FIELDS = ("uid", "resourceVersion", "managedFields")
+History = list[tuple[str, float, Tree]]
+"""Last change in each second: its type, the virtual second, the object."""
+
+
+class RecordedCluster(ApiCluster):
+    """Keeps the histories of all objects, by path, namespace and name."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.histories: dict[tuple[str, str, str], History] = {}
+        super().__init__(*given, **more)
+
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        if change.path.rpartition("/")[2] not in WITHOUT:
+            tree = msgspec.json.decode(change.value)
+            for field in SERVER_FIELDS:
+                tree["metadata"].pop(field, None)
+            at = self.event_queue.now / SECOND
+            key = (change.path, change.namespace, change.name)
+            history = self.histories.setdefault(key, [])
+            if history and int(history[-1][1]) == int(at):
+                history.pop()
+            history.append((change.type, at, cast(Tree, self._plain_tree(tree))))
+        super().changed(server, change, now)
+
+    def plain_histories(self) -> dict[str, list[float]]:
+        """Histories as texts, with random suffixes of names left out, and their times.
+
+        Which of several equal pods is deleted first hangs on their random uids, so equal pods are
+        not named: their times stand in one list.
+        """
+        found: dict[str, list[float]] = {}
+        for (path, namespace, name), history in self.histories.items():
+            states = msgspec.json.encode([(kind, tree) for kind, _, tree in history]).decode()
+            times = found.setdefault(f"{path}/{namespace}/{plain(name)} {states}", [])
+            times += [at for _, at, _ in history]
+        return {name: sorted(times) for name, times in found.items()}
+
+    def _plain_tree(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            hidden = ("uid", "podIP", "podIPs", "containerID", "controller-uid")
+            hidden += ("batch.kubernetes.io/controller-uid",)
+            return {k: self._plain_tree(v) for k, v in value.items() if k not in hidden}
+        if isinstance(value, list):
+            return [self._plain_tree(each) for each in value]
+        return plain(value) if isinstance(value, str) else value
+
+
+def plain(name: str) -> str:
+    """A name without its random suffix."""
+    return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$", "-*", name)
+
+
+class UpTransport(FunctionTransport):
+    """Sends the scheduler's token; what is written is persisted before a reply is returned."""
+
+    def __init__(self, cluster: UpCluster) -> None:
+        super().__init__(cluster.server, lambda: cluster.now_s)
+        self.headers["authorization"] = "Bearer scheduler"
+        self._cluster = cluster
+
+    def open(self, request: ApiRequest) -> ApiResponse | int:
+        reply = super().open(request)
+        self._cluster.save()
+        return reply
+
+
+class UpCluster(RecordedCluster):
+    """The cluster that `stowplan up --data` builds: access control, persistence, heartbeats."""
+
+    folder: Path
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.stored = SqliteStore(self.folder)
+        self.n_saved = 0
+        super().__init__(*given, **more)
+        self.transport = UpTransport(self)
+
+    def _embedded(
+        self, rng: np.random.Generator, manager_options: ControllerManagerOptions
+    ) -> EmbeddedCluster:
+        settings = local_cluster.LocalClusterSettings(data=self.folder, seed=5)
+        users = (("scheduler", User("system:kube-scheduler")),)
+        lively = ControllerManagerOptions(pod_lifecycle=manager_options.pod_lifecycle)
+        made = local_cluster._restored_cluster(settings, 6443, self.stored, users, lively)
+        options = made.server.options
+        made.server.options = replace(options, observers=(*options.observers, self))
+        return made
+
+    def _tick(self, at: int) -> None:
+        super()._tick(at)
+        self.save()
+
+    def save(self) -> None:
+        batch = self.server.unsaved()
+        while batch is not None:
+            self.stored.save(batch.records)
+            self.n_saved += len(batch.records)
+            self.server.saved(batch.number)
+            batch = self.server.unsaved()
+
+
+def histories(
+    kind: type[RecordedCluster], folder: Path, monkeypatch: pytest.MonkeyPatch, *objects: Tree
+) -> RecordedCluster:
+    monkeypatch.setattr(workload_replay, "ApiCluster", kind)
+    replay = replay_of(folder, *objects, until_s=UNTIL_S)
+    replay.run(lambda now: None, 3600 * SECOND)
+    assert isinstance(replay.cluster, RecordedCluster)
+    return replay.cluster
+
+
+def both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *objects: Tree
+) -> tuple[RecordedCluster, RecordedCluster]:
+    """The cluster of `up` and that of a replay, after the same workload."""
+    UpCluster.folder = tmp_path / "data"
+    up = histories(UpCluster, tmp_path, monkeypatch, *objects)
+    assert isinstance(up, UpCluster)
+    assert up.n_saved, "nothing was persisted"
+    up.stored.close()
+    return up, histories(RecordedCluster, tmp_path, monkeypatch, *objects)
+
+
+def test_every_object_has_the_same_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaled = {"stowplan.dev/replica-changes": "60=5, 150=1"}
+    late = {"stowplan.dev/arrival-seconds": "20"}
+    objects = (node("n1"), node("n2"), deployment(3, scaled), job(4, 2, 30, late))
+    up, replayed = both(tmp_path, monkeypatch, *objects)
+    assert sum(path == "pods" for path, _, _ in up.histories) == 9
+    ours, theirs = up.plain_histories(), replayed.plain_histories()
+    assert ours.keys() == theirs.keys()
+    for name, times in ours.items():
+        # A controller that gathers changes for a second may see one of them in the next.
+        assert times == pytest.approx(theirs[name], abs=1.0), name
+
+
+def test_a_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay in which pods start late has other histories."""
+    objects = (node("n1"), deployment(1))
+    up, _ = both(tmp_path, monkeypatch, *objects)
+    replay = replay_of(tmp_path, *objects, until_s=UNTIL_S, pace=Pace(start_s=7.0))
+    replay.run(lambda now: None, 3600 * SECOND)
+    assert isinstance(replay.cluster, RecordedCluster)
+    assert replay.cluster.plain_histories() != up.plain_histories()
