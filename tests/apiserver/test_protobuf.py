@@ -39,11 +39,32 @@ def envelope(version: str, kind: str, content: bytes) -> bytes:
 
 
 NAMED = message((1, "x"), (2, ""), (7, 0), (8, b""))
+AUTOSCALERS = [
+    (
+        "autoscaling/v1",
+        "HorizontalPodAutoscaler",
+        message((1, NAMED), (2, message((1, message((1, "D"), (2, "w"))), (3, 5), (4, 50)))),
+        {
+            "spec": {
+                "scaleTargetRef": {"kind": "D", "name": "w"},
+                "maxReplicas": 5,
+                "targetCPUUtilizationPercentage": 50,
+            }
+        },
+    ),
+    (
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        message((1, NAMED), (2, message((3, 5), (4, message((1, "Pods")))))),
+        {"spec": {"maxReplicas": 5, "metrics": [{"type": "Pods"}]}},
+    ),
+]
 
 
 @pytest.mark.parametrize(
     ("version", "kind", "content", "tree"),
     [
+        *AUTOSCALERS,
         ("v1", "Namespace", message((1, NAMED), (2, b""), (3, message((1, "")))), {}),
         (
             "v1",

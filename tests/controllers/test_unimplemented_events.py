@@ -15,7 +15,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
-from tests.apiserver.small_cluster import START, Tree, deployment, job, template
+from tests.apiserver.small_cluster import START, Tree, deployment
 
 RULES = {"type": "object", "x-kubernetes-validations": [{"rule": "true"}]}
 DEVICES = [{"cel": {"expression": "true"}}]
@@ -38,25 +38,7 @@ def workload(**spec: Any) -> Tree:
     return {"metadata": {"name": "x"}, "spec": {"selector": selector, **spec}}
 
 
-HARD: Tree = {"metadata": {"name": "x"}, "spec": {"hard": {"pods": "1"}}}
-CRON = {"schedule": "* * * * *", "jobTemplate": {"spec": job("x")["spec"]}}
 CASES: dict[str, tuple[Tree, str]] = {
-    "replicationcontrollers": (
-        {"metadata": {"name": "x"}, "spec": {"template": template("x")}},
-        "ReplicationController: stored, but no controller acts on it: it gets no pods",
-    ),
-    "batch/cronjobs": (
-        {"metadata": {"name": "x"}, "spec": CRON},
-        "CronJob: stored, but no controller acts on it: it gets no Jobs",
-    ),
-    "resourcequotas": (
-        HARD,
-        "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
-    ),
-    "limitranges": (
-        {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
-        "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
-    ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),
         "x-kubernetes-validations: CEL rules are stored, but not evaluated",

@@ -262,3 +262,44 @@ def test_a_cron_job_needs_an_end(tmp_path: Path) -> None:
     }
     with pytest.raises(InputError, match="--until"):
         replay_of(tmp_path, node("n1"), cron)
+
+
+def test_a_cron_job_runs_on_its_schedule_in_a_replay(tmp_path: Path) -> None:
+    spec = job(1, 1, 20)["spec"]
+    cron = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "often"},
+        "spec": {"schedule": "*/10 * * * *", "jobTemplate": {"spec": spec}},
+    }
+    replay = replay_of(tmp_path, node("n1"), cron, until_s=3500)
+    run(replay)
+    bound = sorted(each.bound for each in replay.pod_histories.values())
+    # Virtual time 0 is midnight; a start is made 100 ms after it is due.
+    assert [round(at / SECOND) // 60 for at in bound] == [10, 20, 30, 40, 50]
+
+
+def autoscaler() -> Tree:
+    target = {"type": "Utilization", "averageUtilization": 50}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 6,
+            "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}],
+        },
+    }
+
+
+def test_an_autoscaler_scales_a_deployment_in_a_replay(tmp_path: Path) -> None:
+    # Pods request 1 CPU: a load of 2 at 50 % takes 4 of them.
+    web = deployment(1, {"stowplan.dev/load-cpu": "2"})
+    done = run(replay_of(tmp_path, node("n1"), web, autoscaler(), until_s=300))
+    assert len(running(done)) == 4
+
+
+def test_an_autoscaler_needs_an_end(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--until"):
+        replay_of(tmp_path, node("n1"), deployment(1), autoscaler())

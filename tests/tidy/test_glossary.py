@@ -87,6 +87,7 @@ REPLACEMENTS = {
 }
 # "path:identifier", "*:identifier" where it stays everywhere -> why it stays.
 EXCEPTIONS = {
+    "src/stowplan/apis/batch/cron_schedule.py:month": "of the calendar",
     "src/stowplan/apis/machinery/timestamps.py:month": "of the calendar",
     "src/stowplan/benchmarks/stowplan_cases.py:unfit": "name of a benchmark",
     "src/stowplan/conformance/queue_scripts.py:_on_flush_leftover": "verb of recorded scripts",

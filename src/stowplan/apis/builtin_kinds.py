@@ -9,6 +9,7 @@ from stowplan.apis.apps import (
     replica_set,
     stateful_set,
 )
+from stowplan.apis.autoscaling import horizontal_pod_autoscaler, horizontal_pod_autoscaler_v1
 from stowplan.apis.batch import cron_job, job
 from stowplan.apis.coordination import lease
 from stowplan.apis.core import (
@@ -30,6 +31,7 @@ from stowplan.apis.core import (
     service,
     service_account,
 )
+from stowplan.apis.discovery import endpoint_slice
 from stowplan.apis.kind.registration import register
 from stowplan.apis.node import runtime_class
 from stowplan.apis.policy import eviction, pod_disruption_budget
@@ -96,5 +98,8 @@ KINDS = register(
     storage_class.KIND,
     volume_attachment.KIND,
     volume_attributes_class.KIND,
+    endpoint_slice.KIND,
+    horizontal_pod_autoscaler.KIND,
+    horizontal_pod_autoscaler_v1.KIND,
 )
 """Discovery sorts them."""

@@ -16,9 +16,10 @@ from stowplan.apiserver.crd import definition_strategy
 from stowplan.framework.problems import ContractError
 
 GROUPS = (
-    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "batch", "policy",
+    "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+    "autoscaling", "batch", "policy",
     "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "scheduling.k8s.io",
-    "coordination.k8s.io", "node.k8s.io", "resource.k8s.io",
+    "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "resource.k8s.io",
 )  # fmt: skip
 """The named groups, in the order of discovery."""
 
@@ -92,7 +93,7 @@ def _resource(kind: KindRegistration) -> Resource:
         subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(
         group=kind.group,
-        version="v1",
+        version=kind.version,
         plural=kind.plural,
         kind=kind.kind,
         namespaced=kind.namespaced,

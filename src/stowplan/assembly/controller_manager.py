@@ -17,13 +17,22 @@ from stowplan.apis.machinery.errors import no_such_path
 from stowplan.apis.machinery.resource import Resource, ServerContext
 from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import ObjectIndex, PodFacts
+from stowplan.controllers.autoscaling.horizontal_pod_autoscaler import (
+    HorizontalPodAutoscalerController,
+)
+from stowplan.controllers.batch.cron_job import CronJobController
+from stowplan.controllers.batch.ttl_after_finished import TtlAfterFinishedController
 from stowplan.controllers.disruption_controller import DisruptionController
+from stowplan.controllers.endpoint_slice import EndpointSliceController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
 from stowplan.controllers.namespace_deletion import NamespaceController
 from stowplan.controllers.node_lifecycle import NodeLifecycleController
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
+from stowplan.controllers.replication_controller import ReplicationControllerController
+from stowplan.controllers.resource_quota import ResourceQuotaController
+from stowplan.controllers.service_account import ServiceAccountController
 from stowplan.controllers.taint_eviction import TaintEvictionController
 from stowplan.controllers.unimplemented_events import UnimplementedReporter
 from stowplan.controllers.workloads.daemon_set.daemon_set_controller import DaemonSetController
@@ -50,9 +59,16 @@ BACKOFF_MAX_SECONDS = 60.0
 CONTROLLERS = (
     DeploymentController,
     ReplicaSetController,
+    ReplicationControllerController,
     StatefulSetController,
     DaemonSetController,
     JobController,
+    CronJobController,
+    TtlAfterFinishedController,
+    HorizontalPodAutoscalerController,
+    ResourceQuotaController,
+    EndpointSliceController,
+    ServiceAccountController,
     DisruptionController,
     TaintEvictionController,
     PodGarbageCollector,
@@ -62,7 +78,7 @@ CONTROLLERS = (
     UnimplementedReporter,
 )
 """Controllers that are made alike."""
-PERIODIC = frozenset({"hollow-heartbeats", "node-lifecycle"})
+PERIODIC = frozenset({"cronjob", "hollow-heartbeats", "horizontalpodautoscaler", "node-lifecycle"})
 """Controllers that always have a next time."""
 
 _CONSECUTIVE_MAX = 4

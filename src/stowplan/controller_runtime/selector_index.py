@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from stowplan.controller_runtime.object_fields import parse_label_selector, selector_matches
 from stowplan.controller_runtime.object_index import Key, PodFacts, split_key
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.store import WatchEvent
 
 
-class SelectorIndex:
-    """`spec.selector` by namespace and name."""
+def spec_selector(tree: Tree) -> Tree | None:
+    """`spec.selector`, a label selector."""
+    selector: Tree | None = (tree.get("spec") or {}).get("selector")
+    return selector
 
-    def __init__(self) -> None:
+
+class SelectorIndex:
+    """Label selectors by namespace and name."""
+
+    def __init__(self, selector_of: Callable[[Tree], Tree | None] = spec_selector) -> None:
+        """selector_of: the label selector of an object."""
+        self._selector_of = selector_of
         self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
 
     def observe(self, change: WatchEvent) -> None:
@@ -25,8 +34,8 @@ class SelectorIndex:
         if change.type == "DELETED":
             known.pop(name, None)
         else:
-            spec = msgspec.json.decode(change.value).get("spec") or {}
-            known[name] = parse_label_selector(spec.get("selector"))
+            tree = msgspec.json.decode(change.value)
+            known[name] = parse_label_selector(self._selector_of(tree))
 
     def matching(self, namespace: str, labels: Mapping[str, str]) -> list[Key]:
         """The objects whose selector matches these labels."""

@@ -193,7 +193,8 @@ def tree_of(value: Object) -> Tree:
 def _check_ends(documents: list[Tree], *, departures: bool) -> None:
     """Raise InputError for an object that goes on for ever when the replay has no end."""
     for tree in documents:
-        if tree.get("kind") == "CronJob" and departures:
+        kind = tree.get("kind")
+        if kind == "HorizontalPodAutoscaler" or (kind == "CronJob" and departures):
             raise InputError(_title(tree), "", "a replay without end", "--until SECONDS")
 
 

@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 APPLY = "server-side apply is not offered yet: the answer is the 415 of a server without it"
 RESIZE = "the resize subresource is not offered yet"
-QUOTA = "quota and limit ranges are stored, not enforced yet"
 ADMISSION = "service accounts and the taint of nodes that are new are not done yet"
 PROTOBUF = "JSON and YAML only: a client that takes nothing but protobuf is told 406"
 UNSERVED = (
-    "groups that are not served are not listed either: apiregistration.k8s.io, autoscaling,"
-    " certificates.k8s.io, networking.k8s.io, admissionregistration.k8s.io, discovery.k8s.io,"
+    "groups that are not served are not listed either: apiregistration.k8s.io,"
+    " certificates.k8s.io, networking.k8s.io, admissionregistration.k8s.io,"
     " flowcontrol.apiserver.k8s.io; nor `/metrics`, `/flagz` and `/statusz`"
 )
 AT_ONCE = "custom kinds are served at once, without a 429 while storage is being prepared"
@@ -45,7 +44,6 @@ class NotModelled(NamedTuple):
 NOT_YET: dict[tuple[str, str], str] = {
     ("core", "server-side-apply"): APPLY,
     ("scheduling", "resize"): RESIZE,
-    ("objects", "limitrange-quota"): QUOTA,
     ("default-admission", "service-account-and-taints"): ADMISSION,
     ("workload-api", "workload-podgroup"): "scheduling.k8s.io/v1alpha2 is not served",
 }
@@ -111,17 +109,12 @@ NOT_MODELLED: tuple[NotModelled, ...] = (
     NotModelled("discovery", "legacy-discovery", 2, "groups", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 4, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 5, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 14, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 15, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 16, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 19, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 20, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 21, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 22, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 29, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 30, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 39, "status", UNSERVED),
-    NotModelled("discovery", "legacy-discovery", 40, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 43, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 44, "status", UNSERVED),
     NotModelled("discovery", "legacy-discovery", 51, "body", UNSERVED),

@@ -18,11 +18,9 @@ Tree = dict[str, Any]
 
 UNSERVED = {
     "apiregistration.k8s.io",
-    "autoscaling",
     "certificates.k8s.io",
     "networking.k8s.io",
     "admissionregistration.k8s.io",
-    "discovery.k8s.io",
     "flowcontrol.apiserver.k8s.io",
 }
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"

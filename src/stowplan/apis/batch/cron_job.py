@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stowplan.apis.batch.cron_schedule import ScheduleError, load_time_zone, parse_schedule
 from stowplan.apis.batch.job import validate_job_spec
 from stowplan.apis.core.workload_validation import PodTemplateStrategy
 from stowplan.apis.kind.printing import (
@@ -23,7 +24,6 @@ from stowplan.apis.kind.strategy import StatusStrategy
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
-from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -54,9 +54,7 @@ CronJobStatus
   lastScheduleTime Time?
   lastSuccessfulTime Time?
 """
-_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-_CRON_NAMES = re.compile(r"[a-zA-Z]{3}")
-_CRON_PART = re.compile(r"(\*|\?|\w+(?:-\w+)?)(?:/(\d+))?")
+_TIME_ZONE_PART = re.compile(r"(?!-)[A-Za-z.\-_0-9+]{1,14}")
 
 
 class CronJobStrategy(PodTemplateStrategy):
@@ -74,17 +72,10 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     name = obj["metadata"].get("name", "")
     if len(name) > 52:
         yield invalid("metadata.name", name, "must be no more than 52 characters")
-    schedule = spec["schedule"]
-    if not schedule:
-        yield required("spec.schedule")
-    else:
-        wrong = _cron_problem(schedule)
-        if wrong:
-            yield invalid("spec.schedule", schedule, wrong)
-        if "TZ" in schedule:
-            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-            yield invalid("spec.schedule", schedule, text)
+    yield from _validate_schedule(spec)
     yield from field_checks.not_negative_fields(spec, ("startingDeadlineSeconds",), "spec")
+    if "timeZone" in spec:
+        yield from _validate_time_zone(spec["timeZone"])
     yield from field_checks.one_of(
         spec["concurrencyPolicy"], ("Allow", "Forbid", "Replace"), "spec.concurrencyPolicy"
     )
@@ -102,39 +93,37 @@ def _validate_job_template(spec: Tree) -> Iterator[Cause]:
         yield not_supported(f"{path}.manualSelector", True, [])
 
 
-def _cron_problem(schedule: str) -> str:
-    """What is wrong with a schedule; "" if it is valid."""
-    if schedule.startswith("@"):
-        return ""
-    parts = schedule.split()
-    if parts and parts[0].startswith(("TZ=", "CRON_TZ=")):
-        parts = parts[1:]
-    if len(parts) != 5:
-        return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
-    for part, (low, high) in zip(parts, _CRON_RANGES, strict=True):
-        for one in part.split(","):
-            problem = _cron_part_problem(one, low, high)
-            if problem:
-                return problem
-    return ""
+def _validate_schedule(spec: Tree) -> Iterator[Cause]:
+    schedule = spec["schedule"]
+    if not schedule:
+        yield required("spec.schedule")
+        return
+    try:
+        parse_schedule(schedule)
+    except ScheduleError as error:
+        yield invalid("spec.schedule", schedule, str(error))
+    if "TZ" in schedule:
+        text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        yield invalid("spec.schedule", schedule, text)
 
 
-def _cron_part_problem(one: str, low: int, high: int) -> str:
-    form = _CRON_PART.fullmatch(one)
-    if form is None:
-        return f'failed to parse int from {one}: strconv.Atoi: parsing "{one}": invalid syntax'
-    for word in form[1].split("-"):
-        if word in ("*", "?") or _CRON_NAMES.fullmatch(word):
-            continue
-        try:
-            number = atoi(word)
-        except NumError as error:
-            return f"failed to parse int from {word}: {error}"
-        if number < low:
-            return f"beginning of range ({word}) below minimum ({low}): {one}"
-        if number > high:
-            return f"end of range ({word}) above maximum ({high}): {one}"
-    return ""
+def _validate_time_zone(name: str) -> Iterator[Cause]:
+    if not name:
+        yield invalid("spec.timeZone", name, "timeZone must be nil or non-empty string")
+        return
+    for part in name.split("/"):
+        if part in (".", "..") or _TIME_ZONE_PART.fullmatch(part) is None:
+            yield invalid("spec.timeZone", name, f"unknown time zone {name}")
+            return
+    if name.lower() == "local":
+        place = "https://www.iana.org/time-zones"
+        text = f"timeZone must be an explicit time zone as defined in {place}"
+        yield invalid("spec.timeZone", name, text)
+        return
+    try:
+        load_time_zone(name)
+    except ScheduleError as error:
+        yield invalid("spec.timeZone", name, str(error))
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:

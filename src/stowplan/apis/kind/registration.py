@@ -25,7 +25,7 @@ NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
 @dataclass(frozen=True, kw_only=True)
 class KindRegistration:
-    """A built-in kind, served in version v1.
+    """A built-in kind, as it is served in one version.
 
     types: the kind's types in the notation of `schema.type_notation`. defaults: by full name of a
     type, the defaults that depend on other fields. status: strategy of the status subresource, if
@@ -33,6 +33,7 @@ class KindRegistration:
     """
 
     group: str = ""
+    version: str = "v1"
     kind: str
     types: str = ""
     defaults: Mapping[str, DefaultingHook] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class KindRegistration:
     @property
     def package(self) -> str:
         """The package of its types, such as `core/v1`."""
-        return f"{self.group.partition('.')[0] or 'core'}/v1"
+        return f"{self.group.partition('.')[0] or 'core'}/{self.version}"
 
     @property
     def plural(self) -> str:

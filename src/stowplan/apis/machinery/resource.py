@@ -454,7 +454,8 @@ class Resource:
     @property
     def kind_group(self) -> str:
         """The group that errors of invalid objects print with the kind: that of the stored form."""
-        return "" if self.alias is not None and not self.custom else self.group
+        is_alias = self.alias is not None and not self.custom
+        return self.path.rpartition("/")[0] if is_alias else self.group
 
     def key(self, namespace: str, name: str) -> str:
         """The key of a stored object; namespace "" for cluster-scoped kinds."""

@@ -6,19 +6,9 @@ The response to a create has a warning, and the object gets an event
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.objects.encoding.tree import Tree
 
-_KINDS: Mapping[str, str] = {
-    "replicationcontrollers": (
-        "ReplicationController: stored, but no controller acts on it: it gets no pods"
-    ),
-    "batch/cronjobs": "CronJob: stored, but no controller acts on it: it gets no Jobs",
-    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
-    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
-}
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"
 _CEL_TEXT = "CEL selectors of devices are stored, but not evaluated"
@@ -28,14 +18,12 @@ _DEVICES = (
     "resource.k8s.io/resourceclaims",
     "resource.k8s.io/resourceclaimtemplates",
 )
-PATHS = frozenset({*_KINDS, *_DEVICES, _DEFINITIONS})
+PATHS = frozenset({*_DEVICES, _DEFINITIONS})
 """The kinds whose objects may have such features."""
 
 
 def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
     """Texts about the features of an object that have no effect."""
-    if path in _KINDS:
-        return [_KINDS[path]]
     if path == _DEFINITIONS and _has_field(obj.get("spec"), _RULES):
         return [_RULES_TEXT]
     if path in _DEVICES and _has_field(obj.get("spec"), "cel"):

@@ -1,7 +1,7 @@
 """Admission plugins: they change or reject writes.
 
-The plugins are in the original's order. Missing: service accounts, quota and limit ranges, the
-not-ready taint of new nodes.
+The plugins are in the original's order. Missing: service accounts, the not-ready taint of
+new nodes.
 
 Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from stowplan.apis.machinery.resource import AdmissionPlugin
 from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
+from stowplan.apiserver.admission.limit_ranger import LimitRanger
 from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
 from stowplan.apiserver.admission.priority import PriorityAdmission
+from stowplan.apiserver.admission.resource_quota import ResourceQuotaAdmission
 from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
 from stowplan.apiserver.admission.volume_claims import (
     DefaultStorageClassAdmission,
@@ -27,6 +29,7 @@ def default_admission() -> tuple[AdmissionPlugin, ...]:
     """The plugins of a server with default options, in order."""
     return (
         NamespaceLifecycle(),
+        LimitRanger(),
         PriorityAdmission(),
         DefaultTolerationSeconds(),
         DefaultStorageClassAdmission(),
@@ -34,4 +37,5 @@ def default_admission() -> tuple[AdmissionPlugin, ...]:
         PersistentVolumeClaimResize(),
         RuntimeClassAdmission(),
         PodTopologyLabels(),
+        ResourceQuotaAdmission(),
     )

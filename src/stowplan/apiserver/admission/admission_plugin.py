@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.apis.machinery.errors import ApiError, forbidden
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, ObjectClient
 from stowplan.objects.encoding.tree import Tree
 
 
@@ -42,3 +42,26 @@ def stored_objects(call: ApiCall, path: str) -> Iterator[Tree]:
     resource = call.objects.registry.by_path(path)
     if resource is not None:
         yield from call.objects.peek_all(resource)
+
+
+class ObjectsByNamespace:
+    """Objects of one kind by namespace, read again after a write of the kind.
+
+    A lookup without a write since the last costs one call of `n_writes`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: dict[str, list[Tree]] = {}
+        self._objects: ObjectClient | None = None
+        self._n_writes = 0
+
+    def of(self, call: ApiCall, namespace: str) -> list[Tree]:
+        """The objects of a namespace, by name. They must not be changed."""
+        n_writes = call.objects.n_writes(self._path)
+        if self._objects is not call.objects or self._n_writes != n_writes:
+            self._found = {}
+            for each in stored_objects(call, self._path):
+                self._found.setdefault(each["metadata"].get("namespace", ""), []).append(each)
+            self._objects, self._n_writes = call.objects, n_writes
+        return self._found.get(namespace, [])

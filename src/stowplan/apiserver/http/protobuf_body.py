@@ -69,6 +69,16 @@ CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec
 CronJobSpec: 1 schedule str, 2 startingDeadlineSeconds int?, 3 concurrencyPolicy str,
  4 suspend bool?, 5 jobTemplate JobTemplateSpec, 6 successfulJobsHistoryLimit int?,
  7 failedJobsHistoryLimit int?, 8 timeZone str?
+HorizontalPodAutoscaler: 1 metadata ObjectMeta, 2 spec HorizontalPodAutoscalerSpec
+HorizontalPodAutoscalerSpec: 1 scaleTargetRef ScaleTarget, 2 minReplicas int?, 3 maxReplicas int,
+ 4 metrics [MetricSpec]
+ScaleTarget: 1 kind str, 2 name str, 3 apiVersion str
+MetricSpec: 1 type str, 4 resource ResourceMetricSource
+ResourceMetricSource: 1 name str, 2 target MetricTarget
+MetricTarget: 1 type str, 2 value Quantity, 3 averageValue Quantity, 4 averageUtilization int?
+HorizontalPodAutoscalerV1: 1 metadata ObjectMeta, 2 spec HorizontalPodAutoscalerV1Spec
+HorizontalPodAutoscalerV1Spec: 1 scaleTargetRef ScaleTarget, 2 minReplicas int?,
+ 3 maxReplicas int, 4 targetCPUUtilizationPercentage int?
 Service: 1 metadata ObjectMeta, 2 spec ServiceSpec
 ServiceSpec: 1 ports [ServicePort], 2 selector {str}, 3 clusterIP str, 4 type str,
  10 externalName str
@@ -98,6 +108,8 @@ SelfSubjectReview: 1 metadata ObjectMeta
 _KINDS = {
     "v1": {"Namespace", "ConfigMap", "Secret", "ServiceAccount", "ResourceQuota", "Service"},
     "apps/v1": {"Deployment"},
+    "autoscaling/v1": {"HorizontalPodAutoscaler"},
+    "autoscaling/v2": {"HorizontalPodAutoscaler"},
     "batch/v1": {"Job", "CronJob"},
     "policy/v1": {"PodDisruptionBudget"},
     "scheduling.k8s.io/v1": {"PriorityClass"},
@@ -110,6 +122,8 @@ _KINDS = {
     },
     "authentication.k8s.io/v1": {"SelfSubjectReview"},
 }
+_RENAMED = {("autoscaling/v1", "HorizontalPodAutoscaler"): "HorizontalPodAutoscalerV1"}
+"""Messages of kinds whose name another version has."""
 
 
 class ProtobufDecodeError(ValueError):
@@ -158,7 +172,8 @@ class _MessageReader:
         if kind not in _KINDS.get(version, ()):
             raise ProtobufDecodeError(f"{version} {kind}")
         tree: Tree = {"kind": kind, "apiVersion": version}
-        tree.update(self._message(kind, _bytes(envelope.get(2, b"")), 0))
+        message = _RENAMED.get((version, kind), kind)
+        tree.update(self._message(message, _bytes(envelope.get(2, b"")), 0))
         return tree
 
     def _message(self, name: str, data: bytes, depth: int) -> Tree:

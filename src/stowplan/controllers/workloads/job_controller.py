@@ -4,10 +4,7 @@ A finished pod is counted once: its uid is first written to `uncountedTerminated
 tracking finalizer is removed, and only then is the counter incremented and the uid removed. After a
 crash in between, the objects show which step comes next.
 
-Differs: `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex` and `managedBy` are stored but
-have no effect.
-
-Source: kube-controller-manager v1.36, pkg/controller/job and pkg/controller/ttlafterfinished.
+Source: kube-controller-manager v1.36, pkg/controller/job.
 """
 
 from __future__ import annotations
@@ -24,9 +21,10 @@ from stowplan.controller_runtime.object_fields import (
     is_deleting,
 )
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controller_runtime.object_times import format_time, unix_seconds
+from stowplan.controller_runtime.object_times import format_time
 from stowplan.controller_runtime.resource_paths import JOBS, PODS
 from stowplan.controllers.workloads import completion_indexes
+from stowplan.controllers.workloads.job_failure_policy import JobFailures, match_success_policy
 from stowplan.controllers.workloads.job_sync_state import (
     COMPLETION_INDEX_ANNOTATION,
     JOB_TRACKING_FINALIZER,
@@ -40,9 +38,10 @@ from stowplan.controllers.workloads.job_sync_state import (
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
-from stowplan.objects.store import DeleteOptions, Store, WatchEvent
+from stowplan.objects.store import Store, WatchEvent
 
 COMPONENT = "job-controller"
+MANAGER = "kubernetes.io/job-controller"
 BATCH_SECONDS = 1.0
 """How long pod changes are batched before their Job is synced."""
 _PODS_PER_SYNC_MAX = 100
@@ -80,69 +79,114 @@ class JobController(Controller):
         if job is None:
             self._backoff.pop(key, None)
             return
-        end = finished_condition(job)
-        if end is not None:
+        if job["spec"].get("managedBy", MANAGER) != MANAGER:
+            return
+        if finished_condition(job) is not None:
             self._backoff.pop(key, None)
-            self._expire(key, job, end)
             return
         old = copy.deepcopy(job.get("status") or {})
         job.setdefault("status", {}).setdefault("uncountedTerminatedPods", {})
         owner_ref = controller_reference(job, "Job", "batch/v1")
         pods = claim_pods(self.api, self.index, job, owner_ref)
         state = JobSyncState.of(job, pods)
+        failures = JobFailures(state, lambda pod: self.api.get(PODS, *pod.key))
         if not job["status"].get("startTime") and not state.is_suspended:
             job["status"]["startTime"] = format_time(self.api.now)
         backoff = self._backoff_after(key, state)
-        active, problem = self._advance(key, state, owner_ref, backoff)
+        active, problem = self._advance(key, state, failures, owner_ref, backoff)
         job["status"]["active"] = active
         job["status"]["ready"] = state.ready
         job["status"]["terminating"] = state.terminating
-        self._count(key, state, old, backoff)
+        self._count(key, state, failures, old, backoff)
         if problem is not None:
             raise problem
 
     def _advance(
-        self, key: Key, state: JobSyncState, owner_ref: Tree, backoff: JobBackoff
+        self,
+        key: Key,
+        state: JobSyncState,
+        failures: JobFailures,
+        owner_ref: Tree,
+        backoff: JobBackoff,
     ) -> tuple[int, ApiError | None]:
         """Finish the Job, or adjust the number of pods; returns the number of active pods."""
         now = self.api.now
-        held = find_condition(state.job["status"].get("conditions") or (), "SuccessCriteriaMet")
-        target = find_condition(state.job["status"].get("conditions") or (), "FailureTarget")
-        failed = state.failure(now) if held is None and target is None else None
-        state.end = held or target
-        if failed is not None:
-            state.end = job_condition("FailureTarget", "True", *failed, now)
-        elif state.end is None and state.deadline():
+        state.end = self._end(state, failures)
+        if state.end is None and state.deadline():
             self.queue.add(key, state.deadline())
         if state.end is not None:
             self._delete(state, state.active)
             return 0, None
         if is_deleting(state.job):
             return len(state.active), None
-        active, problem = self._manage(key, state, owner_ref, backoff)
+        active, problem = self._manage(key, state, failures, owner_ref, backoff)
         if state.is_complete(active):
             state.end = job_condition("SuccessCriteriaMet", "True", *_REACHED, now)
         else:
             self._note_suspension(state)
         return active, problem
 
+    def _end(self, state: JobSyncState, failures: JobFailures) -> Tree | None:
+        """The condition that ends the Job: one that is set, failures, or the success policy."""
+        conditions = state.job["status"].get("conditions") or ()
+        for type_ in ("SuccessCriteriaMet", "FailureTarget"):
+            found = find_condition(conditions, type_)
+            if found is not None:
+                return found
+        now = self.api.now
+        text = failures.fail_job_message(state)
+        failed = ("PodFailurePolicy", text) if text else None
+        failed = failed or state.failure(now) or failures.failure(state)
+        if failed is not None:
+            return job_condition("FailureTarget", "True", *failed, now)
+        policy = state.job["spec"].get("successPolicy")
+        met = match_success_policy(policy, state.completions or 0, state.indexes)
+        if met:
+            return job_condition("SuccessCriteriaMet", "True", "SuccessPolicy", met, now)
+        return None
+
     def _manage(
-        self, key: Key, state: JobSyncState, owner_ref: Tree, backoff: JobBackoff
+        self,
+        key: Key,
+        state: JobSyncState,
+        failures: JobFailures,
+        owner_ref: Tree,
+        backoff: JobBackoff,
     ) -> tuple[int, ApiError | None]:
         active = len(state.active)
         wanted = 0 if state.is_suspended else state.wanted()
         leaving = self._too_many(state, active - wanted)
         if leaving or state.is_suspended:
+            for pod in leaving:
+                # Without its finalizer a pod that the Job does not want is not counted as failed.
+                self._release(pod)
             self._delete(state, leaving)
             return active - len(leaving), None
         missing = wanted - active - (state.terminating if state.waits_for_end else 0)
         if missing <= 0:
             return active, None
-        if backoff.until() > self.api.now:
+        missing = min(missing, _PODS_PER_SYNC_MAX)
+        indexes = self._pending(state, failures, missing)
+        waits = [backoff.until()]
+        if failures.is_per_index:
+            waits = [failures.index_ready_at(index) for index in indexes if index is not None]
+            ready = zip(indexes, waits, strict=True)
+            indexes = [index for index, at in ready if at <= self.api.now]
+        if waits and min(waits) > self.api.now:
             # The original reports 0 active here as well, until the backoff has ended.
-            self.queue.add(key, backoff.until())
+            self.queue.add(key, min(waits))
             return 0, None
-        return self._create(state, owner_ref, min(missing, _PODS_PER_SYNC_MAX))
+        return self._create(state, failures, owner_ref, indexes)
+
+    def _pending(self, state: JobSyncState, failures: JobFailures, count: int) -> list[int | None]:
+        """Indexes of the next `count` pods; None for each without completion mode Indexed."""
+        if not state.is_indexed:
+            return [None] * count
+        taken = state.indexes | {completion_index(pod) for pod in state.active}
+        taken |= failures.failed_indexes or set()
+        if state.waits_for_end:
+            taken |= {completion_index(pod) for pod in state.pods if pod.deleting}
+        return list(completion_indexes.pending_indexes(taken, count, state.completions or 0))
 
     def _too_many(self, state: JobSyncState, surplus: int) -> list[PodFacts]:
         """Active pods to delete: duplicate or excess indexes first, then any."""
@@ -161,18 +205,17 @@ class JobController(Controller):
         return leaving[:_PODS_PER_SYNC_MAX]
 
     def _create(
-        self, state: JobSyncState, owner_ref: Tree, count: int
+        self,
+        state: JobSyncState,
+        failures: JobFailures,
+        owner_ref: Tree,
+        indexes: list[int | None],
     ) -> tuple[int, ApiError | None]:
-        indexes: list[int | None] = [None] * count
-        if state.is_indexed:
-            taken = state.indexes | {completion_index(pod) for pod in state.active}
-            if state.waits_for_end:
-                taken |= {completion_index(pod) for pod in state.pods if pod.deleting}
-            indexes = list(completion_indexes.pending_indexes(taken, count, state.completions or 0))
         active = len(state.active)
         for index in indexes:
             try:
-                made = self.api.create(PODS, _pod(state.job, owner_ref, index))
+                notes = {} if index is None else failures.annotations(index)
+                made = self.api.create(PODS, _pod(state.job, owner_ref, index, notes))
             except ApiError as error:
                 self._record(
                     state.job, "FailedCreate", f"Error creating: {error.message}", "Warning"
@@ -212,13 +255,20 @@ class JobController(Controller):
         if not conditions:
             del status["conditions"]
 
-    def _count(self, key: Key, state: JobSyncState, old: Tree, backoff: JobBackoff) -> None:
+    def _count(
+        self,
+        key: Key,
+        state: JobSyncState,
+        failures: JobFailures,
+        old: Tree,
+        backoff: JobBackoff,
+    ) -> None:
         """Record finished pods, remove their finalizers, count them, and finish the Job if it is
         done."""
         job = state.job
         uncounted = job["status"]["uncountedTerminatedPods"]
         self._settle(job, state.pods)
-        freed = self._write_down(state, uncounted)
+        freed = self._write_down(state, failures, uncounted)
         self._note_end(state)
         if not _is_same_status(job["status"], old):
             self._store(job)
@@ -238,7 +288,9 @@ class JobController(Controller):
             else:
                 self._record(job, state.end["reason"], state.end["message"], "Warning")
 
-    def _write_down(self, state: JobSyncState, uncounted: Tree) -> list[PodFacts]:
+    def _write_down(
+        self, state: JobSyncState, failures: JobFailures, uncounted: Tree
+    ) -> list[PodFacts]:
         """Record the uids of finished pods; returns the pods whose finalizer can be removed."""
         freed = []
         ended_badly = state.end is not None and state.end["type"] != "SuccessCriteriaMet"
@@ -248,18 +300,25 @@ class JobController(Controller):
             loose = is_deleting(state.job) or state.end is not None
             if JOB_TRACKING_FINALIZER not in pod.finalizers or not (loose or done or failed):
                 continue
+            replaced = failures.replaced.get(completion_index(pod))
+            if not loose and not done and replaced is not None and replaced.uid == pod.uid:
+                continue
             freed.append(pod)
             known = {*uncounted.get("succeeded", ()), *uncounted.get("failed", ())}
             if pod.uid in known:
                 continue
             if done and not state.is_indexed:
                 uncounted.setdefault("succeeded", []).append(pod.uid)
-            elif not done and (failed or ended_badly):
+            elif not done and (failed or ended_badly) and failures.verdict(pod).is_counted:
                 uncounted.setdefault("failed", []).append(pod.uid)
         if state.is_indexed:
             state.job["status"]["succeeded"] = len(state.indexes)
             state.job["status"]["completedIndexes"] = completion_indexes.format_indexes(
                 state.indexes
+            )
+        if failures.failed_indexes is not None:
+            state.job["status"]["failedIndexes"] = completion_indexes.format_indexes(
+                failures.failed_indexes
             )
         return freed
 
@@ -347,18 +406,6 @@ class JobController(Controller):
         known = self._backoff.get(key, JobBackoff())
         return known.after(ends(state.new_succeeded), ends(state.new_failed))
 
-    def _expire(self, key: Key, job: Tree, end: Tree) -> None:
-        """Delete a finished Job after its TTL."""
-        wait = job["spec"].get("ttlSecondsAfterFinished")
-        if wait is None or is_deleting(job):
-            return
-        due = unix_seconds(end.get("lastTransitionTime")) + wait
-        if due > self.api.now:
-            self.queue.add(key, due)
-        else:
-            uid = job["metadata"]["uid"]
-            self.api.delete(JOBS, *key, DeleteOptions(propagation="Foreground", uid=uid))
-
     def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(about, COMPONENT, reason, message, type=type_)
 
@@ -373,8 +420,11 @@ def _is_same_status(one: Tree, other: Tree) -> bool:
     )
 
 
-def _pod(job: Tree, owner_ref: Tree, index: int | None) -> Tree:
-    """A pod of the Job's template, with its completion index in all fields that carry it."""
+def _pod(job: Tree, owner_ref: Tree, index: int | None, notes: dict[str, str]) -> Tree:
+    """A pod of the Job's template, with its completion index in all fields that carry it.
+
+    notes: more annotations of a pod with an index.
+    """
     name = job["metadata"]["name"]
     generate = "" if index is None else f"{name[: 63 - 7 - len(str(index))]}-{index}-"
     pod = pod_from_template(job["spec"]["template"], job, owner_ref, generate)
@@ -384,6 +434,7 @@ def _pod(job: Tree, owner_ref: Tree, index: int | None) -> Tree:
         meta["annotations"] = {
             **meta.get("annotations", {}),
             COMPLETION_INDEX_ANNOTATION: str(index),
+            **notes,
         }
         meta["labels"] = {**meta.get("labels", {}), COMPLETION_INDEX_ANNOTATION: str(index)}
         pod["spec"]["hostname"] = f"{name}-{index}"

@@ -22,6 +22,13 @@ BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 600.0
 
 
+def backoff_until(n_failures: int, last: float) -> float:
+    """When a pod may be created after consecutive failures, the last at `last`; 0.0: at once."""
+    if not n_failures:
+        return 0.0
+    return last + backoff_seconds(n_failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+
+
 @dataclass(slots=True)
 class JobBackoff:
     """Consecutive failures of a Job's pods, and the time of the last (Unix seconds)."""
@@ -31,10 +38,7 @@ class JobBackoff:
 
     def until(self) -> float:
         """When the next pod may be created; 0.0: at once."""
-        if not self.failures:
-            return 0.0
-        wait = backoff_seconds(self.failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
-        return self.last + wait
+        return backoff_until(self.failures, self.last)
 
     def after(self, succeeded: Sequence[float], failed: Sequence[float]) -> JobBackoff:
         """The backoff after pods finished at these times: a success resets the count."""

@@ -18,7 +18,7 @@ from stowplan.controller_runtime.object_fields import (
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import format_time
 from stowplan.controller_runtime.resource_paths import PODS, REPLICA_SETS
-from stowplan.controller_runtime.selector_index import SelectorIndex
+from stowplan.controller_runtime.selector_index import SelectorIndex, spec_selector
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
@@ -33,21 +33,24 @@ class ReplicaSetController(Controller):
 
     name = "replicaset"
     path = REPLICA_SETS
+    kind = "ReplicaSet"
+    api_version = "apps/v1"
+    component = COMPONENT
 
     def __init__(self, api: Store, index: ObjectIndex, recorder: EventRecorder) -> None:
         super().__init__(api, index, recorder)
-        self._selectors = SelectorIndex()
+        self._selectors = SelectorIndex(self.selector_of)
 
     def observe(self, change: WatchEvent, before: PodFacts | None) -> None:
         """Queue a changed ReplicaSet, that of a changed pod, and those that may adopt an orphan."""
         key = split_key(change)
-        if change.path == REPLICA_SETS:
+        if change.path == self.path:
             self.queue.add(key)
             self._selectors.observe(change)
         elif change.path == PODS:
             now = self.index.pods.get(key)
             for pod in (before, now):
-                if pod is not None and pod.owner_kind == "ReplicaSet":
+                if pod is not None and pod.owner_kind == self.kind:
                     self.queue.add((key[0], pod.owner_name))
             if now is not None:
                 for claimant in self._selectors.claimants(now):
@@ -55,10 +58,11 @@ class ReplicaSetController(Controller):
 
     def sync(self, key: Key) -> None:
         """Claim pods, create or delete the difference, write the status."""
-        found = self.api.get(REPLICA_SETS, *key)
+        found = self.api.get(self.path, *key)
         if found is None:
             return
-        owner_ref = controller_reference(found, "ReplicaSet", "apps/v1")
+        found["spec"]["selector"] = self.selector_of(found)
+        owner_ref = controller_reference(found, self.kind, self.api_version)
         pods = claim_pods(self.api, self.index, found, owner_ref)
         active = [pod for pod in pods if pod.is_active]
         problem: ApiError | None = None
@@ -68,6 +72,14 @@ class ReplicaSetController(Controller):
         self._write_status(key, pods, problem)
         if problem is not None:
             raise problem
+
+    def selector_of(self, owner: Tree) -> Tree | None:
+        """The label selector of the pods."""
+        return spec_selector(owner)
+
+    def status_fields(self, status: Tree) -> Tree:
+        """The fields of a computed status that the kind has."""
+        return status
 
     def _manage(self, owner: Tree, owner_ref: Tree, active: list[PodFacts]) -> ApiError | None:
         """Create missing or delete excess pods; returns the first error, if any."""
@@ -116,7 +128,7 @@ class ReplicaSetController(Controller):
         return [pod for uid in sets for pod in self.index.of_owner(uid) if pod.is_active]
 
     def _write_status(self, key: Key, pods: list[PodFacts], problem: ApiError | None) -> None:
-        found = self.api.get(REPLICA_SETS, *key)
+        found = self.api.get(self.path, *key)
         if found is None:
             return
         old = found.get("status") or {}
@@ -124,13 +136,14 @@ class ReplicaSetController(Controller):
         if look_again:
             self.queue.add(key, look_again)
         new["observedGeneration"] = found["metadata"].get("generation", 0)
+        new = self.status_fields(new)
         if _is_same_status(old, new):
             return
         found["status"] = new
-        self.api.update_status(REPLICA_SETS, found)
+        self.api.update_status(self.path, found)
 
     def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
-        self.recorder.record(about, COMPONENT, reason, message, type=type_)
+        self.recorder.record(about, self.component, reason, message, type=type_)
 
 
 def replica_set_status(
@@ -183,9 +196,8 @@ def _replicas(owner: Tree) -> int:
 def _is_same_status(old: Tree, new: Tree) -> bool:
     """True for equal statuses; a count of 0 equals an absent one (except terminating)."""
     names = {*old, *new}
-    return "terminatingReplicas" in old and all(
-        (old.get(name) or 0) == (new.get(name) or 0) for name in names
-    )
+    is_written = "observedGeneration" in old and old.keys() >= new.keys() & {"terminatingReplicas"}
+    return is_written and all((old.get(name) or 0) == (new.get(name) or 0) for name in names)
 
 
 def _is_namespace_terminating(error: ApiError) -> bool:

@@ -12,22 +12,20 @@ Source: Kubernetes v1.36, plugin/pkg/admission/limitranger and plugin/pkg/admiss
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.apis.core.limit_range import set_limit_range_item_defaults
-from stowplan.inputs.admission.admission_result import AdmissionResult
-from stowplan.inputs.admission.resource_amounts import (
-    Amounts,
-    amount_above,
-    format_quantity,
-    limits_of,
-    ratio_above,
-    requests_of,
+from stowplan.apis.limits.limit_range_rules import (
+    aggregate_text,
+    container_defaults,
+    violations,
 )
+from stowplan.apis.limits.resource_amounts import Amounts, amount_above, format_quantity
+from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.admission.resource_quotas import NamespaceQuotas, unenforced_limits
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.importers.imported_objects import list_names
@@ -91,10 +89,9 @@ def _by_namespace(found: Iterable[T]) -> dict[str, list[T]]:
 def _refusal(pod: Pod, ranges: Iterable[LimitRange], quotas: NamespaceQuotas | None) -> str:
     """Why a pod is rejected; "" when admitted, and then charged to the quotas."""
     for one in ranges:
-        # Equal errors of two containers appear once, as in the original's aggregate.
-        texts = list(dict.fromkeys(_violations(pod, one)))
-        if texts:
-            return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text = aggregate_text(violations(pod, one))
+        if text:
+            return text
     return quotas.admit(pod) if quotas is not None else ""
 
 
@@ -127,12 +124,7 @@ def _defaulted(
 
 
 def _with_defaults(spec: PodSpec, limit_range: LimitRange) -> PodSpec:
-    limits: Amounts = {}
-    requests: Amounts = {}
-    for item in limit_range.spec.limits:
-        if item.type == "Container":
-            limits |= item.default
-            requests |= item.default_request
+    requests, limits = container_defaults(limit_range)
     changed = {
         field: tuple(_filled(one, requests, limits) for one in containers)
         for field, containers in _containers(spec).items()
@@ -175,42 +167,3 @@ def _filled(container: Container, requests: Amounts, limits: Amounts) -> Contain
         given, limits={**given.limits, **more_limits}, requests={**given.requests, **more_requests}
     )
     return replace(container, resources=filled)
-
-
-def _violations(pod: Pod, limit_range: LimitRange) -> Iterator[str]:
-    for item in limit_range.spec.limits:
-        if item.type == "Container":
-            for containers in _containers(pod.spec).values():
-                for one in containers:
-                    yield from _bounds(item, one.resources.requests, one.resources.limits)
-        elif item.type == "Pod":
-            yield from _bounds(item, requests_of(pod), limits_of(pod))
-
-
-def _bounds(item: LimitRangeItem, requests: Amounts, limits: Amounts) -> Iterator[str]:
-    for name, least in sorted(item.min.items()):
-        text = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
-        if name not in requests:
-            yield f"{text}.  No request is specified"
-        elif amount_above(least, requests[name]):
-            yield f"{text}, but request is {format_quantity(requests[name])}"
-        elif name in limits and amount_above(least, limits[name]):
-            yield f"{text}, but limit is {format_quantity(limits[name])}"
-    for name, most in sorted(item.max.items()):
-        text = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
-        if name not in limits:
-            yield f"{text}.  No limit is specified"
-        elif amount_above(limits[name], most):
-            yield f"{text}, but limit is {format_quantity(limits[name])}"
-        elif name in requests and amount_above(requests[name], most):
-            yield f"{text}, but request is {format_quantity(requests[name])}"
-    for name, most in sorted(item.max_limit_request_ratio.items()):
-        text = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
-        if name not in requests or not amount_above(requests[name], 0):
-            yield f"{text} no request is specified or request is 0"
-        elif name not in limits or not amount_above(limits[name], 0):
-            yield f"{text} no limit is specified or limit is 0"
-        else:
-            ratio = ratio_above(limits[name], requests[name], most)
-            if ratio:
-                yield f"{text} provided ratio is {ratio}"

@@ -20,7 +20,15 @@ from stowplan.objects.encoding.tree import Tree
 ARRIVAL = "stowplan.dev/arrival-seconds"
 REPLICA_CHANGES = "stowplan.dev/replica-changes"
 WORKLOAD_KINDS = frozenset(
-    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"}
+    {
+        "Deployment",
+        "ReplicaSet",
+        "ReplicationController",
+        "StatefulSet",
+        "DaemonSet",
+        "Job",
+        "CronJob",
+    }
 )
 """Kinds whose controllers create pods: with one of them a replay runs controllers."""
 DEFAULT_START_S = 1_767_225_600.0

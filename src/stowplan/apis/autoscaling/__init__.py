@@ -1,0 +1,1 @@
+"""Kinds of autoscaling/v2 and autoscaling/v1."""

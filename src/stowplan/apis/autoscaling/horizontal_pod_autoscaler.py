@@ -1,0 +1,354 @@
+"""HorizontalPodAutoscaler of autoscaling/v2, the stored version.
+
+Source: kubernetes v1.36, pkg/registry/autoscaling/horizontalpodautoscaler,
+pkg/apis/autoscaling/validation, pkg/apis/autoscaling/v2/defaults.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.kind.printing import NONE, UNKNOWN, UNSET, PrintedTable
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
+from stowplan.apis.machinery.errors import (
+    Cause,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
+from stowplan.apis.schema import canonical_quantity
+from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
+
+TYPES = """
+ScalingPolicySelect HPAScalingPolicyType MetricSourceType MetricTargetType = string
+HorizontalPodAutoscalerConditionType = string
+
+HorizontalPodAutoscaler -- scales a workload by metrics of its pods.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec HorizontalPodAutoscalerSpec
+  status HorizontalPodAutoscalerStatus
+
+HorizontalPodAutoscalerSpec
+  scaleTargetRef CrossVersionObjectReference!
+  minReplicas int32? =1
+  maxReplicas int32!
+  metrics [MetricSpec]
+  behavior HorizontalPodAutoscalerBehavior?
+
+CrossVersionObjectReference
+  kind string!
+  name string!
+  apiVersion string
+
+MetricSpec
+  type MetricSourceType!
+  object ObjectMetricSource?
+  pods PodsMetricSource?
+  resource ResourceMetricSource?
+  containerResource ContainerResourceMetricSource?
+  external ExternalMetricSource?
+
+HorizontalPodAutoscalerBehavior
+  scaleUp HPAScalingRules?
+  scaleDown HPAScalingRules?
+
+HPAScalingRules
+  stabilizationWindowSeconds int32?
+  selectPolicy ScalingPolicySelect?
+  policies [HPAScalingPolicy]
+  tolerance Quantity?
+
+HPAScalingPolicy
+  type HPAScalingPolicyType!
+  value int32!
+  periodSeconds int32!
+
+ObjectMetricSource
+  describedObject CrossVersionObjectReference!
+  target MetricTarget!
+  metric MetricIdentifier!
+
+PodsMetricSource
+  metric MetricIdentifier!
+  target MetricTarget!
+
+ResourceMetricSource
+  name core.ResourceName!
+  target MetricTarget!
+
+ContainerResourceMetricSource
+  name core.ResourceName!
+  target MetricTarget!
+  container string!
+
+ExternalMetricSource
+  metric MetricIdentifier!
+  target MetricTarget!
+
+MetricIdentifier
+  name string!
+  selector LabelSelector?
+
+MetricTarget
+  type MetricTargetType!
+  value Quantity?
+  averageValue Quantity?
+  averageUtilization int32?
+
+HorizontalPodAutoscalerStatus
+  observedGeneration int64?
+  lastScaleTime Time?
+  currentReplicas int32
+  desiredReplicas int32!
+  currentMetrics [MetricStatus]!
+  conditions [HorizontalPodAutoscalerCondition] ~merge:type
+
+HorizontalPodAutoscalerCondition
+  type HorizontalPodAutoscalerConditionType!
+  status core.ConditionStatus!
+  lastTransitionTime Time
+  reason string
+  message string
+
+MetricStatus
+  type MetricSourceType!
+  object ObjectMetricStatus?
+  pods PodsMetricStatus?
+  resource ResourceMetricStatus?
+  containerResource ContainerResourceMetricStatus?
+  external ExternalMetricStatus?
+
+ObjectMetricStatus
+  metric MetricIdentifier!
+  current MetricValueStatus!
+  describedObject CrossVersionObjectReference!
+
+PodsMetricStatus
+  metric MetricIdentifier!
+  current MetricValueStatus!
+
+ResourceMetricStatus
+  name core.ResourceName!
+  current MetricValueStatus!
+
+ContainerResourceMetricStatus
+  name core.ResourceName!
+  current MetricValueStatus!
+  container string!
+
+ExternalMetricStatus
+  metric MetricIdentifier!
+  current MetricValueStatus!
+
+MetricValueStatus
+  value Quantity?
+  averageValue Quantity?
+  averageUtilization int32?
+"""
+PATH = "autoscaling/horizontalpodautoscalers"
+DEFAULT_CPU_UTILIZATION = 80
+STABILIZATION_SECONDS_MAX = 3600
+PERIOD_SECONDS_MAX = 1800
+_PRINTED_MAX = 2
+_SOURCES = {
+    "ContainerResource": "containerResource",
+    "External": "external",
+    "Object": "object",
+    "Pods": "pods",
+    "Resource": "resource",
+}
+"""Types of metrics -> the fields that describe them."""
+_SCALE_UP: Tree = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_SCALE_DOWN: Tree = {
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+
+
+def set_defaults(one: Tree) -> None:
+    """A CPU utilization of 80 % without metrics; rules of a behavior that is set."""
+    spec = one["spec"]
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": DEFAULT_CPU_UTILIZATION}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        for name, rules in (("scaleUp", _SCALE_UP), ("scaleDown", _SCALE_DOWN)):
+            given = behavior.get(name) or {}
+            behavior[name] = {**copy.deepcopy(rules), **given}
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    least, most = spec.get("minReplicas"), spec["maxReplicas"]
+    if least is not None and least < 1:
+        yield invalid("spec.minReplicas", least, "must be greater than or equal to 1")
+    if most == 0:
+        yield required("spec.maxReplicas", "must be set and greater than 0")
+    elif most < 0:
+        yield invalid("spec.maxReplicas", most, "must be greater than or equal to 1")
+    if least is not None and most < least:
+        text = "must be greater than or equal to `minReplicas`"
+        yield invalid("spec.maxReplicas", most, text)
+    for name in ("kind", "name"):
+        if not spec["scaleTargetRef"][name]:
+            yield required(f"spec.scaleTargetRef.{name}")
+    for at, metric in enumerate(spec.get("metrics") or ()):
+        yield from _validate_metric(metric, f"spec.metrics[{at}]")
+    for name in ("scaleUp", "scaleDown"):
+        rules = (spec.get("behavior") or {}).get(name)
+        if rules is not None:
+            yield from _validate_rules(rules, f"spec.behavior.{name}")
+
+
+def _validate_metric(metric: Tree, path: str) -> Iterator[Cause]:
+    type_ = metric["type"]
+    if not type_:
+        yield required(f"{path}.type", "must specify a metric source type")
+    if type_ not in _SOURCES:
+        yield not_supported(f"{path}.type", type_, list(_SOURCES))
+        return
+    field = _SOURCES[type_]
+    if field not in metric:
+        yield required(f"{path}.{field}", "must populate information for the given metric source")
+    for other in sorted(set(_SOURCES.values()) - {field}):
+        if other in metric:
+            text = "must populate the given metric source only"
+            yield forbidden_field(f"{path}.{other}", text)
+    if field in metric:
+        yield from _validate_source(metric[field], field, f"{path}.{field}")
+
+
+def _validate_source(source: Tree, field: str, path: str) -> Iterator[Cause]:
+    target = source["target"]
+    of_resource = field in ("resource", "containerResource")
+    if of_resource and not source["name"]:
+        yield required(f"{path}.name", "must specify a resource name")
+    if not of_resource and not source["metric"]["name"]:
+        yield required(f"{path}.metric.name", "must specify a metric name")
+    if not target["type"]:
+        yield required(f"{path}.target.type", "must specify a metric target type")
+    elif target["type"] not in ("Utilization", "Value", "AverageValue"):
+        text = "must be either Utilization, Value, or AverageValue"
+        yield invalid(f"{path}.target.type", target["type"], text)
+    for name in ("value", "averageValue"):
+        amount = target.get(name)
+        if amount is not None and canonical_quantity.amount(amount).value() <= 0:
+            yield invalid(f"{path}.target.{name}", amount, "must be positive")
+    share = target.get("averageUtilization")
+    if share is not None and share < 1:
+        yield invalid(f"{path}.target.averageUtilization", share, "must be greater than 0")
+    if not of_resource:
+        return
+    if share is None and target.get("averageValue") is None:
+        text = "must set either a target raw value or a target utilization"
+        yield required(f"{path}.target.averageUtilization", text)
+    elif share is not None and target.get("averageValue") is not None:
+        text = "may not set both a target raw value and a target utilization"
+        yield forbidden_field(f"{path}.target.averageValue", text)
+
+
+def _validate_rules(rules: Tree, path: str) -> Iterator[Cause]:
+    window = rules.get("stabilizationWindowSeconds")
+    here = f"{path}.stabilizationWindowSeconds"
+    if window is not None and window < 0:
+        yield invalid(here, window, "must be greater than or equal to zero")
+    elif window is not None and window > STABILIZATION_SECONDS_MAX:
+        yield invalid(here, window, f"must be less than or equal to {STABILIZATION_SECONDS_MAX}")
+    select = rules.get("selectPolicy")
+    if select is not None and select not in ("Disabled", "Max", "Min"):
+        yield not_supported(f"{path}.selectPolicy", select, ["Disabled", "Max", "Min"])
+    if not rules.get("policies"):
+        yield required(f"{path}.policies", "must specify at least one Policy")
+    for at, policy in enumerate(rules.get("policies") or ()):
+        there = f"{path}.policies[{at}]"
+        if policy["type"] not in ("Percent", "Pods"):
+            yield not_supported(f"{there}.type", policy["type"], ["Percent", "Pods"])
+        for name in ("value", "periodSeconds"):
+            if policy[name] <= 0:
+                yield invalid(f"{there}.{name}", policy[name], "must be greater than zero")
+        if policy["periodSeconds"] > PERIOD_SECONDS_MAX:
+            text = f"must be less than or equal to {PERIOD_SECONDS_MAX}"
+            yield invalid(f"{there}.periodSeconds", policy["periodSeconds"], text)
+
+
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The numbers of replicas are not negative."""
+    for name in ("currentReplicas", "desiredReplicas"):
+        yield from field_checks.not_negative(new["status"].get(name, 0), f"status.{name}")
+
+
+def _metric_text(metric: Tree, status: Tree) -> str:
+    """`cpu: 40%/80%`: the current and the wanted value of a metric."""
+    field = _SOURCES.get(metric["type"], "")
+    if not field:
+        return "<unknown type>"
+    target = metric[field]["target"]
+    current = (status.get(field) or {}).get("current") or {}
+    of_resource = field in ("resource", "containerResource")
+    head = f"{metric[field]['name']}: " if of_resource else ""
+    if of_resource and target.get("averageValue") is None:
+        share = current.get("averageUtilization")
+        now = UNKNOWN if share is None else f"{share}%"
+        wanted = target.get("averageUtilization")
+        return f"{head}{now}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    if target.get("averageValue") is not None:
+        tail = " (avg)" if field in ("external", "object") else ""
+        return f"{head}{current.get('averageValue', UNKNOWN)}/{target['averageValue']}{tail}"
+    return f"{head}{current.get('value', UNKNOWN)}/{target.get('value')}"
+
+
+def _metrics_text(obj: Tree) -> str:
+    metrics = obj["spec"].get("metrics") or []
+    statuses = obj["status"].get("currentMetrics") or []
+    if not metrics:
+        return NONE
+    texts = [
+        _metric_text(metric, statuses[at] if at < len(statuses) else {})
+        for at, metric in enumerate(metrics)
+    ]
+    more = len(texts) - _PRINTED_MAX
+    return ", ".join(texts[:_PRINTED_MAX]) + (f" + {more} more..." if more > 0 else "")
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec = obj["spec"]
+    target = spec["scaleTargetRef"]
+    least = str(spec.get("minReplicas", UNSET))
+    return [f"{target['kind']}/{target['name']}", _metrics_text(obj), least]
+
+
+STRATEGY = BuiltinStrategy(_validate, status={"desiredReplicas": 0, "currentMetrics": None})
+STATUS_STRATEGY = StatusStrategy(_validate_status_update)
+TABLE = PrintedTable(
+    "Name, Reference, Targets, MinPods, MaxPods:integer=spec.maxReplicas, "
+    "Replicas:integer=status.currentReplicas, Age",
+    _cells,
+)
+KIND = KindRegistration(
+    group="autoscaling",
+    version="v2",
+    kind="HorizontalPodAutoscaler",
+    types=TYPES,
+    defaults={"autoscaling/v2.HorizontalPodAutoscaler": set_defaults},
+    strategy=STRATEGY,
+    status=STATUS_STRATEGY,
+    short_names=("hpa",),
+    categories=("all",),
+    table=TABLE,
+)

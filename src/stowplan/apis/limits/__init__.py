@@ -1,0 +1,1 @@
+"""Arithmetic of LimitRanges and ResourceQuotas, for admission by the API server and of files."""

@@ -1,0 +1,1 @@
+"""HorizontalPodAutoscaler controller on simulated metrics."""

@@ -1,0 +1,1 @@
+"""Controllers of CronJobs and of finished Jobs."""
