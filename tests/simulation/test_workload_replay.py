@@ -246,11 +246,22 @@ def test_unreadable_annotations_end_with_one_error(
         replay_of(tmp_path, node("n1"), deployment(1, notes))
 
 
-def test_an_object_that_the_server_refuses_is_named(tmp_path: Path) -> None:
-    spec = {"runtimeClassName": "gvisor", "containers": [{"name": "c", "image": "i"}]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": spec}
-    with pytest.raises(InputError, match=r'Pod one.*RuntimeClass "gvisor" not found'):
-        run(replay_of(tmp_path, node("n1"), deployment(1), pod))
+def test_a_pod_that_the_server_rejects_is_not_created(tmp_path: Path) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": template()["spec"]}
+        for name in ("one", "two")
+    ]
+    done = run(replay_of(tmp_path, node("n1"), quota, *pods, deployment(1)))
+    (key, why), *others = done.not_created.items()
+    assert (key, others) == ("default/two", [])
+    assert why.startswith('pods "two" is forbidden: exceeded quota: small')
+    assert list(done.cluster.pods) == ["default/one"], "the quota holds for the ReplicaSet too"
 
 
 def test_a_cron_job_needs_an_end(tmp_path: Path) -> None:

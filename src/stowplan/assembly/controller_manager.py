@@ -7,7 +7,7 @@ controllers run and how fast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -288,15 +288,24 @@ class ControllerManager:
                 moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0.0))[0]))
         return min(moments, default=None)
 
-    def next_work_at(self) -> float | None:
-        """The next due time of controllers that end their work some day: without CronJobs and
-        other periodic ones."""
-        moments = [part.next_at() for part in self.parts if part.name not in PERIODIC]
-        return min((at for at in moments if at is not None), default=None)
+    def next_work_at(self) -> tuple[float | None, float | None]:
+        """The next due times of kubelets, and of the controllers that end their work some day:
+        without CronJobs and other periodic ones."""
+        kubelets = (part.next_at() for part in self.parts if isinstance(part, Kubelets))
+        others = (
+            part.next_at()
+            for part in self.parts
+            if part.name not in PERIODIC and not isinstance(part, Kubelets)
+        )
+        return _earliest(kubelets), _earliest(others)
 
     def failing(self) -> dict[str, int]:
         """Objects whose last processing failed, by controller."""
         return {part.name: part.n_failing for part in self.parts}
+
+
+def _earliest(moments: Iterable[float | None]) -> float | None:
+    return min((at for at in moments if at is not None), default=None)
 
 
 def object_name(change: WatchEvent) -> str:

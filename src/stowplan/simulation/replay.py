@@ -104,6 +104,7 @@ class Replay:
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
         self.fault = ""
+        self.not_created: dict[str, str] = dict(cluster.not_created)
         self.disrupted = 0
         self.preemptors: set[str] = set()
         self.binds = 0

@@ -14,6 +14,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.resources import resource_of, resources_of
+from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.kubelet.hollow_nodes import node_status
@@ -34,7 +35,7 @@ from stowplan.simulation.api_cluster.workload_documents import (
 )
 from stowplan.simulation.cluster.cluster_api import ClusterApi
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
-from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions
+from stowplan.simulation.replay import IDLE_TIMEOUT, PodHistory, Replay, ReplayOptions
 
 _FIRST = ("Namespace", "PriorityClass", "StorageClass", "RuntimeClass", "Node")
 """Kinds that others depend on: created first among objects that arrive together."""
@@ -44,7 +45,8 @@ class WorkloadReplay(Replay):
     """A replay on an `ApiCluster`.
 
     Pods are those that controllers create and those of the input; a pod that is evicted is created
-    again by its controller, if it has one.
+    again by its controller, if it has one. not_created: pod of the input -> why the API server
+    rejects it (ResourceQuota, RuntimeClass), known after the run.
     """
 
     def __init__(
@@ -58,10 +60,10 @@ class WorkloadReplay(Replay):
     ) -> None:
         """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
         Raises InputError."""
-        documents = _documents(cluster)
-        self._documents = WorkloadDocuments(documents, options.speedup, profile)
+        self._documents = WorkloadDocuments(_documents(cluster), options.speedup, profile)
         if options.until_s is None:
-            _check_ends(documents, departures=options.departures)
+            trees = [arrival.tree for arrival in self._documents.arrivals]
+            _check_ends(trees, departures=options.departures)
         self._seed = seed
         self._deciders = deciders
         super().__init__(cluster, scheduler, options, seed)
@@ -93,6 +95,8 @@ class WorkloadReplay(Replay):
 
     def _load(self, source: Cluster) -> None:
         """Create what is there at the start, and schedule the other arrivals."""
+        # Those of the expanded input do not count: its controllers create the pods here.
+        self.not_created = {}
         for arrival in sorted(self._documents.arrivals, key=_order):
             self.n_to_arrive += 1
             if arrival.at_s:
@@ -115,6 +119,9 @@ class WorkloadReplay(Replay):
                     server.update_status(resource, made | {"status": tree["status"]}, now)
         except (ApiError, BodyDecodeError) as refused:
             text = refused.message if isinstance(refused, ApiError) else str(refused)
+            if tree.get("kind") == "Pod" and isinstance(refused, ApiError) and refused.code == 403:
+                self.not_created[f"{place}/{tree['metadata'].get('name', '')}"] = text
+                return
             raise InputError(
                 _title(tree), "", text, "an object that the API server accepts"
             ) from None
@@ -168,8 +175,12 @@ class WorkloadReplay(Replay):
         if self.options.until_s is not None:
             # Services run on, and nodes may leave: an idle cluster costs no time.
             return False
-        due = self._api.next_step_at
-        return due is None and super()._is_over()
+        kubelets, controllers = self._api.next_work_at
+        if kubelets is not None or not super()._is_over():
+            return False
+        # A controller that cannot do its work, for a quota say, tries again for ever.
+        since = self.event_queue.now - max(self.last_bound, self.last_left)
+        return controllers is None or since > IDLE_TIMEOUT
 
 
 def _documents(cluster: Cluster) -> list[Tree]:
@@ -193,9 +204,16 @@ def tree_of(value: Object) -> Tree:
 def _check_ends(documents: list[Tree], *, departures: bool) -> None:
     """Raise InputError for an object that goes on for ever when the replay has no end."""
     for tree in documents:
-        kind = tree.get("kind")
-        if kind == "HorizontalPodAutoscaler" or (kind == "CronJob" and departures):
-            raise InputError(_title(tree), "", "a replay without end", "--until SECONDS")
+        kind, spec = tree.get("kind"), tree.get("spec") or {}
+        template = spec if kind == "Pod" else (spec.get("template") or {}).get("spec") or {}
+        meta = tree if kind == "Pod" else spec.get("template") or {}
+        notes = (meta.get("metadata") or {}).get("annotations") or {}
+        restarts = template.get("restartPolicy", "Always") == "Always" and kind != "Job"
+        if not departures:
+            continue
+        if kind in ("CronJob", "HorizontalPodAutoscaler") or (restarts and RUN_ANNOTATION in notes):
+            text = "containers that end and start again" if RUN_ANNOTATION in notes else "no end"
+            raise InputError(_title(tree), "", f"a replay with {text}", "--until SECONDS")
 
 
 def _order(arrival: Arrival) -> int:

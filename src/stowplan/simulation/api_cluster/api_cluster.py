@@ -149,8 +149,8 @@ class ApiCluster:
         return max(at, self.event_queue.now)
 
     @property
-    def next_step_at(self) -> float | None:
-        """When a controller or kubelet has work next, periodic ones left out; Unix seconds."""
+    def next_work_at(self) -> tuple[float | None, float | None]:
+        """When kubelets, and controllers without periodic work, are due next; Unix seconds."""
         return self.cluster.controller_manager.next_work_at()
 
     # Objects.

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from stowplan.apis.machinery.timestamps import parse_time
+from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.input_error import InputError
 from stowplan.objects.encoding.tree import Tree
 
@@ -86,12 +87,18 @@ def has_workloads(documents: Iterable[Tree]) -> bool:
 
 
 def with_restart_policy(tree: Tree) -> Tree:
-    """A Job or CronJob with the restartPolicy `Never` where its template has none: the API server
-    requires one that lets pods end."""
-    if tree.get("kind") not in ("Job", "CronJob"):
+    """An object whose pods end, with the restartPolicy `Never` where it has none.
+
+    The API server requires one for Jobs and CronJobs; a pod with a run time is one of a trace.
+    """
+    is_timed_pod = tree.get("kind") == "Pod" and RUN_ANNOTATION in _annotations(tree)
+    if tree.get("kind") not in ("Job", "CronJob") and not is_timed_pod:
         return tree
     found = copy.deepcopy(tree)
     spec = found.setdefault("spec", {})
+    if is_timed_pod:
+        spec.setdefault("restartPolicy", "Never")
+        return found
     if tree["kind"] == "CronJob":
         spec = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
     template = spec.setdefault("template", {}).setdefault("spec", {})
