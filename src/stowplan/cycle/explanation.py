@@ -249,11 +249,14 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
         if first.is_success:
             result.append(NodeExplanation(nodes.names[row], True))
         else:
-            result.append(
-                NodeExplanation(
-                    nodes.names[row], False, _detailed(attempt, first.plugin, first, row), failing
-                )
+            counting = (
+                one
+                for one in failing
+                if (one.plugin, one.reasons) == (first.plugin, first.reasons)
+                and one.code == first.code.title
             )
+            refusal = next(counting, None) or _detailed(attempt, first.plugin, first, row)
+            result.append(NodeExplanation(nodes.names[row], False, refusal, failing))
     return result
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+TOLERANCE = 1e-6
 STEPS_MAX = 2_000
 """Sets looked at for one node; beyond it the best one so far counts."""
 
@@ -27,23 +29,23 @@ class Cover(NamedTuple):
 def least_cost(items: Sequence[CoverItem], short: Sequence[int]) -> int | None:
     """A lower bound of the cost of covering what is short; None when all items are not enough."""
     bound = 0
-    for axis, missing in enumerate(short):
-        if missing <= 0:
+    for axis, left in enumerate(short):
+        if left <= 0:
             continue
-        left = missing
         axis_cost = 0.0
-        for item in sorted(items, key=lambda one: -one.amounts[axis] / one.cost):
-            amount = item.amounts[axis]
-            if amount <= 0:
+        pairs = [(item[1][axis] / item[0], item[0]) for item in items if item[1][axis] > 0]
+        pairs.sort(reverse=True)
+        for ratio, cost in pairs:
+            if ratio * cost >= left:
+                axis_cost += left / ratio
+                left = 0
                 break
-            axis_cost += item.cost * min(1.0, left / amount)
-            left -= amount
-            if left <= 0:
-                break
-        if left > 0:
+            axis_cost += cost
+            left -= ratio * cost
+        if left > TOLERANCE:
             return None
         # Costs are whole hundreds; the tolerance is for the sum of floats.
-        bound = max(bound, -(-round(axis_cost * 1000) // 100_000) * 100)
+        bound = max(bound, 100 * math.ceil(axis_cost / 100 - TOLERANCE))
     return bound
 
 

@@ -74,11 +74,12 @@ class FreeEdit(msgspec.Struct, frozen=True):
 
 
 class AddNodeEdit(msgspec.Struct, frozen=True):
-    """A node is added. pool: as in docs/changes.md."""
+    """A node is added. pool: as in docs/changes.md. offered: its allocatable amounts."""
 
     cost: int
     pool: str
     node: Node
+    offered: dict[str, int]
     kind: str = "add-node"
     position: int = 0
 

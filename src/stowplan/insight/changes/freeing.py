@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import combinations, islice
 
 from stowplan.columns import PodInfo
@@ -22,7 +22,7 @@ from stowplan.objects.quantity import format_quantity
 
 SYSTEM_CRITICAL = 2_000_000_000
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-TRIALS_MAX = 3_000
+TRIALS_MAX = 1_500
 """Sets of pods that are tried with the filters, in one search."""
 SET_SIZE_MAX = 4
 """Pods in such a set."""
@@ -33,19 +33,19 @@ MOVED_MAX = 8
 def victim_cost(victim: Pod, pod: Pod, origins: Mapping[str, Object | None]) -> int | None:
     """Points of freeing a pod; None for pods that stay: of DaemonSets, static, system-critical or
     ending already, and those that are no objects of the input."""
-    owner = victim.controller
-    meta = victim.metadata
-    if (
-        victim.priority >= SYSTEM_CRITICAL
-        or (owner is not None and owner.kind == "DaemonSet")
-        or MIRROR_ANNOTATION in meta.annotations
-        or meta.deletion_timestamp is not None
-        or (origins and victim.key in origins)
-    ):
+    meta, priority = victim.metadata, victim.priority
+    if priority >= SYSTEM_CRITICAL or meta.deletion_timestamp is not None:
         return None
-    if victim.priority == pod.priority:
+    if meta.annotations and MIRROR_ANNOTATION in meta.annotations:
+        return None
+    if any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references):
+        return None
+    if origins and victim.key in origins:
+        return None
+    own = pod.priority
+    if priority == own:
         return edits.EQUAL
-    return edits.PREEMPTIBLE if victim.priority < pod.priority else edits.HIGHER
+    return edits.PREEMPTIBLE if priority < own else edits.HIGHER
 
 
 class Freeing:
@@ -64,6 +64,7 @@ class Freeing:
         self._requests = fit_requests(self.pod)
         self._ports = host_ports(self.pod.spec)
         self._n_trials = 0
+        self._removable: dict[int, list[tuple[PodInfo, int]]] = {}
 
     def bound(self, row: int, problems: frozenset[Problem]) -> int | None:
         """A lower bound of the points; None when freeing cannot help."""
@@ -89,7 +90,7 @@ class Freeing:
             others = self._others(row, going)
             chosen = [*going, *(others[i] for i in cover.chosen)]
         else:
-            chosen = next(self._tried(row), [])
+            chosen = self._tried(row)
             if not chosen:
                 return None
         cost = sum(points for _, points in chosen)
@@ -161,13 +162,19 @@ class Freeing:
     def _others(
         self, row: int, going: list[tuple[PodInfo, int]]
     ) -> list[tuple[PodInfo, int]]:
+        """The pods that may go, without those that must, and their points."""
+        found = self._removable.get(row)
+        if found is None:
+            pairs = (
+                (info, victim_cost(info.pod, self.pod, self.origins))
+                for info in self.nodes.pods[row]
+            )
+            found = [(info, cost) for info, cost in pairs if cost is not None]
+            self._removable[row] = found
+        if not going:
+            return found
         gone = {info.uid for info, _ in going}
-        found = []
-        for info in self.nodes.pods[row]:
-            cost = victim_cost(info.pod, self.pod, self.origins)
-            if cost is not None and info.uid not in gone:
-                found.append((info, cost))
-        return found
+        return [one for one in found if one[0].uid not in gone]
 
     def _conflicting(self, pods: list[PodInfo]) -> bool:
         used = {port for info in pods for port in info.footprint.ports}
@@ -175,28 +182,45 @@ class Freeing:
 
     # Other rules: by trying.
 
-    def _tried(self, row: int) -> Iterator[list[tuple[PodInfo, int]]]:
-        """Sets of pods without which the filters take the pod, cheapest first."""
+    def _tried(self, row: int) -> list[tuple[PodInfo, int]]:
+        """The cheapest set of pods without which the filters take the pod; empty if none is found.
+
+        Where removing a pod never does harm, a pod without whose removal that of all others is not
+        enough is part of every set.
+        """
         candidates = self._others(row, [])
+        forced = []
+        if self._fits_without(row, candidates):
+            for at, one in enumerate(candidates):
+                if not self._fits_without(row, candidates[:at] + candidates[at + 1 :]):
+                    forced.append(one)
+            if self._fits_without(row, forced):
+                return forced
+        others = [one for one in candidates if one not in forced]
+        most = min(SET_SIZE_MAX, len(others))
         sets = [
-            list(some)
-            for size in range(1, min(SET_SIZE_MAX, len(candidates)) + 1)
-            for some in islice(combinations(candidates, size), TRIALS_MAX)
+            [*forced, *some]
+            for size in range(1, most + 1)
+            for some in islice(combinations(others, size), self._n_trials_left)
         ]
         sets.sort(key=lambda some: sum(cost for _, cost in some))
-        self.is_cut |= len(candidates) > SET_SIZE_MAX
-        for some in sets:
-            if self._n_trials >= TRIALS_MAX:
-                self.is_cut = True
-                return
-            self._n_trials += 1
-            if self._fits_without(row, [info for info, _ in some]):
-                yield some
+        found = next((some for some in sets if self._fits_without(row, some)), [])
+        self.is_cut |= not found and len(others) > most
+        return found
 
-    def _fits_without(self, row: int, pods: list[PodInfo]) -> bool:
+    @property
+    def _n_trials_left(self) -> int:
+        return max(0, TRIALS_MAX - self._n_trials)
+
+    def _fits_without(self, row: int, going: list[tuple[PodInfo, int]]) -> bool:
+        """True when the filters take the pod without these pods; False after TRIALS_MAX."""
+        if not self._n_trials_left:
+            self.is_cut = True
+            return False
+        self._n_trials += 1
         attempt, framework = self.attempt, self.attempt.framework
         node, state = self.nodes.info(row).copy(), attempt.state.clone()
-        for info in pods:
+        for info, _ in going:
             node.remove_pod(info.uid)
             if not framework.run_remove_pod(self.pod, info, node, state).is_success:
                 return False
@@ -221,6 +245,8 @@ def _resources(problems: frozenset[Problem]) -> list[str]:
 
 def _amounts(info: PodInfo, names: list[str], *, slots: bool) -> tuple[int, ...]:
     requested = info.footprint.requested
+    if len(names) == 1 and not slots:
+        return (requested.get(names[0], 0),)
     amounts = [requested.get(name, 0) for name in names]
     return (*amounts, 1) if slots else tuple(amounts)
 

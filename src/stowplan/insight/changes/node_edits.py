@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -133,30 +133,27 @@ def pool_of(node: Node) -> str:
     return ",".join(f"{name}={format_quantity(name, offered[name])}" for name in sorted(offered))
 
 
-def new_nodes(nodes: Iterable[Node]) -> list[AddNodeEdit]:
+def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
     """A new node for each pool and kind of node in it, the smallest first."""
     taken = {node.name for node in nodes}
-    found: dict[object, AddNodeEdit] = {}
+    first: dict[object, Node] = {}
     for node in nodes:
-        pool = pool_of(node)
-        fresh = _fresh(node, taken)
-        key = pool, _content(fresh)
-        if key not in found:
-            found[key] = AddNodeEdit(edits.ADD_NODE, pool, fresh)
-    return sorted(found.values(), key=lambda edit: _size(edit.node))
+        first.setdefault(_content(node), node)
+    found = [
+        AddNodeEdit(edits.ADD_NODE, pool_of(node), _fresh(node, taken), allocatable_amounts(node))
+        for node in first.values()
+    ]
+    return sorted(found, key=lambda edit: _size(edit.offered))
 
 
 def _content(node: Node) -> object:
-    labels = {k: v for k, v in node.labels.items() if k != HOSTNAME_LABEL}
-    return (
-        tuple(sorted(labels.items())),
-        tuple(sorted((t.key, t.value, t.effect) for t in node.taints)),
-        tuple(sorted(allocatable_amounts(node).items())),
-    )
+    """What distinguishes the nodes of a pool."""
+    labels = [item for item in node.labels.items() if item[0] != HOSTNAME_LABEL]
+    labels.sort()
+    return tuple(labels), node.taints, tuple(node.status.allocatable.items())
 
 
-def _size(node: Node) -> tuple[int, int, int]:
-    offered = allocatable_amounts(node)
+def _size(offered: dict[str, int]) -> tuple[int, int, int]:
     extended = sum(n for name, n in offered.items() if "/" in name)
     return extended, offered.get("cpu", 0), offered.get("memory", 0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -73,10 +73,11 @@ class NodeProblems:
         verdicts = attempt.verdicts
         self.rows: list[int] = [] if verdicts is None else verdicts.rows.tolist()
         apart = run_filters_independently(attempt)
-        self._refusing = [(n, v.codes.tolist(), v.explain) for n, v in apart.items()]
+        self._refusing = [(n, v.codes.tolist(), cache(v.explain)) for n, v in apart.items()]
         self._refusing = [one for one in self._refusing if any(one[1])]
         self._requests = fit_requests(self.pod)
         self._comparisons = attempt.framework.gates.taint_toleration_comparison_operators
+        self._columns: dict[str, tuple[list[int], list[int]]] = {}
         self._lowered: dict[tuple[str, int], PodEdit | None] = {}
         self._tolerations: dict[Taint, PodEdit] = {}
         self._place = {row: place for place, row in enumerate(self.rows)}
@@ -137,14 +138,21 @@ class NodeProblems:
             resource = reason.removeprefix(INSUFFICIENT)
             problem = (FIT, resource)
             found.append(problem)
-            offered = int(self.nodes.allocatable(resource)[row])
-            free = offered - int(self.nodes.requested(resource)[row])
-            if self._requests.get(resource, 0) <= offered:
+            offered, used = self._amounts(resource)
+            free = offered[row] - used[row]
+            if self._requests.get(resource, 0) <= offered[row]:
                 freeable.add(problem)
             edit = self._lower(resource, free)
             if edit is not None:
                 remedies.append(_remedy(edit, problem))
         return found
+
+    def _amounts(self, resource: str) -> tuple[list[int], list[int]]:
+        """Allocatable and requested amounts by row."""
+        if resource not in self._columns:
+            allocatable = self.nodes.allocatable(resource).tolist()
+            self._columns[resource] = allocatable, self.nodes.requested(resource).tolist()
+        return self._columns[resource]
 
     def _lower(self, resource: str, free: int) -> PodEdit | None:
         if not self.edits_spec:

@@ -21,13 +21,14 @@ from stowplan.framework import Framework, Snapshot
 from stowplan.insight.changes import affinity_edits
 from stowplan.insight.changes.changed_objects import changed_objects, source_of
 from stowplan.insight.changes.dry_run import DryRun
-from stowplan.insight.changes.edits import Edit, FreeEdit, NodeEdit, cost_of
+from stowplan.insight.changes.edits import PREEMPTIBLE, Edit, FreeEdit, NodeEdit, cost_of
 from stowplan.insight.changes.freeing import Freeing
 from stowplan.insight.changes.node_edits import new_nodes
 from stowplan.insight.changes.node_problems import NodeCase, NodeProblems, Problem, Remedy
 from stowplan.inputs.counts import count_of
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import fit_requests
 
 KINDS = (
     "request", "toleration", "affinity", "spread",
@@ -36,13 +37,14 @@ KINDS = (
 """In the order of equally expensive changes."""
 TRIALS_MAX = 24
 """Candidates of one kind that are tried."""
-POOLS_MAX = 32
+POOLS_MAX = 48
 """Kinds of new nodes that are tried."""
 
 
 class Candidate(NamedTuple):
     """Edits that may let the pod run. freed: the node's problems that freeing pods is to solve,
-    while the pods are not chosen yet; None once they are. Ordered by cost, then order of nodes."""
+    while the pods are not chosen yet; None once they are: until then `cost` is a lower bound, a
+    better one where is_bounded. Ordered by cost, then order of nodes."""
 
     cost: int
     rank: int
@@ -50,6 +52,7 @@ class Candidate(NamedTuple):
     row: int
     edits: tuple[Edit, ...]
     freed: frozenset[Problem] | None = None
+    is_bounded: bool = False
 
 
 def find_changes(
@@ -88,6 +91,7 @@ class _ChangeSearch:
         self.problems = self._problems_of(self.attempt)
         self.found: dict[str, tuple[Edit, ...]] = {}
         self.not_searched: list[str] = []
+        self._rules: Counter[str] = Counter()
         self._numbers = count()
 
     def run(self) -> PodChanges:
@@ -101,6 +105,8 @@ class _ChangeSearch:
         self._new_node()
         if not self.found:
             self._two_edits()
+        if not self.found:
+            self.not_searched.append("three or more changes together")
         self._note_the_rest()
         changes = sorted(
             (self._change(kind, edits) for kind, edits in self.found.items()),
@@ -120,8 +126,13 @@ class _ChangeSearch:
                         edit = remedy.edits[0]
                         candidate = self._candidate(rank, row, remedy.edits)
                         by_kind.setdefault(edit.kind, {}).setdefault(edit.text, candidate)
+                self._rules.update(
+                    str(problem[1])
+                    for problem in case.problems - case.freeable
+                    if problem[0] == "other"
+                )
                 if case.problems <= case.freeable:
-                    free += self._to_free(rank, case, ())
+                    free.append(self._to_free(rank, case, ()))
         for kind, candidates in by_kind.items():
             self._try(kind, list(candidates.values()))
         self._try("free", free)
@@ -132,7 +143,12 @@ class _ChangeSearch:
             self._try("affinity", [self._candidate(0, -1, (affinity_edits.drop_required(),))])
 
     def _new_node(self) -> None:
-        kinds = new_nodes(self.nodes.nodes)
+        requests = fit_requests(self.pod).items()
+        kinds = [
+            edit
+            for edit in new_nodes(self.nodes.nodes)
+            if all(edit.offered.get(name, 0) >= amount for name, amount in requests)
+        ]
         if len(kinds) > POOLS_MAX:
             self.not_searched.append(
                 f"{count_of(len(kinds) - POOLS_MAX, 'kind')} of new nodes of {len(kinds)}"
@@ -161,7 +177,7 @@ class _ChangeSearch:
                 yield self._candidate(rank, case.row, remedy.edits)
             left = case.problems - remedy.covers
             if len(remedy.edits) == 1 and left and left <= case.freeable:
-                yield from self._to_free(rank, case._replace(problems=left), remedy.edits)
+                yield self._to_free(rank, case._replace(problems=left), remedy.edits)
         single = [remedy for remedy in case.remedies if len(remedy.edits) == 1]
         for one, other in combinations(single, 2):
             if one.covers | other.covers >= case.problems:
@@ -187,14 +203,25 @@ class _ChangeSearch:
     def _candidate(self, rank: int, row: int, edits: tuple[Edit, ...]) -> Candidate:
         return Candidate(cost_of(edits), rank, next(self._numbers), row, edits)
 
-    def _to_free(self, rank: int, case: NodeCase, others: tuple[Edit, ...]) -> list[Candidate]:
-        """The candidate that frees pods for the case's problems, at the lowest cost it may have."""
-        bound = self.freeing.bound(case.row, case.problems)
-        if bound is None:
-            return []
-        cost = bound + cost_of(others)
-        number = next(self._numbers)
-        return [Candidate(cost, rank, number, case.row, others, case.problems)]
+    def _to_free(self, rank: int, case: NodeCase, others: tuple[Edit, ...]) -> Candidate:
+        """The candidate that frees pods for the case's problems, at the lowest cost there is."""
+        cost = PREEMPTIBLE + cost_of(others)
+        return Candidate(cost, rank, next(self._numbers), case.row, others, case.problems)
+
+    def _next_step(self, candidate: Candidate) -> Candidate | None:
+        """A candidate that frees pods with a better bound, then with its pods; None if none do."""
+        freed = candidate.freed
+        assert freed is not None
+        if not candidate.is_bounded:
+            bound = self.freeing.bound(candidate.row, freed)
+            if bound is None:
+                return None
+            return candidate._replace(cost=bound + cost_of(candidate.edits), is_bounded=True)
+        chosen = self.freeing.cheapest(candidate.row, freed)
+        if chosen is None:
+            return None
+        edits = (*candidate.edits, chosen)
+        return candidate._replace(cost=cost_of(edits), edits=edits, freed=None)
 
     def _try(self, kind: str, candidates: list[Candidate]) -> None:
         """Keep the cheapest candidate that lets the pod run."""
@@ -208,12 +235,9 @@ class _ChangeSearch:
                 return
             candidate = heapq.heappop(candidates)
             if candidate.freed is not None:
-                chosen = self.freeing.cheapest(candidate.row, candidate.freed)
-                if chosen is not None:
-                    edits = (*candidate.edits, chosen)
-                    number = candidate.number
-                    exact = Candidate(cost_of(edits), candidate.rank, number, candidate.row, edits)
-                    heapq.heappush(candidates, exact)
+                step = self._next_step(candidate)
+                if step is not None:
+                    heapq.heappush(candidates, step)
                 continue
             name = " ".join(edit.text for edit in candidate.edits)
             if name in tried:
@@ -253,16 +277,7 @@ class _ChangeSearch:
             refused = self.attempt.pre_filter.status
             self.not_searched.append(f"what {refused.plugin} refuses for every node")
             return
-        rules: Counter[str] = Counter()
-        for row in self.problems.rows:
-            others = {
-                str(problem[1])
-                for case in self.problems.cases(row, pairs=False)
-                for problem in case.problems - case.freeable
-                if problem[0] == "other"
-            }
-            rules.update(others)
-        for rule, n_nodes in rules.most_common():
+        for rule, n_nodes in self._rules.most_common():
             self.not_searched.append(f"what {rule} refuses, on {count_of(n_nodes, 'node')}")
 
     # Helpers.
