@@ -1,7 +1,7 @@
 """Changes on generated clusters: each lets the pod run, and no cheaper one of its kind does.
 
-The changes are applied to the manifests by code of the tests; the cheaper ones are enumerated by it,
-too, and tried by reading the manifests and explaining the pod again.
+The changes are applied to the manifests by code of the tests; the cheaper ones are enumerated by
+it, too, and tried by reading the manifests and explaining the pod again.
 """
 
 from __future__ import annotations
@@ -185,7 +185,11 @@ def clusters(draw: st.DrawFn) -> list[Tree]:
             "apiVersion": "apps/v1",
             "kind": "Deployment",
             "metadata": {"name": "w"},
-            "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "w"}}, "template": template},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": {"app": "w"}},
+                "template": template,
+            },
         }
     )
     return found

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 Operation = dict[str, Any]
-"""An RFC 6902 operation: `op` (add, replace, remove or test), `path` and, but for remove, `value`."""
+"""An RFC 6902 operation: `op` (add, replace, remove or test), `path` and `value`, if any."""
 
 
 class ChangedObject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -49,5 +49,5 @@ class PodChanges(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     """
 
     pod: str
-    changes: tuple[Change, ...] = msgspec.field(default=(), name="changes")
+    changes: tuple[Change, ...]
     not_searched: tuple[str, ...] = ()

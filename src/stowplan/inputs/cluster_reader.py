@@ -209,9 +209,7 @@ class _ClusterReader:
             origins=self._origins(population, known),
         )
 
-    def _origins(
-        self, population: ExpandedCluster, known: set[int]
-    ) -> dict[str, Object | None]:
+    def _origins(self, population: ExpandedCluster, known: set[int]) -> dict[str, Object | None]:
         """`Cluster.origins`. known: ids of the objects that were read."""
         made = population.origins.items()
         origins = {key: one if id(one) in known else None for key, one in made}

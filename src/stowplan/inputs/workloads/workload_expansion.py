@@ -142,7 +142,7 @@ class _WorkloadExpander:
         others += _namespaces(pods, self.inventory)
         return ExpandedCluster(pods, others, self.n_created, self.origins)
 
-    def _note_origins(self, controller: Workload, made: list[Pod]) -> None:
+    def _note_origins(self, controller: Object, made: list[Pod]) -> None:
         """Record whose template the created pods have: of a Deployment its newest ReplicaSet's,
         where there is one."""
         origin: Object = controller

@@ -89,7 +89,8 @@ def _with_expressions(
     spec: PodSpec, term: int, expressions: tuple[NodeSelectorRequirement, ...]
 ) -> PodSpec:
     affinity = spec.affinity
-    assert affinity is not None and affinity.node_affinity is not None
+    assert affinity is not None
+    assert affinity.node_affinity is not None
     required = affinity.node_affinity.required
     assert required is not None
     terms = list(required.node_selector_terms)
@@ -107,7 +108,8 @@ def drop_required() -> PodEdit:
 
 def _without_required(spec: PodSpec) -> tuple[PodSpec, list[Operation]]:
     affinity = spec.affinity
-    assert affinity is not None and affinity.node_affinity is not None
+    assert affinity is not None
+    assert affinity.node_affinity is not None
     node_affinity = replace(affinity.node_affinity, required=None)
     path = pointer("affinity", "nodeAffinity", REQUIRED)
     changed = replace(spec, affinity=replace(affinity, node_affinity=node_affinity))

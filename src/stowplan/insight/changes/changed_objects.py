@@ -86,8 +86,8 @@ def changed_objects(
         assert source is not None
         patch: list[Operation] = []
         spec = source.spec
-        for edit in own:
-            spec, operations = edit.change(spec)
+        for pod_edit in own:
+            spec, operations = pod_edit.change(spec)
             patch += [{**one, "path": source.path + one["path"]} for one in operations]
         found.append(ChangedObject(*source[:4], patch=tuple(patch)))
     found += _changed_nodes(ordered, nodes)

@@ -29,7 +29,8 @@ class Cover(NamedTuple):
 def least_cost(items: Sequence[CoverItem], short: Sequence[int]) -> int | None:
     """A lower bound of the cost of covering what is short; None when all items are not enough."""
     bound = 0
-    for axis, left in enumerate(short):
+    for axis, missing in enumerate(short):
+        left = float(missing)
         if left <= 0:
             continue
         axis_cost = 0.0
@@ -38,7 +39,7 @@ def least_cost(items: Sequence[CoverItem], short: Sequence[int]) -> int | None:
         for ratio, cost in pairs:
             if ratio * cost >= left:
                 axis_cost += left / ratio
-                left = 0
+                left = 0.0
                 break
             axis_cost += cost
             left -= ratio * cost
@@ -69,11 +70,12 @@ class _CoverSearch:
     def __init__(self, items: list[CoverItem], short: tuple[int, ...]) -> None:
         self.short = short
         scale = [max(missing, 1) for missing in short]
-        self.order = sorted(
-            range(len(items)),
-            key=lambda i: -sum(min(a / s, 1.0) for a, s in zip(items[i].amounts, scale, strict=True))
-            / items[i].cost,
-        )  # fmt: skip
+
+        def usefulness(item: CoverItem) -> float:
+            parts = zip(item.amounts, scale, strict=True)
+            return sum(min(amount / most, 1.0) for amount, most in parts) / item.cost
+
+        self.order = sorted(range(len(items)), key=lambda i: -usefulness(items[i]))
         self.items = [items[i] for i in self.order]
         self.best: tuple[int, list[int]] | None = None
         self.n_steps = 0

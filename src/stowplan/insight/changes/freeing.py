@@ -22,7 +22,7 @@ from stowplan.objects.quantity import format_quantity
 
 SYSTEM_CRITICAL = 2_000_000_000
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-TRIALS_MAX = 1_500
+TRIALS_MAX = 600
 """Sets of pods that are tried with the filters, in one search."""
 SET_SIZE_MAX = 4
 """Pods in such a set."""
@@ -159,9 +159,7 @@ class Freeing:
         ]
         return tuple(left), items
 
-    def _others(
-        self, row: int, going: list[tuple[PodInfo, int]]
-    ) -> list[tuple[PodInfo, int]]:
+    def _others(self, row: int, going: list[tuple[PodInfo, int]]) -> list[tuple[PodInfo, int]]:
         """The pods that may go, without those that must, and their points."""
         found = self._removable.get(row)
         if found is None:
@@ -254,4 +252,3 @@ def _amounts(info: PodInfo, names: list[str], *, slots: bool) -> tuple[int, ...]
 def _conflict(mine: Port, theirs: Port) -> bool:
     same_ip = mine[0] == theirs[0] or WILDCARD_IP in (mine[0], theirs[0])
     return same_ip and mine[1:] == theirs[1:]
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -56,8 +57,8 @@ def _points(asked: int, value: int) -> int:
 def _request_text(resource: str, whose: str, asked: str, value: int) -> str:
     if value == 0:
         return f"drop the {resource} request of {whose} ({asked})"
-    shown = format_quantity(resource, value)
-    return f"lower the {resource} request of {whose} from {asked} to {shown}"
+    lowered = format_quantity(resource, value)
+    return f"lower the {resource} request of {whose} from {asked} to {lowered}"
 
 
 def _largest_fitting(pod: Pod, field: str, index: int, resource: str, free: int) -> int | None:
@@ -141,14 +142,10 @@ def _lower_pod_level(
     if not fit_requests(replace(pod, spec=bare)).get(resource, 0) <= value < asked or value < 0:
         return None
     text = _request_text(resource, "the pod", str(level.requests[resource]), value)
-    return PodEdit(
-        "request", _points(asked, value), text, partial(_set_pod_level, resource, value)
-    )
+    return PodEdit("request", _points(asked, value), text, partial(_set_pod_level, resource, value))
 
 
-def _set_pod_level(
-    resource: str, value: int, spec: PodSpec
-) -> tuple[PodSpec, list[Operation]]:
+def _set_pod_level(resource: str, value: int, spec: PodSpec) -> tuple[PodSpec, list[Operation]]:
     before = spec.resources or ResourceRequirements()
     after = _lowered(before, resource, value)
     operation = _resources_operation(("resources",), before, after, resource)
@@ -204,7 +201,7 @@ def schedule_anyway(spec: PodSpec, index: int) -> PodEdit:
 
 
 def _set_constraint(
-    index: int, name: str, field: dict[str, object], value: object, spec: PodSpec
+    index: int, name: str, field: Mapping[str, object], value: object, spec: PodSpec
 ) -> tuple[PodSpec, list[Operation]]:
     constraints = list(spec.topology_spread_constraints)
     constraints[index] = replace(constraints[index], **field)

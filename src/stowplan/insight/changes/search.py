@@ -1,7 +1,7 @@
 """The search for the smallest changes that let a pending pod run.
 
-What keeps the pod from each node gives candidates: edits, alone or two together, that solve all of a
-node's problems. They are tried cheapest first, so that the first that lets the pod run is the
+What keeps the pod from each node gives candidates: edits, alone or two together, that solve all of
+a node's problems. They are tried cheapest first, so that the first that lets the pod run is the
 cheapest of its kind. Candidates are only guesses: nothing is returned that a dry run has not
 confirmed.
 """
@@ -18,6 +18,7 @@ from stowplan.cycle.attempt import Attempt
 from stowplan.cycle.change import Change, PodChanges
 from stowplan.cycle.explanation import pending_form
 from stowplan.framework import Framework, Snapshot
+from stowplan.inputs.counts import count_of
 from stowplan.insight.changes import affinity_edits
 from stowplan.insight.changes.changed_objects import changed_objects, source_of
 from stowplan.insight.changes.dry_run import DryRun
@@ -25,7 +26,6 @@ from stowplan.insight.changes.edits import PREEMPTIBLE, Edit, FreeEdit, NodeEdit
 from stowplan.insight.changes.freeing import Freeing
 from stowplan.insight.changes.node_edits import new_nodes
 from stowplan.insight.changes.node_problems import NodeCase, NodeProblems, Problem, Remedy
-from stowplan.inputs.counts import count_of
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
@@ -67,7 +67,7 @@ def find_changes(
     input -> the object that they were made for, see `Cluster.origins`.
     """
     if pod.node_name or not framework.run_pre_enqueue(pod).is_success:
-        return PodChanges(pod.key)
+        return PodChanges(pod.key, ())
     return _ChangeSearch(pending_form(pod), snapshot, framework, origins or {}).run()
 
 
@@ -97,7 +97,7 @@ class _ChangeSearch:
     def run(self) -> PodChanges:
         """Search one edit, then two together where no single one helps."""
         if self.dry.fits(self.attempt) or self.attempt.failure is not None:
-            return PodChanges(self.pod.key)
+            return PodChanges(self.pod.key, ())
         if self.attempt.verdicts is None:
             self._whole_pod()
         else:
