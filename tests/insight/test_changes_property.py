@@ -335,9 +335,6 @@ def check(manifests: list[Tree], folder: Path) -> PodChanges:
     return found
 
 
-SEEN: set[str] = set()
-
-
 @given(manifests=clusters())
 @settings(
     max_examples=examples(60),
@@ -347,4 +344,4 @@ SEEN: set[str] = set()
 def test_each_change_lets_the_pod_run_and_none_of_its_kind_is_cheaper(
     manifests: list[Tree], tmp_path: Path
 ) -> None:
-    SEEN.update(change.kind for change in check(manifests, tmp_path).changes)
+    check(manifests, tmp_path)
