@@ -69,5 +69,5 @@ def applied(manifests: list[Tree], objects: list[Tree]) -> list[Tree]:
 
 def _identity(manifest: Tree) -> tuple[str, str, str, str]:
     meta = manifest["metadata"]
-    namespace = "" if manifest["kind"] == "Node" else meta.get("namespace", "default")
+    namespace = "" if manifest["kind"] in ("Node", "Queue") else meta.get("namespace", "default")
     return manifest["apiVersion"], manifest["kind"], namespace, meta["name"]

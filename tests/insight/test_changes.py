@@ -344,7 +344,7 @@ def test_causes_as_the_scheduler_recorded_them(tmp_path: Path) -> None:
 
 def test_options_that_do_not_go_together(cluster_file: str) -> None:
     for arguments, part in (
-        (["-f", cluster_file], "name a POD"),
+        (["-f", cluster_file], "POD is required"),
         (["w", cluster_file, "--changes", "--after-simulation"], "--after-simulation"),
     ):
         ran = run("explain", *arguments)

@@ -51,7 +51,7 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
     if request.all_pending or request.from_events:
         return _run_pending(request, deciders, output)
     if request.pod is None:
-        raise click.UsageError("name a POD, or use --all-pending or --from-events")
+        raise click.UsageError("POD is required")
     if request.changes and request.after_simulation:
         raise click.UsageError("--changes cannot be used with --after-simulation")
     return _run_pod(request, request.pod, deciders, output)
@@ -91,6 +91,15 @@ def _run_changes(pod: Pod, cluster: Cluster, deciders: Deciders, profile: str | 
         return explain_changes(pod.key, cluster, config=deciders, profile=profile)
 
 
+def _print_changes(found: PodChanges, output: str) -> int:
+    """Print changes and nothing else; 1 if there are none."""
+    if output in TREES:
+        print_tree(found, output)
+    elif output != "name":
+        print_changes(found, stdout_console())
+    return 0 if found.changes else 1
+
+
 def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output: str) -> int:
     reads = deciders
     if deciders.batch is None and is_pod_group_argument(argument):
@@ -101,7 +110,13 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
     group = pod_group_key(argument, namespace, cluster)
     if group:
         return run_explain_pod_group(
-            group, cluster, deciders, output, request.plugin_files, request.compat or ""
+            group,
+            cluster,
+            deciders,
+            output,
+            request.plugin_files,
+            request.compat or "",
+            changes=request.changes,
         )
     pod = find_pod_argument(argument, None if request.all_namespaces else namespace, cluster)
     profile = request.profile
@@ -114,19 +129,19 @@ def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output:
             raise click.UsageError(
                 f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
             )
-        job_explanation = explain_job(pod.key, cluster, config=deciders)
+        job_explanation = explain_job(
+            pod.key, cluster, config=deciders, changes=request.changes is not False
+        )
+        if request.changes:
+            found = PodChanges(pod.key, job_explanation.changes, job_explanation.not_searched)
+            return _print_changes(found, output)
         if output in TREES:
             print_tree(job_explanation, output)
         elif output != "name":
             print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
         return 0 if job_explanation.is_placed else 1
     if request.changes:
-        found = _run_changes(pod, cluster, deciders, profile)
-        if output in TREES:
-            print_tree(found, output)
-        elif output != "name":
-            print_changes(found, stdout_console())
-        return 0 if found.changes else 1
+        return _print_changes(_run_changes(pod, cluster, deciders, profile), output)
     with paused_collector():
         explanation = explain(
             pod.key,
