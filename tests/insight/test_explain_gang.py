@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from stowplan.config.session_configuration import KUBE_BATCH_0_5
+from stowplan.cycle.change import Change
 from stowplan.forecast.explain_job import JobExplanation, explain_job, explain_pod_group
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.simulation.simulate_jobs import simulate_jobs
 from tests.cli.run import run
+from tests.insight.json_patch import applied
 from tests.simulation.test_session_runner import (
     ALL,
     deciders,
@@ -247,3 +250,60 @@ def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path)
     explanation = explain_pod_group("default/one", cluster, config=deciders(compat=KUBE_BATCH_0_5))
     assert explanation.evicted
     assert explanation.evicted_for_others == 0
+
+
+# Changes of the gang and of its queue.
+
+
+def applied_to(folder: Path, change: Change) -> Cluster:
+    """The cluster of the folder, read again after a change."""
+    manifests = list(yaml.safe_load_all((folder / "cluster.yaml").read_text()))
+    after = applied(manifests, msgspec.to_builtins(change)["objects"])
+    return make_cluster(folder, *after)
+
+
+def least_member(manifests: Objects, name: str, least: int) -> Objects:
+    return [
+        {**one, "spec": {**one["spec"], "minMember": least}}  # type: ignore[dict-item]
+        if one["kind"] == "PodGroup" and one["metadata"]["name"] == name  # type: ignore[index]
+        else one
+        for one in manifests
+    ]
+
+
+def test_the_largest_gang_that_starts(tmp_path: Path) -> None:
+    objects = [node("n1"), node("n2"), queue("default"), *gang("g", 5, "2")]
+    cluster = make_cluster(tmp_path, *objects)
+    explanation = explained(cluster, "g")
+    (change,) = explanation.changes
+    assert (change.kind, change.cost, change.text) == (
+        "gang",
+        20,
+        "lower minMember of PodGroup g from 5 to 4: it is 1 member short",
+    )
+    assert explanation.not_searched
+    assert explained(applied_to(tmp_path, change), "g").is_placed
+    # No smaller step does: every larger minMember stays pending.
+    for least in range(1, 6):
+        other = make_cluster(tmp_path, *least_member(objects, "g", least))
+        assert explained(other, "g").is_placed == (least <= 4)
+
+
+def test_a_queue_whose_capability_is_too_small(tmp_path: Path) -> None:
+    limited = queue("q") | {"spec": {"weight": 1, "capability": {"cpu": 3}}}
+    objects = [node("n1"), limited, *gang("g", 2, "2", "q")]
+    capacity = 'actions: "allocate"\ntiers: [{plugins: [{name: gang}, {name: proportion}]}]\n'
+    cluster = make_cluster(tmp_path, *objects)
+    explanation = explained(cluster, "g", capacity)
+    assert not explanation.is_placed
+    kinds = {change.kind: change for change in explanation.changes}
+    wider = kinds["queue"]
+    assert wider.text.startswith("raise the cpu capability of Queue q from 3 to ")
+    assert explained(applied_to(tmp_path, wider), "g", capacity).is_placed
+    pod_answer = explain_job("default/g-0", cluster, config=deciders(capacity))
+    assert "queue" in {change.kind for change in pod_answer.changes}
+
+
+def test_a_gang_that_can_start_needs_no_change(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 2, "2"))
+    assert explained(cluster, "g").changes == ()

@@ -17,6 +17,7 @@ TREES = ("json", "yaml")
 """Values of --output that print the whole answer for other programs."""
 
 pod = click.argument("pod", metavar="POD", shell_complete=complete_pods)
+optional_pod = click.argument("pod", metavar="[POD]", required=False, shell_complete=complete_pods)
 cluster = flag(
     "--cluster",
     "-f",

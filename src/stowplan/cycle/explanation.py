@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
+from stowplan.cycle.change import Change
 from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
@@ -99,6 +100,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     the pod as a whole (a gate, a PreFilter), before any node is evaluated. notes: what the answer
     does not consider. evaluated_on: the cluster as `given`, or as a `simulation` filled it before
     this pod. simulation: result of that simulation; None for pods that it does not schedule.
+    changes: the smallest changes that let a pending pod run, cheapest first. not_searched: what the
+    search for them left out.
     """
 
     api_version: str
@@ -116,6 +119,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     notes: tuple[str, ...] = ()
     evaluated_on: str = msgspec.field(default=GIVEN, name="judgedOn")
     simulation: SimulationOutcome | None = None
+    changes: tuple[Change, ...] = ()
+    not_searched: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         fitting = sum(node.fits for node in self.nodes)
@@ -244,11 +249,14 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
         if first.is_success:
             result.append(NodeExplanation(nodes.names[row], True))
         else:
-            result.append(
-                NodeExplanation(
-                    nodes.names[row], False, _detailed(attempt, first.plugin, first, row), failing
-                )
+            counting = (
+                one
+                for one in failing
+                if (one.plugin, one.reasons) == (first.plugin, first.reasons)
+                and one.code == first.code.title
             )
+            refusal = next(counting, None) or _detailed(attempt, first.plugin, first, row)
+            result.append(NodeExplanation(nodes.names[row], False, refusal, failing))
     return result
 
 

@@ -12,6 +12,7 @@ from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config.session_configuration import SCHEDULER_NAMES
+from stowplan.cycle.change import PodChanges
 from stowplan.cycle.explanation import Explanation, SimulationOutcome
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import ContractError, Framework, Nominations, Snapshot
@@ -20,6 +21,7 @@ from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.changes.search import find_changes
 from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
@@ -40,6 +42,7 @@ def explain(
     profile: str | None = None,
     after_simulation: bool = False,
     compare_max: int = COMPARED_MAX,
+    changes: bool = True,
 ) -> Explanation:
     """Explain a pod by `NAMESPACE/NAME`, node by node.
 
@@ -51,13 +54,14 @@ def explain(
     A pending pod is evaluated on the cluster as given; `simulation` has the result of `simulate`,
     in which earlier pods are placed first. after_simulation: evaluate the pod at its attempt in
     that simulation. compare_max: simulate only up to this number of (earlier pods x nodes).
+    changes: search the smallest changes that let a pending pod run; not with after_simulation.
     """
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
     if after_simulation:
         return _simulated(found, cluster, deciders, profile)
-    explanation = _as_given(found, cluster, deciders, profile)
+    explanation = _as_given(found, cluster, deciders, profile, changes=changes)
     if explanation.state != "pending" or not any(pod is found for pod in cluster.pending()):
         return explanation
     outcome = _compared(found, cluster, deciders, profile, compare_max)
@@ -66,15 +70,48 @@ def explain(
     return replace(explanation, simulation=outcome)
 
 
-def _as_given(found: Pod, cluster: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
+def explain_changes(
+    pod: str,
+    cluster: Cluster | str | Path | Iterable[str | Path],
+    *,
+    config: ConfigSource | Deciders | None = None,
+    plugins: Iterable[PluginSource] = (),
+    profile: str | None = None,
+) -> PodChanges:
+    """The smallest changes that let a pending pod run, by `NAMESPACE/NAME`; see `explain`."""
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod(pod, cluster)
+    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    framework = framework_for(found, deciders, profile)
+    return find_changes(found, snapshot_for(found, cluster), framework, cluster.origins)
+
+
+def framework_for(found: Pod, deciders: Deciders, profile: str | None) -> Framework:
+    """The profile of a pod; raises InputError."""
     built = frameworks_for(deciders.configuration, deciders.registry)
-    framework = _framework(profile or found.spec.scheduler_name, built)
+    return _framework(profile or found.spec.scheduler_name, built)
+
+
+def snapshot_for(found: Pod, cluster: Cluster) -> Snapshot:
+    """The cluster as given, without the pod itself."""
     table = cluster.table()
     if found.node_name and not found.is_finished:
         table.remove_pod(found.uid)
     nominated = (p for p in cluster.pending() if p.status.nominated_node_name)
-    snapshot = Snapshot(table, cluster.object_store(), Nominations(nominated))
+    return Snapshot(table, cluster.object_store(), Nominations(nominated))
+
+
+def _as_given(
+    found: Pod, cluster: Cluster, deciders: Deciders, profile: str | None, *, changes: bool
+) -> Explanation:
+    framework = framework_for(found, deciders, profile)
+    snapshot = snapshot_for(found, cluster)
     explanation = explain_attempt(found, snapshot, framework)
+    if changes and explanation.state == "pending" and not explanation.node:
+        searched = find_changes(found, snapshot, framework, cluster.origins)
+        explanation = replace(
+            explanation, changes=searched.changes, not_searched=searched.not_searched
+        )
     note = gang_note(found, deciders)
     return replace(explanation, notes=(note,)) if note else explanation
 

@@ -14,7 +14,9 @@ from stowplan.batch.fit_errors import NODES_NOT_READY
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
+from stowplan.cycle.change import Change
 from stowplan.forecast.explain import found_pod
+from stowplan.forecast.job_changes import JobChanges, find_job_changes
 from stowplan.forecast.unstartable_jobs import unstartable_reasons
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import did_you_mean
@@ -27,11 +29,19 @@ from stowplan.kube_batch_v05.session import KubeBatchSession
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
-from stowplan.simulation.session_runner import AnyJob, AnySession, JobReport, SessionRunner, tasks
+from stowplan.simulation.session_runner import (
+    AnyJob,
+    AnySession,
+    JobReport,
+    SessionRun,
+    SessionRunner,
+    tasks,
+)
 
 SCHEMA = "stowplan.dev/job-explanation/v1"
 PREDICATES = "node(s) didn't pass the predicates"
 FULL = "Too many pods"
+NOTHING_FOUND = JobChanges((), ())
 
 
 class NodeReasons(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -49,7 +59,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     evicted: pod -> reason, of victims for its job. evicted_for_others: number of other victims.
     gates: its scheduling gates. never: why the job cannot start on these nodes. evictions: what
     reclaim and preempt would do for it. nodes: reasons per node, for the pod or for one pending pod
-    of the group, `nodes_of`. message: why no session schedules the group.
+    of the group, `nodes_of`. message: why no session schedules the group. changes: of the PodGroup
+    and the Queue, see docs/changes.md. not_searched: what the search for them left out.
     """
 
     api_version: str
@@ -69,6 +80,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     nodes: tuple[NodeReasons, ...] = ()
     nodes_of: str = ""
     message: str = ""
+    changes: tuple[Change, ...] = ()
+    not_searched: tuple[str, ...] = ()
 
     @property
     def is_placed(self) -> bool:
@@ -85,6 +98,7 @@ def explain_job(
     config: ConfigSource | Deciders | None = None,
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
+    changes: bool = True,
 ) -> JobExplanation:
     """Run one session and explain a pod, by `NAMESPACE/NAME`, and its gang.
 
@@ -98,6 +112,11 @@ def explain_job(
     job = next((job for job in run.jobs if job.uid == inspection.job), None)
     waiting = "pending" if job is not None else "unseen"
     gates = tuple(gate.name for gate in found.spec.scheduling_gates)
+    searched = NOTHING_FOUND
+    if changes and job is not None and not found.node_name and found.key not in run.bound:
+        searched = find_job_changes(
+            cluster, deciders, job.uid, job.queue, lambda run: found.key in run.bound
+        )
     return JobExplanation(
         SCHEMA,
         found.key,
@@ -113,6 +132,8 @@ def explain_job(
         never=inspection.never,
         evictions=inspection.evictions,
         nodes=inspection.nodes,
+        changes=searched.changes,
+        not_searched=searched.not_searched,
     )
 
 
@@ -123,6 +144,7 @@ def explain_pod_group(
     config: ConfigSource | Deciders | None = None,
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
+    changes: bool = True,
 ) -> JobExplanation:
     """Run one session and explain a PodGroup by `NAMESPACE/NAME`.
 
@@ -139,6 +161,13 @@ def explain_pod_group(
         names = " or ".join(inspection.runner.batch.scheduler_names)
         needs = found.spec.min_member
         message = f"no pod with schedulerName {names} belongs to it, minMember is {needs}"
+    searched = NOTHING_FOUND
+    if changes and job is not None and not job.is_ready:
+
+        def is_ready(run: SessionRun) -> bool:
+            return any(one.is_ready for one in run.jobs if one.uid == found.key)
+
+        searched = find_job_changes(cluster, deciders, found.key, job.queue, is_ready)
     return JobExplanation(
         SCHEMA,
         "",
@@ -153,6 +182,8 @@ def explain_pod_group(
         nodes=inspection.nodes,
         nodes_of=inspection.nodes_of,
         message=message,
+        changes=searched.changes,
+        not_searched=searched.not_searched,
     )
 
 

@@ -25,7 +25,7 @@ from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.validation.object_validation import ObjectValidator
-from stowplan.inputs.workloads.workload_expansion import expand_workloads
+from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
@@ -46,6 +46,8 @@ class Cluster(msgspec.Struct):
     inputs: file -> SHA-256 of its uncompressed content. orphans: pod -> its node that is not in the
     input. not_created: pod -> why the API server would reject it (LimitRange, ResourceQuota).
     manifests: the objects as they were read, for a replay with controllers; empty unless asked for.
+    origins: pod that is no object of the input -> the object whose template it has; None where that
+    was imported from another kind.
     """
 
     nodes: list[Node]
@@ -57,6 +59,7 @@ class Cluster(msgspec.Struct):
     orphans: dict[str, str] = {}
     not_created: dict[str, str] = {}
     manifests: list[Tree] = []
+    origins: dict[str, Object | None] = {}
 
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
@@ -179,6 +182,7 @@ class _ClusterReader:
 
     def cluster(self, named: str, orphans: str) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes."""
+        known = {id(entry.value) for entry in self.inventory.entries}
         try:
             self.imports.expand(self.inventory)
             self.validation.finish()
@@ -202,7 +206,17 @@ class _ClusterReader:
             orphans=found.orphans,
             not_created=admitted.refused,
             manifests=self.manifests or [],
+            origins=self._origins(population, known),
         )
+
+    def _origins(self, population: ExpandedCluster, known: set[int]) -> dict[str, Object | None]:
+        """`Cluster.origins`. known: ids of the objects that were read."""
+        made = population.origins.items()
+        origins = {key: one if id(one) in known else None for key, one in made}
+        if len(known) < len(self.inventory.entries):
+            pods = (e.value for e in self.inventory.entries if isinstance(e.value, Pod))
+            origins.update((pod.key, None) for pod in pods if id(pod) not in known)
+        return origins
 
     def _admitted(self, pods: list[Pod]) -> AdmissionResult:
         """The pods after admission."""

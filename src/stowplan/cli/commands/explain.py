@@ -20,13 +20,19 @@ stowplan explain deploy/web -n shop --context prod
 # Explain a gang
 stowplan explain podgroup/train -f cluster.yaml --config kube-batch-conf.yaml
 
+# The smallest changes that let a pod run, with JSON patches of the objects
+stowplan explain deploy/web -f cluster.yaml --changes -o json
+
+# All pending pods by cause, the largest group first
+stowplan explain --all-pending -f cluster.yaml
+
 # Use another scheduler configuration than the cluster does
 stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
 """
 
 
 @click.command(name="explain", cls=Command, examples=EXAMPLES)
-@options.pod
+@options.optional_pod
 @live_options.source_options
 @options.config
 @options.profile
@@ -49,6 +55,23 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
     is_flag=True,
     help="Explain the decision in `stowplan simulate`, at the time of POD's attempt.",
 )
+@flag(
+    "--changes/--no-changes",
+    default=None,
+    help="Show only the smallest changes that let POD run, or leave them out.  [default: beside "
+    "the explanation]",
+)
+@flag(
+    "--all-pending",
+    is_flag=True,
+    help="Evaluate all pending pods and group them by cause, biggest first; without POD.",
+)
+@flag(
+    "--from-events",
+    is_flag=True,
+    help="Group the pending pods by what the cluster's scheduler recorded: FailedScheduling events "
+    "in files, else PodScheduled conditions; without POD.",
+)
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Show for each node which plugins reject POD, what it requests and what is free.
@@ -65,6 +88,9 @@ def command(**given: Any) -> None:
     and --after-simulation explains that one. A pod of a session scheduler is explained by one
     session, with its gang and queue. `-o wide` lists every node, `-o name` prints the explained
     object. Exit code 1 if no node fits.
+
+    For a pod that fits nowhere the smallest changes that would let it run are shown, each tried on
+    a copy. With --changes the exit code is 1 if there is none.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.explain import ExplainRequest, run_explain

@@ -16,41 +16,109 @@ from stowplan.cli.runs.explain_pod_group import (
 )
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import default_session_deciders
+from stowplan.cli.tables.changes import print_causes, print_changes
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.explanations import print_explanation
 from stowplan.cli.tables.jobs import print_job_explanation
-from stowplan.forecast.explain import explain
+from stowplan.cycle.change import PodChanges
+from stowplan.driver.gc_settings import paused_collector
+from stowplan.forecast.explain import explain, explain_changes
 from stowplan.forecast.explain_job import explain_job
+from stowplan.forecast.explain_pending import explain_pending
+from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.pod import Pod
 
 
 class ExplainRequest(NamedTuple):
-    """The options of the command, by their names. namespace: None for the default one."""
+    """The options of the command, by their names. namespace: None for the default one. changes:
+    True for nothing else, None for beside the explanation."""
 
-    pod: str
+    pod: str | None
     source: ClusterSource
     profile: str | None
     namespace: str | None
     all_namespaces: bool
     after_simulation: bool
+    changes: bool | None
+    all_pending: bool
+    from_events: bool
     plugin_files: tuple[str, ...]
     compat: str | None
 
 
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
     """Print the explanation; the exit code."""
+    if request.all_pending or request.from_events:
+        return _run_pending(request, deciders, output)
+    if request.pod is None:
+        raise click.UsageError("POD is required")
+    if request.changes and request.after_simulation:
+        raise click.UsageError("--changes cannot be used with --after-simulation")
+    return _run_pod(request, request.pod, deciders, output)
+
+
+def _run_pending(request: ExplainRequest, deciders: Deciders, output: str) -> int:
+    """Print all pending pods by cause; 1 if there are any."""
+    source = request.source
+    if request.pod is not None:
+        if source.is_live:
+            raise click.UsageError("--all-pending and --from-events take no POD")
+        # The first argument is a file: there is no POD before it.
+        source = source._replace(paths=(request.pod, *source.paths))
+    keeps = request.from_events and not source.is_live
+    cluster = read_cluster_source(source, deciders, notes=True, keep_manifests=keeps)
+    namespace = None if request.all_namespaces else request.namespace
+    with paused_collector():
+        causes = explain_pending(
+            cluster,
+            config=deciders,
+            profile=request.profile,
+            namespace=namespace,
+            from_events=request.from_events,
+            changes=request.changes is not False,
+        )
+    if output in TREES:
+        print_tree(causes, output)
+    elif output == "name":
+        print_names("pod", [key.rpartition("/")[2] for one in causes.causes for key in one.pods])
+    else:
+        print_causes(causes, stdout_console(), wide=output == "wide")
+    return 1 if causes.pending else 0
+
+
+def _run_changes(pod: Pod, cluster: Cluster, deciders: Deciders, profile: str | None) -> PodChanges:
+    with paused_collector():
+        return explain_changes(pod.key, cluster, config=deciders, profile=profile)
+
+
+def _print_changes(found: PodChanges, output: str) -> int:
+    """Print changes and nothing else; 1 if there are none."""
+    if output in TREES:
+        print_tree(found, output)
+    elif output != "name":
+        print_changes(found, stdout_console())
+    return 0 if found.changes else 1
+
+
+def _run_pod(request: ExplainRequest, argument: str, deciders: Deciders, output: str) -> int:
     reads = deciders
-    if deciders.batch is None and is_pod_group_argument(request.pod):
+    if deciders.batch is None and is_pod_group_argument(argument):
         # Of a live cluster only the kinds that these read are listed.
         reads = default_session_deciders(request.plugin_files, request.compat or "")
     namespace = request.namespace or request.source.namespace
     cluster = read_cluster_source(request.source, reads, notes=True)
-    group = pod_group_key(request.pod, namespace, cluster)
+    group = pod_group_key(argument, namespace, cluster)
     if group:
         return run_explain_pod_group(
-            group, cluster, deciders, output, request.plugin_files, request.compat or ""
+            group,
+            cluster,
+            deciders,
+            output,
+            request.plugin_files,
+            request.compat or "",
+            changes=request.changes,
         )
-    pod = find_pod_argument(request.pod, None if request.all_namespaces else namespace, cluster)
+    pod = find_pod_argument(argument, None if request.all_namespaces else namespace, cluster)
     profile = request.profile
     if request.source.is_live:
         profile = _profile_of(pod, deciders, profile)
@@ -61,19 +129,28 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
             raise click.UsageError(
                 f"--after-simulation cannot be used with pod {pod.key}: sessions schedule it"
             )
-        job_explanation = explain_job(pod.key, cluster, config=deciders)
+        job_explanation = explain_job(
+            pod.key, cluster, config=deciders, changes=request.changes is not False
+        )
+        if request.changes:
+            found = PodChanges(pod.key, job_explanation.changes, job_explanation.not_searched)
+            return _print_changes(found, output)
         if output in TREES:
             print_tree(job_explanation, output)
         elif output != "name":
             print_job_explanation(job_explanation, stdout_console(), wide=output == "wide")
         return 0 if job_explanation.is_placed else 1
-    explanation = explain(
-        pod.key,
-        cluster,
-        config=deciders,
-        profile=profile,
-        after_simulation=request.after_simulation,
-    )
+    if request.changes:
+        return _print_changes(_run_changes(pod, cluster, deciders, profile), output)
+    with paused_collector():
+        explanation = explain(
+            pod.key,
+            cluster,
+            config=deciders,
+            profile=profile,
+            after_simulation=request.after_simulation,
+            changes=request.changes is None,
+        )
     if output in TREES:
         print_tree(explanation, output)
     elif output != "name":

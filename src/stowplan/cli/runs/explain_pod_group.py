@@ -7,8 +7,10 @@ import click
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.scheduler_config import default_session_deciders
+from stowplan.cli.tables.changes import print_changes
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.jobs import print_job_explanation
+from stowplan.cycle.change import PodChanges
 from stowplan.forecast.explain_job import explain_pod_group
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.gang_notes import LOAD_SESSIONS
@@ -46,13 +48,21 @@ def run_explain_pod_group(
     output: str,
     plugin_files: tuple[str, ...] = (),
     compat: str = "",
+    changes: bool | None = None,
 ) -> int:
     """Print the result of a session for a PodGroup; the exit code. Without sessions in the
-    configuration kube-batch's default is used, and a note says so."""
+    configuration kube-batch's default is used, and a note says so. changes: True for the changes
+    that let it start and nothing else, False for none."""
     is_loaded = deciders.batch is not None
     used = deciders if is_loaded else default_session_deciders(plugin_files, compat)
-    explanation = explain_pod_group(key, cluster, config=used)
-    if output in TREES:
+    explanation = explain_pod_group(key, cluster, config=used, changes=changes is not False)
+    if changes and output != "name":
+        found = PodChanges(key, explanation.changes, explanation.not_searched)
+        if output in TREES:
+            print_tree(found, output)
+        else:
+            print_changes(found, stdout_console())
+    elif output in TREES:
         print_tree(explanation, output)
     elif output == "name":
         print_names("podgroup", [key.rpartition("/")[2]])
@@ -60,4 +70,6 @@ def run_explain_pod_group(
         print_job_explanation(explanation, stdout_console(), wide=output == "wide")
     if not is_loaded:
         click.echo(f"Note: {NOT_LOADED}", err=output not in ("table", "wide"))
+    if changes:
+        return 0 if explanation.changes else 1
     return 0 if explanation.is_placed else 1

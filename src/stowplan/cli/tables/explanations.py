@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stowplan.cli.tables.changes import print_change_table
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.cycle.explanation import (
     SIMULATED,
@@ -50,6 +51,8 @@ def print_explanation(explanation: Explanation, screen: Console, *, wide: bool =
         _print_scores(explanation.scores, explanation.current_node, screen)
     if explanation.preemption is not None:
         screen.print(_preemption(explanation))
+    title = "\nSmallest changes that let it run"
+    print_change_table(explanation.changes, explanation.not_searched, screen, title)
 
 
 def _headline(explanation: Explanation) -> Text:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.text import Text
 
+from stowplan.cli.tables.changes import print_change_table
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.forecast.explain_job import JobExplanation
 from stowplan.inputs.counts import count_of
@@ -61,6 +62,9 @@ def print_job_explanation(
         text = f"{whose}evaluated on the cluster at the end of the session"
         screen.print(Text(text, style="dim"))
         _print_nodes(explanation, screen, wide=wide)
+    title = "\nSmallest changes that let it run"
+    if explanation.changes:
+        print_change_table(explanation.changes, explanation.not_searched, screen, title)
 
 
 def _group_headline(explanation: JobExplanation) -> str:

@@ -79,12 +79,14 @@ class ExpandedCluster(msgspec.Struct):
     """Pods and objects after expansion.
 
     pods: in the order of the files, with priority; created pods in place of their controller.
-    objects: all other objects except nodes, including those that controllers create.
+    objects: all other objects except nodes, including those that controllers create. origins:
+    created pod -> the controller of the inventory whose template it has.
     """
 
     pods: list[Pod]
     objects: list[Object]
     n_created: int = 0
+    origins: dict[str, Object] = {}
 
 
 def expand_workloads(inventory: ManifestInventory) -> ExpandedCluster:
@@ -102,6 +104,7 @@ class _WorkloadExpander:
         self.nodes = list(inventory.all(Node))
         self.made: dict[tuple[type[Object], str], Object] = {}
         self.n_created = 0
+        self.origins: dict[str, Object] = {}
         self.pods_there = {pod.key for pod in inventory.all(Pod)}
         self.dependents: dict[tuple[str, str, str], list[Pod | ReplicaSet]] = {}
         there: list[Pod | ReplicaSet] = [*inventory.all(Pod), *inventory.all(ReplicaSet)]
@@ -127,6 +130,7 @@ class _WorkloadExpander:
             if isinstance(found, Workload):
                 made = self._pods_of(entry)
                 self.n_created += len(made)
+                self._note_origins(entry.value, made)
                 pods += made
             if isinstance(found, PersistentVolumeClaim):
                 found = self.claims.classified(found)
@@ -136,7 +140,18 @@ class _WorkloadExpander:
             self._claim_ephemeral(pod)
         others += self.made.values()
         others += _namespaces(pods, self.inventory)
-        return ExpandedCluster(pods, others, self.n_created)
+        return ExpandedCluster(pods, others, self.n_created, self.origins)
+
+    def _note_origins(self, controller: Object, made: list[Pod]) -> None:
+        """Record whose template the created pods have: of a Deployment its newest ReplicaSet's,
+        where there is one."""
+        origin: Object = controller
+        if isinstance(controller, Deployment) and made:
+            owner = made[0].controller
+            key = f"{controller.namespace}/{owner.name if owner is not None else ''}"
+            origin = self.inventory.find(ReplicaSet, key) or controller
+        for pod in made:
+            self.origins[pod.key] = origin
 
     def _pods_of(self, entry: ManifestEntry) -> list[Pod]:
         match entry.value:

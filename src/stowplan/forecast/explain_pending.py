@@ -1,0 +1,70 @@
+"""explain_pending(): all pending pods of a cluster, grouped by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stowplan.assembly import frameworks_for
+from stowplan.assembly.deciders import Deciders
+from stowplan.cycle.change import Change
+from stowplan.framework import Nominations, Snapshot
+from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.changes.search import find_changes
+from stowplan.insight.pending_causes import (
+    EvaluatedCauses,
+    PendingCauses,
+    failed_scheduling_events,
+    group_by_cause,
+    recorded_cause,
+)
+from stowplan.objects.pod import Pod
+from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+
+
+def explain_pending(
+    cluster: Cluster | str | Path | Iterable[str | Path],
+    *,
+    config: ConfigSource | Deciders | None = None,
+    plugins: Iterable[PluginSource] = (),
+    profile: str | None = None,
+    namespace: str | None = None,
+    from_events: bool = False,
+    changes: bool = True,
+) -> PendingCauses:
+    """Group the pending pods by cause, the largest group first.
+
+    Every pod is evaluated on the cluster as given, before other pending pods are scheduled.
+    profile: used for every pod. namespace: None for all. from_events: take the causes that the
+    cluster's scheduler has recorded: the FailedScheduling events in `Cluster.manifests`, else the
+    PodScheduled conditions. changes: search those of the first pod of each group. Raises
+    InputError, ConfigError and ContractError.
+    """
+    if not isinstance(cluster, Cluster):
+        cluster = read_cluster(cluster, keep_manifests=from_events)
+    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    frameworks = frameworks_for(deciders.configuration, deciders.registry)
+    if profile is not None and profile in frameworks:
+        names = {pod.spec.scheduler_name for pod in cluster.pending()}
+        frameworks = {**frameworks, **dict.fromkeys(names, frameworks[profile])}
+    pending = cluster.pending()
+    nominated = Nominations(pod for pod in pending if pod.status.nominated_node_name)
+    snapshot = Snapshot(cluster.table(), cluster.object_store(), nominated)
+    origins = cluster.origins
+
+    def changes_of(pod: Pod) -> tuple[Change, ...]:
+        framework = frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return ()
+        return find_changes(pod, snapshot, framework, origins).changes
+
+    cause_of = EvaluatedCauses(snapshot, frameworks).cause_of
+    if from_events:
+        events = failed_scheduling_events(cluster.manifests)
+
+        def cause_of(pod: Pod) -> str:
+            return recorded_cause(pod, events)
+
+    own = [pod for pod in pending if namespace in (None, pod.namespace)]
+    return group_by_cause(own, cause_of, changes_of if changes else None)

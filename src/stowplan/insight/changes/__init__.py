@@ -1,0 +1,1 @@
+"""Changes: the smallest ones that would let a pending pod run."""

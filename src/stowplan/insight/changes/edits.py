@@ -1,0 +1,107 @@
+"""Edits: single changes of a pod, a node or the pods of a node, before they are tried.
+
+The points of each edit are documented in docs/changes.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from stowplan.columns import PodInfo
+from stowplan.cycle.change import Operation
+from stowplan.objects.node import Node
+from stowplan.objects.pod import PodSpec
+
+SpecChange = Callable[[PodSpec], tuple[PodSpec, list[Operation]]]
+"""Returns the changed spec, and the operations with paths from the spec."""
+NodeChange = Callable[[Node], tuple[Node, list[Operation]]]
+"""Returns the changed node, and the operations with paths from the node."""
+
+UNCORDON, TOLERATION, ADD_VALUE, SKEW = 10, 10, 10, 10
+LABEL, TAINT, DROP_TERM = 20, 20, 20
+ANYWAY, DROP_REQUIRED = 50, 50
+REQUEST_MAX = 100
+ADD_NODE = 1000
+PREEMPTIBLE, EQUAL, HIGHER = 100, 200, 400
+"""Points of freeing a pod of lower, equal and higher priority."""
+
+
+class PodEdit(msgspec.Struct, frozen=True):
+    """A change of the pod's spec. position: index of the list entry that it removes or replaces;
+    of several edits the one with the highest position is applied first."""
+
+    kind: str
+    cost: int
+    text: str
+    change: SpecChange
+    position: int = 0
+
+
+class NodeEdit(msgspec.Struct, frozen=True):
+    """A change of a node. position: as in PodEdit."""
+
+    kind: str
+    cost: int
+    text: str
+    node: str
+    change: NodeChange
+    position: int = 0
+
+
+class FreeEdit(msgspec.Struct, frozen=True):
+    """Pods of one node are moved or ended. moves: uid -> the node that the pod moves to."""
+
+    cost: int
+    node: str
+    victims: tuple[PodInfo, ...]
+    why: str = ""
+    moves: dict[str, str] = {}
+    kind: str = "free"
+    position: int = 0
+
+    @property
+    def text(self) -> str:
+        """The change in words."""
+        does = [
+            f"moving {info.pod.key} to {self.moves[info.uid]}"
+            if info.uid in self.moves
+            else f"ending {info.pod.key}"
+            for info in self.victims
+        ]
+        return f"free {self.why or 'the node'} on node {self.node} by {' and '.join(does)}"
+
+
+class AddNodeEdit(msgspec.Struct, frozen=True):
+    """A node is added. pool: as in docs/changes.md. offered: its allocatable amounts."""
+
+    cost: int
+    pool: str
+    node: Node
+    offered: dict[str, int]
+    kind: str = "add-node"
+    position: int = 0
+
+    @property
+    def text(self) -> str:
+        """The change in words."""
+        return f"add one node of pool {self.pool}"
+
+
+Edit = PodEdit | NodeEdit | FreeEdit | AddNodeEdit
+
+
+def cost_of(edits: Sequence[Edit]) -> int:
+    """Points of edits that are made together: their sum."""
+    return sum(edit.cost for edit in edits)
+
+
+def in_order(edits: Sequence[Edit]) -> list[Edit]:
+    """The edits in an order in which no list index is moved by an earlier one."""
+    return sorted(edits, key=lambda edit: -edit.position)
+
+
+def pointer(*parts: object) -> str:
+    """An RFC 6901 pointer of these unescaped parts."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
