@@ -11,6 +11,7 @@ import msgspec
 from stowplan.config.session_configuration import COMPATS
 from stowplan.conformance import (
     attempt_cases,
+    gpu_share,
     queue_cases,
     queue_order_cases,
     queue_scripts,
@@ -73,6 +74,7 @@ FORMATS = {
     "order": CaseFormat(queue_order_cases.read_case, queue_order_cases.answer, takes_plugins=True),
     "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
+    "gpushare": CaseFormat(gpu_share.read_case, gpu_share.answer),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 
