@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.columns.array_types import Ints
 from stowplan.conformance.gpu_share_cases import (
@@ -161,15 +162,15 @@ class _Attempt:
             return {"cards_any_of": [card for (card,) in choices]}
         found: Answer = {"cards": choices[0]}
         if self.case.typical is not None:
-            after = self.states[row].with_pod(self.request, choices[0])
+            # Nodes count no CPU for a pod without request, while policies count 100 milli.
+            counted = replace(self.request, cpu_milli=self.pod.cpu)
+            after = self.states[row].with_pod(counted, choices[0])
             found["frag_after"] = self._frag(after)
         return found
 
     def _choose(self, policy: GpuPolicy, rows: Ints) -> Answer:
         cards = CardColumns.of([self.states[row] for row in rows])
-        scores = attempt_scores(
-            policy, cards, self.request, self.case.choice, columns=self.columns
-        )
+        scores = attempt_scores(policy, cards, self.request, self.case.choice, columns=self.columns)
         for place, row in enumerate(rows.tolist()):
             self.nodes[row]["score"] = int(scores.raw[place])
             if not scores.is_refused.any():

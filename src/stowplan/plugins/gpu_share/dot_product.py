@@ -62,7 +62,9 @@ def hyperbolic_tangent(x: Any) -> Any:
     square = x * x
     above = (-9.64399179425052238628e-1 * square - 9.92877231001918586564e1) * square
     below = ((square + 1.12811678491632931402e2) * square + 2.23548839060100448583e3) * square
-    small = x + x * square * ((above - 1.61468768441708447952e3) / (below + 4.84406305325125486048e3))
+    small = x + x * square * (
+        (above - 1.61468768441708447952e3) / (below + 4.84406305325125486048e3)
+    )
     large = 1 - 2 / (np.exp(2 * np.minimum(x, 44.0)) + 1)
     return np.where(x >= 0.625, large, small)
 

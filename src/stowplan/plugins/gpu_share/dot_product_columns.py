@@ -72,5 +72,7 @@ def _values(
 
 def _term(free: Floats | Ints, asked: int, divisor: Ints | int) -> Floats:
     """float64: the entry of a product; 0 where the divisor is 0."""
-    term: Floats = np.where(np.equal(divisor, 0), 0.0, np.divide(free, divisor) * np.divide(asked, divisor))
+    term: Floats = np.where(
+        np.equal(divisor, 0), 0.0, np.divide(free, divisor) * np.divide(asked, divisor)
+    )
     return term
