@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.conformance import gpu_share
 from stowplan.conformance.evaluate import encoded, evaluate
+from stowplan.conformance.gpu_share import gpu_share_answers
 from tests.conformance.compare import ONE_IN, WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "gpushare"
@@ -33,8 +33,8 @@ def comparable(tree: Any, key: str = "") -> Any:
 def wrong_answers(family: str, *, columns: bool, one_in: int) -> dict[str, list[str]]:
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
-        case = gpu_share.read_case(line)
-        got = json.loads(encoded(gpu_share.answer(case, columns=columns)))
+        case = gpu_share_answers.read_case(line)
+        got = json.loads(encoded(gpu_share_answers.answer(case, columns=columns)))
         found = list(differences(comparable(want), comparable(got)))
         if found:
             wrong[case.id] = found[:3]

@@ -1,7 +1,6 @@
 """Shares of GPU cards: the request of a pod and the state of a node's cards, one by one.
 
-A card has 1000 milli. A request is for `num` cards with so many milli, MiB and percent of the cores
-on each.
+A card has 1000 milli. A request is for `num` cards with so many milli on each.
 
 Source: hkust-adsl/kubernetes-scheduler-simulator (Weng et al., USENIX ATC 2023), package gpushare;
 its annotations are those of open-gpu-share.
@@ -15,14 +14,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 CARD_MILLI = 1000
-CARD_CORES = 100
-"""Percent of the cores of a card."""
 
 MILLI_KEY = "alibabacloud.com/gpu-milli"
 COUNT_KEY = "alibabacloud.com/gpu-count"
 MODEL_KEY = "alibabacloud.com/gpu-card-model"
 INDEX_KEY = "alibabacloud.com/gpu-index"
-ASSUME_TIME_KEY = "alibabacloud.com/assume-time"
 
 SHARE_KIND = "share"
 """The kind of pods that request a part of one card."""
@@ -30,12 +26,12 @@ SHARE_KIND = "share"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-class GpuRequest(msgspec.Struct, frozen=True):
+class GpuShareRequest(msgspec.Struct, frozen=True):
     """The request of a pod, as policies see it.
 
-    cpu_milli: requests of the containers, with 100 for each without one. milli, memory_mib, cores
-    (percent): on each of `num` cards. models: accepted models, joined by `|`; empty for any.
-    prescribed: indices of the cards that the pod must have, None for any.
+    cpu_milli: requests of the containers, with 100 for each without one. milli: on each of `num`
+    cards. models: accepted models, joined by `|`; empty for any. prescribed: indices of the cards
+    that the pod must have, None for any.
     """
 
     cpu_milli: int = 0
@@ -43,8 +39,6 @@ class GpuRequest(msgspec.Struct, frozen=True):
     milli: int = 0
     models: str = ""
     prescribed: tuple[int, ...] | None = None
-    memory_mib: int = 0
-    cores: int = 0
 
     @property
     def total_milli(self) -> int:
@@ -87,7 +81,7 @@ class CardState(msgspec.Struct, frozen=True):
         """Milli left on all cards."""
         return sum(self.left)
 
-    def with_pod(self, request: GpuRequest, cards: Sequence[int]) -> CardState:
+    def with_pod(self, request: GpuShareRequest, cards: Sequence[int]) -> CardState:
         """The state with a pod on these cards; kinds stay as they are."""
         left = list(self.left)
         for card in cards:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.dot_product import (
     DotProductExtension,
     DotProductNorm,
@@ -42,7 +42,7 @@ class CardChoiceOptions(msgspec.Struct, frozen=True):
 
 
 def candidate_cards(
-    state: CardState, request: GpuRequest, options: CardChoiceOptions
+    state: CardState, request: GpuShareRequest, options: CardChoiceOptions
 ) -> list[tuple[int, ...]]:
     """The cards that a pod may be given: one choice, or for RANDOM one per card, each as likely;
     none where cards do not suffice. One choice without cards for a pod without GPU.
@@ -65,7 +65,7 @@ def candidate_cards(
 
 
 def _cards_for_share(
-    state: CardState, request: GpuRequest, suiting: Sequence[int], options: CardChoiceOptions
+    state: CardState, request: GpuShareRequest, suiting: Sequence[int], options: CardChoiceOptions
 ) -> list[tuple[int, ...]]:
     match options.selection:
         case CardSelection.RANDOM:

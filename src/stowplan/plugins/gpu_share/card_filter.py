@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest, is_accessible
-from stowplan.plugins.gpu_share.card_columns import CardColumns
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest, is_accessible
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 
 
-def fits_cards(state: CardState, request: GpuRequest) -> bool:
+def fits_cards(state: CardState, request: GpuShareRequest) -> bool:
     """True when the cards of a node have enough left for the request.
 
     Parts of several cards may all be on one card here, as in the original, which then fails to
@@ -32,7 +32,39 @@ def fits_cards(state: CardState, request: GpuRequest) -> bool:
     return sum(max(left, 0) // request.milli for left in state.left) >= request.num
 
 
-def fits_cards_column(columns: CardColumns, request: GpuRequest) -> Bools:
+def fits_distinct_cards(state: CardState, request: GpuShareRequest) -> bool:
+    """True when as many cards as requested have enough left.
+
+    Differs: the original passes nodes where several parts fit on one card, and does not compare the
+    number of prescribed cards.
+    """
+    if request.milli <= 0:
+        return True
+    if request.num <= 0 or not is_accessible(request.models, state.model):
+        return False
+    suiting = {card for card, left in enumerate(state.left) if left >= request.milli}
+    if request.prescribed is not None:
+        return len(set(request.prescribed)) == request.num and suiting.issuperset(
+            request.prescribed
+        )
+    return len(suiting) >= request.num
+
+
+def fits_distinct_cards_column(columns: GpuCardColumns, request: GpuShareRequest) -> Bools:
+    """bool (n_rows,): `fits_distinct_cards` of each row."""
+    n_rows = columns.n_cards.shape[0]
+    if request.milli <= 0:
+        return np.ones(n_rows, dtype=np.bool_)
+    if request.prescribed is not None:
+        if len(set(request.prescribed)) != request.num:
+            return np.zeros(n_rows, dtype=np.bool_)
+        return fits_cards_column(columns, request)
+    enough = (columns.left >= request.milli).sum(axis=1) >= request.num
+    found: Bools = enough & columns.access(request.models) & (request.num > 0)
+    return found
+
+
+def fits_cards_column(columns: GpuCardColumns, request: GpuShareRequest) -> Bools:
     """bool (n_rows,): `fits_cards` of each row."""
     n_rows, n_cards = columns.left.shape
     if request.milli <= 0:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.columns.array_types import Ints, grow
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuRequest
-from stowplan.plugins.gpu_share.card_columns import NO_CARD, CardColumns
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuShareRequest
+from stowplan.plugins.gpu_share.gpu_card_columns import NO_CARD, GpuCardColumns
 
 
 class CardTable:
@@ -74,16 +74,18 @@ class CardTable:
 
     # Pods.
 
-    def add_pod(self, row: int, cpu: int, request: GpuRequest, cards: Sequence[int]) -> None:
+    def add_pod(self, row: int, cpu: int, request: GpuShareRequest, cards: Sequence[int]) -> None:
         """Add a pod on these cards. cpu: milli that it requests of the node."""
         self._change(row, cpu, request, cards, 1)
 
-    def remove_pod(self, row: int, cpu: int, request: GpuRequest, cards: Sequence[int]) -> None:
+    def remove_pod(
+        self, row: int, cpu: int, request: GpuShareRequest, cards: Sequence[int]
+    ) -> None:
         """Remove a pod that was added with the same figures."""
         self._change(row, cpu, request, cards, -1)
 
     def _change(
-        self, row: int, cpu: int, request: GpuRequest, cards: Sequence[int], sign: int
+        self, row: int, cpu: int, request: GpuShareRequest, cards: Sequence[int], sign: int
     ) -> None:
         self._cpu_used[row] += sign * cpu
         if cards:
@@ -101,14 +103,14 @@ class CardTable:
 
     # Reading.
 
-    def columns(self) -> CardColumns:
+    def columns(self) -> GpuCardColumns:
         """All rows, with copies of what is computed and views of what is kept; read-only."""
         n = self.n_rows
         n_cards = self._n_cards[:n]
         width = int(n_cards.max(initial=0))
         exists = np.arange(width) < n_cards[:, None]
         left = np.where(exists, CARD_MILLI - self._used[:n, :width], NO_CARD)
-        return CardColumns(
+        return GpuCardColumns(
             self._cpu_capacity[:n],
             self._cpu_capacity[:n] - self._cpu_used[:n],
             n_cards,

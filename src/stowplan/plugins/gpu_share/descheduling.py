@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod, fragment_of
 
 CPU_LEFT_MAX = 2_000
@@ -30,25 +30,25 @@ class DeschedulingPolicy(StrEnum):
     FRAG_MULTI_POD = "fragMultiPod"
 
 
-class PlacedPod(msgspec.Struct, frozen=True):
+class PodWithCards(msgspec.Struct, frozen=True):
     """A pod and its cards."""
 
     name: str
-    request: GpuRequest
+    request: GpuShareRequest
     cards: tuple[int, ...] = ()
 
 
-class PlacedNode(msgspec.Struct, frozen=True):
+class NodeWithCards(msgspec.Struct, frozen=True):
     """A node and its pods."""
 
     name: str
     state: CardState
-    pods: tuple[PlacedPod, ...]
+    pods: tuple[PodWithCards, ...]
 
 
 def victims(
     policy: DeschedulingPolicy,
-    nodes: Sequence[PlacedNode],
+    nodes: Sequence[NodeWithCards],
     ratio: float,
     typical: Sequence[TypicalPod],
 ) -> list[str]:
@@ -64,17 +64,17 @@ def victims(
     return found[:n_victims_max]
 
 
-def _without(state: CardState, pod: PlacedPod) -> CardState:
+def _without(state: CardState, pod: PodWithCards) -> CardState:
     """The state with the cards and the CPU of a pod given back."""
     request = pod.request
-    back = GpuRequest(-request.cpu_milli, request.num, -request.milli)
+    back = GpuShareRequest(-request.cpu_milli, request.num, -request.milli)
     return state.with_pod(back, pod.cards)
 
 
 # By similarity.
 
 
-def _least_similar(nodes: Sequence[PlacedNode]) -> list[str]:
+def _least_similar(nodes: Sequence[NodeWithCards]) -> list[str]:
     short_of_cpu = [
         node
         for node in nodes
@@ -94,11 +94,11 @@ def _least_similar(nodes: Sequence[PlacedNode]) -> list[str]:
     return found
 
 
-def _by_name(pods: Sequence[PlacedPod]) -> list[PlacedPod]:
+def _by_name(pods: Sequence[PodWithCards]) -> list[PodWithCards]:
     return sorted(pods, key=lambda pod: pod.name)
 
 
-def _cosine(state: CardState, request: GpuRequest) -> float | None:
+def _cosine(state: CardState, request: GpuShareRequest) -> float | None:
     """Cosine between what the node has without the pod and the request; None for no request."""
     cpu, milli = request.cpu_milli, request.total_milli
     cpu_free, milli_free = state.cpu_left + cpu, state.total_left + milli
@@ -110,8 +110,8 @@ def _cosine(state: CardState, request: GpuRequest) -> float | None:
 
 
 def _best_victim(
-    state: CardState, pods: Sequence[PlacedPod], before: float, typical: Sequence[TypicalPod]
-) -> tuple[PlacedPod, float] | None:
+    state: CardState, pods: Sequence[PodWithCards], before: float, typical: Sequence[TypicalPod]
+) -> tuple[PodWithCards, float] | None:
     """The pod whose eviction removes most of `before`, whole milli, and the fragment after it."""
     best, most = None, 0
     for pod in _by_name(pods):
@@ -122,7 +122,7 @@ def _best_victim(
     return best
 
 
-def _one_per_node(nodes: Sequence[PlacedNode], typical: Sequence[TypicalPod]) -> list[str]:
+def _one_per_node(nodes: Sequence[NodeWithCards], typical: Sequence[TypicalPod]) -> list[str]:
     fragments = {node.name: fragment_of(node.state, typical) for node in nodes}
     found = []
     for node in sorted(nodes, key=lambda node: (-fragments[node.name], node.name)):
@@ -133,7 +133,7 @@ def _one_per_node(nodes: Sequence[PlacedNode], typical: Sequence[TypicalPod]) ->
 
 
 def _several_per_node(
-    nodes: Sequence[PlacedNode], typical: Sequence[TypicalPod], n_victims_max: int
+    nodes: Sequence[NodeWithCards], typical: Sequence[TypicalPod], n_victims_max: int
 ) -> list[str]:
     """As the original: the state of a node stays that of the beginning, though its fragment is
     that after its latest victim."""

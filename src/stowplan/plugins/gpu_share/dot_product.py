@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.packing_scores import CPU_MAX, MILLI_MAX
 
 POD_NORM_SCALE = 10
@@ -70,7 +70,7 @@ def hyperbolic_tangent(x: Any) -> Any:
 
 
 def card_pairs(
-    state: CardState, request: GpuRequest, extension: DotProductExtension
+    state: CardState, request: GpuShareRequest, extension: DotProductExtension
 ) -> Iterator[CardPair]:
     """The pairs of a node and a pod, partly used cards first."""
     cpu, total = float(request.cpu_milli), request.total_milli
@@ -98,11 +98,11 @@ def card_pairs(
         yield CardPair((cpu_left, part), (cpu, total), cards)
 
 
-def _extended_pairs(state: CardState, request: GpuRequest) -> Iterator[CardPair]:
+def _extended_pairs(state: CardState, request: GpuShareRequest) -> Iterator[CardPair]:
     idle = [card for card, left in enumerate(state.left) if left == CARD_MILLI]
     partly = [(card, left) for card, left in enumerate(state.left) if 0 < left < CARD_MILLI]
     entries = [left for _, left in partly]
-    cards = [(card,) for card, _ in partly]
+    cards: list[tuple[int, ...]] = [(card,) for card, _ in partly]
     if idle:
         entries.append(CARD_MILLI * len(idle))
         cards.append(tuple(idle[: request.num]))
@@ -115,7 +115,7 @@ def _extended_pairs(state: CardState, request: GpuRequest) -> Iterator[CardPair]
 
 
 def pair_value(
-    pair: CardPair, state: CardState, request: GpuRequest, norm: DotProductNorm
+    pair: CardPair, state: CardState, request: GpuShareRequest, norm: DotProductNorm
 ) -> float:
     """The value of a pair, higher for a smaller product."""
     cpu_divisor, gpu_divisor = divisors(
@@ -133,7 +133,7 @@ def pair_value(
 
 
 def divisors(
-    cpu_capacity: Any, milli_capacity: Any, request: GpuRequest, norm: DotProductNorm
+    cpu_capacity: Any, milli_capacity: Any, request: GpuShareRequest, norm: DotProductNorm
 ) -> tuple[Any, Any]:
     """What CPU entries and GPU entries are divided by; for numbers and arrays."""
     if norm is DotProductNorm.NODE:
@@ -145,7 +145,7 @@ def divisors(
 
 def best_pair(
     state: CardState,
-    request: GpuRequest,
+    request: GpuShareRequest,
     extension: DotProductExtension,
     norm: DotProductNorm,
 ) -> tuple[float, CardPair | None]:
@@ -162,7 +162,7 @@ def best_pair(
 
 def dot_product_score(
     state: CardState,
-    request: GpuRequest,
+    request: GpuShareRequest,
     extension: DotProductExtension,
     norm: DotProductNorm,
 ) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Floats, Ints
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, GpuRequest
-from stowplan.plugins.gpu_share.card_columns import CardColumns
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, GpuShareRequest
 from stowplan.plugins.gpu_share.dot_product import (
     POD_NORM_SCALE,
     DotProductExtension,
@@ -14,11 +13,12 @@ from stowplan.plugins.gpu_share.dot_product import (
     divisors,
     hyperbolic_tangent,
 )
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 
 
 def dot_product_column(
-    columns: CardColumns,
-    request: GpuRequest,
+    columns: GpuCardColumns,
+    request: GpuShareRequest,
     extension: DotProductExtension,
     norm: DotProductNorm,
 ) -> Ints:
@@ -32,8 +32,8 @@ def dot_product_column(
 
 
 def _values(
-    columns: CardColumns,
-    request: GpuRequest,
+    columns: GpuCardColumns,
+    request: GpuShareRequest,
     extension: DotProductExtension,
     norm: DotProductNorm,
 ) -> tuple[Floats, Bools]:

@@ -12,8 +12,7 @@ import numpy as np
 
 from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import SCORE_MAX
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuRequest
-from stowplan.plugins.gpu_share.card_columns import CardColumns
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.fragmentation import (
     TypicalColumns,
     TypicalPod,
@@ -21,7 +20,7 @@ from stowplan.plugins.gpu_share.fragmentation import (
     fragment_of,
     milli_by_category_column,
 )
-
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 
 UNCHANGED_SCORE = 50
 """Score of a node whose fragment stays the same."""
@@ -35,19 +34,25 @@ def fgd_scores(before: Floats, after: Floats) -> Ints:
     return scores
 
 
-def smallest_cards(left: Sequence[int], request: GpuRequest) -> list[int] | None:
-    """The cards with the least left that suffice, the lowest index among equals; None where there
-    are too few."""
+def cards_by_left(left: Sequence[int], request: GpuShareRequest) -> list[int]:
+    """The cards that suffice, those with the least left first, the lowest index among equals."""
     if request.milli <= 0:
         return []
-    suiting = sorted((here, card) for card, here in enumerate(left) if here >= request.milli)
-    if len(suiting) < request.num:
-        return None
-    return [card for _, card in suiting[: request.num]]
+    return [
+        card for _, card in sorted((m, card) for card, m in enumerate(left) if m >= request.milli)
+    ]
+
+
+def smallest_cards(left: Sequence[int], request: GpuShareRequest) -> list[int] | None:
+    """As many of `cards_by_left` as requested; None where there are too few."""
+    if request.milli <= 0:
+        return []
+    suiting = cards_by_left(left, request)
+    return None if len(suiting) < request.num else suiting[: request.num]
 
 
 def fgd_share_scores(
-    state: CardState, request: GpuRequest, typical: Sequence[TypicalPod]
+    state: CardState, request: GpuShareRequest, typical: Sequence[TypicalPod]
 ) -> list[tuple[int, int]]:
     """(score, card) for a part of a card, on each card that suffices."""
     before = fragment_of(state, typical)
@@ -57,7 +62,7 @@ def fgd_share_scores(
 
 def _score_on(
     state: CardState,
-    request: GpuRequest,
+    request: GpuShareRequest,
     typical: Sequence[TypicalPod],
     before: float,
     cards: Sequence[int],
@@ -66,7 +71,7 @@ def _score_on(
     return int(fgd_scores(np.array([before]), np.array([after]))[0])
 
 
-def fgd_score(state: CardState, request: GpuRequest, typical: Sequence[TypicalPod]) -> int:
+def fgd_score(state: CardState, request: GpuShareRequest, typical: Sequence[TypicalPod]) -> int:
     """The score of a node. Where CPU or cards do not suffice nothing changes, which is worth 50;
     only for a part of a card CPU is not compared."""
     if request.cpu_milli == 0 and request.milli <= 0:
@@ -80,7 +85,7 @@ def fgd_score(state: CardState, request: GpuRequest, typical: Sequence[TypicalPo
     return _score_on(state, request, typical, fragment_of(state, typical), cards)
 
 
-def fgd_column(columns: CardColumns, request: GpuRequest, typical: TypicalColumns) -> Ints:
+def fgd_column(columns: GpuCardColumns, request: GpuShareRequest, typical: TypicalColumns) -> Ints:
     """int64 (n_rows,): `fgd_score` of each row."""
     n_rows, n_cards = columns.left.shape
     if request.cpu_milli == 0 and request.milli <= 0:
@@ -102,14 +107,14 @@ def fgd_column(columns: CardColumns, request: GpuRequest, typical: TypicalColumn
 
 
 def _fragments(
-    columns: CardColumns, cpu_left: Ints, left: Ints, row: Ints, typical: TypicalColumns
+    columns: GpuCardColumns, cpu_left: Ints, left: Ints, row: Ints, typical: TypicalColumns
 ) -> Floats:
     """float64 (n,): fragments of states of these rows."""
     milli = milli_by_category_column(cpu_left, left, columns.model[row], typical)
     return fragment_column(milli)
 
 
-def _after_smallest(left: Ints, request: GpuRequest) -> tuple[Ints, Bools]:
+def _after_smallest(left: Ints, request: GpuShareRequest) -> tuple[Ints, Bools]:
     """int64 (n_rows, n_cards), bool (n_rows,): what `smallest_cards` leave; where there are too
     few."""
     if request.milli <= 0:

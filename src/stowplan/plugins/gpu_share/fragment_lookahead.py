@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.fgd import smallest_cards
 from stowplan.plugins.gpu_share.fragmentation import Q3, TypicalPod, shares_by_category
 
@@ -62,6 +62,6 @@ def _with_typical(state: CardState, typical: TypicalPod) -> CardState | None:
     Models are not compared."""
     if state.cpu_left < typical.cpu_milli or len(state.left) < typical.num:
         return None
-    request = GpuRequest(typical.cpu_milli, typical.num, typical.milli)
+    request = GpuShareRequest(typical.cpu_milli, typical.num, typical.milli)
     cards = smallest_cards(state.left, request)
     return None if cards is None else state.with_pod(request, cards)

@@ -12,9 +12,9 @@ import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuShareRequest
 from stowplan.plugins.arithmetic import divide_truncated
-from stowplan.plugins.gpu_share.card_columns import CardColumns
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 
 CPU_MAX = 128_000
 """CPU milli of the largest node of the published cluster."""
@@ -33,7 +33,7 @@ CLUSTERING_BASE = 25
 # BestFit.
 
 
-def best_fit_score(state: CardState, request: GpuRequest) -> int | None:
+def best_fit_score(state: CardState, request: GpuShareRequest) -> int | None:
     """The fewer left after the pod, the more; None where less is left than requested."""
     cpu = state.cpu_left - request.cpu_milli
     milli = state.total_left - request.total_milli
@@ -45,7 +45,7 @@ def _fullness(cpu: Any, milli: Any) -> Any:
     return (1.0 - (cpu / CPU_MAX * 0.5 + milli / MILLI_MAX * 0.5)) * 100
 
 
-def best_fit_column(columns: CardColumns, request: GpuRequest) -> tuple[Ints, Bools]:
+def best_fit_column(columns: GpuCardColumns, request: GpuShareRequest) -> tuple[Ints, Bools]:
     """int64 (n_rows,), bool (n_rows,): `best_fit_score` of each row, and where it is None."""
     cpu = columns.cpu_left - request.cpu_milli
     milli = columns.total_left() - request.total_milli
@@ -67,7 +67,7 @@ def normalize_best_fit(scores: Ints) -> Ints:
 # GpuPacking.
 
 
-def gpu_packing_score(state: CardState, request: GpuRequest) -> int | None:
+def gpu_packing_score(state: CardState, request: GpuShareRequest) -> int | None:
     """Partly used cards before idle cards of used nodes before idle nodes; None where too few
     cards suffice."""
     if request.milli <= 0:
@@ -84,7 +84,7 @@ def gpu_packing_score(state: CardState, request: GpuRequest) -> int | None:
     return max(100 - sum(left * 100 // CARD_MILLI for left in chosen) // 10, SHARE_SCORE_MIN)
 
 
-def gpu_packing_column(columns: CardColumns, request: GpuRequest) -> tuple[Ints, Bools]:
+def gpu_packing_column(columns: GpuCardColumns, request: GpuShareRequest) -> tuple[Ints, Bools]:
     """int64 (n_rows,), bool (n_rows,): `gpu_packing_score` of each row, and where it is None."""
     n_rows = columns.n_cards.shape[0]
     if request.milli <= 0:
@@ -107,7 +107,7 @@ def gpu_packing_column(columns: CardColumns, request: GpuRequest) -> tuple[Ints,
 # GpuClustering.
 
 
-def gpu_clustering_score(state: CardState, request: GpuRequest) -> int:
+def gpu_clustering_score(state: CardState, request: GpuShareRequest) -> int:
     """Nodes with pods of the same kind first, and among equals those with fewer GPUs left."""
     kind = request.kind
     if kind is None:
@@ -125,7 +125,7 @@ def _clustering_base(total_left: Ints) -> Ints:
     return divide_truncated(CLUSTERING_BASE * (MILLI_MAX - total_left), MILLI_MAX)
 
 
-def gpu_clustering_column(columns: CardColumns, request: GpuRequest) -> Ints:
+def gpu_clustering_column(columns: GpuCardColumns, request: GpuShareRequest) -> Ints:
     """int64 (n_rows,): `gpu_clustering_score` of each row."""
     kind = request.kind
     if kind is None:

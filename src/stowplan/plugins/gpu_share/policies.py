@@ -7,13 +7,13 @@ from enum import StrEnum
 import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions
-from stowplan.plugins.gpu_share.card_columns import CardColumns
 from stowplan.plugins.gpu_share.dot_product import dot_product_score
 from stowplan.plugins.gpu_share.dot_product_columns import dot_product_column
 from stowplan.plugins.gpu_share.fgd import fgd_column, fgd_score
 from stowplan.plugins.gpu_share.fragmentation import TypicalColumns
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 from stowplan.plugins.gpu_share.packing_scores import (
     best_fit_column,
     best_fit_score,
@@ -37,7 +37,7 @@ class GpuPolicy(StrEnum):
 
 
 def gpu_score(
-    policy: GpuPolicy, state: CardState, request: GpuRequest, options: CardChoiceOptions
+    policy: GpuPolicy, state: CardState, request: GpuShareRequest, options: CardChoiceOptions
 ) -> int | None:
     """The score of one node before normalisation; None where the policy gives none. 0 for RANDOM,
     which draws a node."""
@@ -57,7 +57,7 @@ def gpu_score(
 
 
 def gpu_score_column(
-    policy: GpuPolicy, columns: CardColumns, request: GpuRequest, options: CardChoiceOptions
+    policy: GpuPolicy, columns: GpuCardColumns, request: GpuShareRequest, options: CardChoiceOptions
 ) -> tuple[Ints, Bools]:
     """int64 (n_rows,), bool (n_rows,): `gpu_score` of each row, 0 where it is None; and where it
     is None."""

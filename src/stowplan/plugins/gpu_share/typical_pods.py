@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stowplan.objects.devices.gpu_cards import CARD_MILLI, GpuRequest
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, GpuShareRequest
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 
 DEFAULT_THRESHOLD_PERCENT = 60
@@ -30,14 +30,8 @@ class TypicalPodsOptions(msgspec.Struct, frozen=True):
     gpu_res_weight: float = 0.0
 
 
-EXPERIMENT_OPTIONS = TypicalPodsOptions(
-    involve_cpu_pods=True, popularity_threshold=95, increase_step=1
-)
-"""Options of the published experiments."""
-
-
 def typical_pods(
-    workload: Iterable[tuple[GpuRequest, int]], options: TypicalPodsOptions
+    workload: Iterable[tuple[GpuShareRequest, int]], options: TypicalPodsOptions
 ) -> list[TypicalPod]:
     """The most frequent shapes of requests, the most frequent first.
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.conformance.gpu_share_cases import (
+from stowplan.conformance.gpu_share.gpu_share_cases import (
     GpuCaseCluster,
     GpuCasePlacement,
     GpuCasePod,
     GpuShareCase,
 )
-from stowplan.conformance.gpu_share_scores import attempt_scores
+from stowplan.conformance.gpu_share.gpu_share_scores import attempt_scores
 from stowplan.plugins.gpu_share.card_choice import candidate_cards
 from stowplan.plugins.gpu_share.descheduling import (
     DeschedulingPolicy,
-    PlacedNode,
-    PlacedPod,
+    NodeWithCards,
+    PodWithCards,
     victims,
 )
 from stowplan.plugins.gpu_share.fragmentation import (
@@ -144,13 +144,13 @@ class GpuShareFill:
             for name, state in zip(self.cluster.names, states, strict=True)
         ]
 
-    def placed(self) -> list[PlacedNode]:
+    def placed(self) -> list[NodeWithCards]:
         """The nodes with their pods."""
         return [
-            PlacedNode(
+            NodeWithCards(
                 name,
                 self.cluster.table.state(row),
-                tuple(PlacedPod(pod.name, pod.request, pod.cards) for pod in pods),
+                tuple(PodWithCards(pod.name, pod.request, pod.cards) for pod in pods),
             )
             for row, (name, pods) in enumerate(
                 zip(self.cluster.names, self.cluster.pods, strict=True)

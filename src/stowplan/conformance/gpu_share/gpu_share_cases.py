@@ -14,7 +14,7 @@ import numpy as np
 from stowplan.columns.array_types import Bools
 from stowplan.conformance.case_lines import case_reader
 from stowplan.objects.devices.gpu_cards import (
-    GpuRequest,
+    GpuShareRequest,
     card_indices,
 )
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions, CardSelection
@@ -45,9 +45,9 @@ class GpuCasePod(msgspec.Struct, frozen=True):
     count: int = 1
 
     @property
-    def request(self) -> GpuRequest:
+    def request(self) -> GpuShareRequest:
         """The request as policies see it."""
-        return GpuRequest(
+        return GpuShareRequest(
             POD_CPU_DEFAULT if self.cpu_milli is None else self.cpu_milli,
             self.num_gpu or 0,
             self.gpu_milli or 0,

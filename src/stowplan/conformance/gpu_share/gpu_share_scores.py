@@ -7,9 +7,9 @@ import numpy as np
 
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework import SCORE_MAX
-from stowplan.objects.devices.gpu_cards import GpuRequest
+from stowplan.objects.devices.gpu_cards import GpuShareRequest
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions
-from stowplan.plugins.gpu_share.card_columns import CardColumns
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
     gpu_score,
@@ -41,8 +41,8 @@ class AttemptScores(msgspec.Struct, frozen=True):
 
 def attempt_scores(
     policy: GpuPolicy,
-    cards: CardColumns,
-    request: GpuRequest,
+    cards: GpuCardColumns,
+    request: GpuShareRequest,
     options: CardChoiceOptions,
     *,
     columns: bool,

@@ -17,7 +17,7 @@ NO_CARD = -1
 """What is left of a card that a node does not have."""
 
 
-class CardColumns(msgspec.Struct, frozen=True):
+class GpuCardColumns(msgspec.Struct, frozen=True):
     """Selected rows of nodes.
 
     cpu_capacity, cpu_left, n_cards: int64 (n_rows,). left: int64 (n_rows, n_cards), milli, NO_CARD
@@ -35,7 +35,7 @@ class CardColumns(msgspec.Struct, frozen=True):
     kinds: Sequence[str]
 
     @classmethod
-    def of(cls, states: Sequence[CardState]) -> CardColumns:
+    def of(cls, states: Sequence[CardState]) -> GpuCardColumns:
         """The columns of these states, in their order."""
         models = sorted({state.model for state in states})
         kinds = sorted({kind for state in states for kind in state.kinds})
@@ -55,9 +55,9 @@ class CardColumns(msgspec.Struct, frozen=True):
             kinds,
         )
 
-    def take(self, rows: Ints | Bools) -> CardColumns:
+    def take(self, rows: Ints | slice) -> GpuCardColumns:
         """The selected rows."""
-        return CardColumns(
+        return GpuCardColumns(
             self.cpu_capacity[rows],
             self.cpu_left[rows],
             self.n_cards[rows],

@@ -8,18 +8,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.columns.array_types import Ints
-from stowplan.conformance.gpu_share_cases import (
+from stowplan.conformance.gpu_share.gpu_share_cases import (
     GpuCaseCluster,
     GpuCasePod,
     GpuCaseTypicalPod,
     GpuShareCase,
     read_case,
 )
-from stowplan.conformance.gpu_share_fills import answer_descheduling, answer_fill
-from stowplan.conformance.gpu_share_scores import attempt_scores
-from stowplan.objects.devices.gpu_cards import CardState, GpuRequest
+from stowplan.conformance.gpu_share.gpu_share_fills import answer_descheduling, answer_fill
+from stowplan.conformance.gpu_share.gpu_share_scores import attempt_scores
+from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.card_choice import candidate_cards
-from stowplan.plugins.gpu_share.card_columns import CardColumns
 from stowplan.plugins.gpu_share.fragment_lookahead import LookAhead
 from stowplan.plugins.gpu_share.fragmentation import (
     CATEGORIES,
@@ -30,6 +29,7 @@ from stowplan.plugins.gpu_share.fragmentation import (
     milli_by_category_column,
     shares_by_category,
 )
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 from stowplan.plugins.gpu_share.typical_pods import typical_pods
 
@@ -93,7 +93,7 @@ def _milli(states: list[CardState], case: GpuShareCase, *, columns: bool) -> lis
     typical = case.typical_pods
     if not columns:
         return [milli_by_category(state, typical) for state in states]
-    cards = CardColumns.of(states)
+    cards = GpuCardColumns.of(states)
     found: list[list[float]] = milli_by_category_column(
         cards.cpu_left, cards.left, cards.model, TypicalColumns(typical, cards.models)
     ).tolist()
@@ -112,7 +112,7 @@ class _Attempt:
         self.case = case
         self.columns = columns
         self.pod: GpuCasePod = case.pod
-        self.request: GpuRequest = case.pod.request
+        self.request: GpuShareRequest = case.pod.request
         self.cluster = GpuCaseCluster(case.nodes)
         self.states = [self.cluster.table.state(row) for row in range(len(case.nodes))]
         self.nodes: list[Answer] = [
@@ -169,7 +169,7 @@ class _Attempt:
         return found
 
     def _choose(self, policy: GpuPolicy, rows: Ints) -> Answer:
-        cards = CardColumns.of([self.states[row] for row in rows])
+        cards = GpuCardColumns.of([self.states[row] for row in rows])
         scores = attempt_scores(policy, cards, self.request, self.case.choice, columns=self.columns)
         for place, row in enumerate(rows.tolist()):
             self.nodes[row]["score"] = int(scores.raw[place])
