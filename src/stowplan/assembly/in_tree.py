@@ -14,6 +14,7 @@ from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.devices.dynamic_resources import DynamicResources
+from stowplan.plugins.gpu_share.gpu_share import GpuShare
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
 from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
@@ -57,7 +58,7 @@ _IN_ORDER: tuple[type[Any], ...] = (
     NodeDeclaredFeatures,
 )
 
-_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda)
+_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda, GpuShare)
 
 IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 """Name -> class of every in-tree plugin."""

@@ -94,10 +94,13 @@ def read_pod(effect: ReadPod) -> ApiRequest:
 
 def bind(effect: Bind) -> ApiRequest:
     """Bind a pod to a node."""
+    meta: Tree = {"name": effect.name, "namespace": effect.namespace, "uid": effect.uid}
+    if effect.annotations:
+        meta["annotations"] = effect.annotations
     body = {
         "kind": "Binding",
         "apiVersion": "v1",
-        "metadata": {"name": effect.name, "namespace": effect.namespace, "uid": effect.uid},
+        "metadata": meta,
         "target": {"kind": "Node", "name": effect.node},
     }
     return _post_request(f"{PODS.path(effect.name, effect.namespace)}/binding", body)

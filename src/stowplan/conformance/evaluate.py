@@ -18,6 +18,7 @@ from stowplan.conformance import (
     session_evaluation,
     v1_13_cases,
 )
+from stowplan.conformance.gpu_share import gpu_share_answers
 from stowplan.framework import ConfigError, ContractError
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
@@ -73,6 +74,7 @@ FORMATS = {
     "order": CaseFormat(queue_order_cases.read_case, queue_order_cases.answer, takes_plugins=True),
     "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
+    "gpushare": CaseFormat(gpu_share_answers.read_case, gpu_share_answers.answer),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 

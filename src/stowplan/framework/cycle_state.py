@@ -21,10 +21,19 @@ class CycleState:
     works on clones. Values without one are shared between clones and must not be changed.
 
     to_activate: pods by uid to move to the active queue when this pod passes Permit, and again when
-    it is bound.
+    it is bound. binding_annotations: written by Reserve, Permit or PreBind; the binding carries
+    them to the pod in the write that sets its node. Plugins that bind by `perform`, and extenders,
+    do not send them.
     """
 
-    __slots__ = ("_values", "skip_filter", "skip_pre_bind", "skip_score", "to_activate")
+    __slots__ = (
+        "_values",
+        "binding_annotations",
+        "skip_filter",
+        "skip_pre_bind",
+        "skip_score",
+        "to_activate",
+    )
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
@@ -32,6 +41,7 @@ class CycleState:
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
         self.to_activate: dict[str, Pod] = {}
+        self.binding_annotations: dict[str, str] = {}
 
     def write(self, key: str, value: object) -> None:
         """Store `value` under `key`, replacing the previous one."""
@@ -67,4 +77,5 @@ class CycleState:
         copy.skip_score = set(self.skip_score)
         copy.skip_pre_bind = set(self.skip_pre_bind)
         copy.to_activate = dict(self.to_activate)
+        copy.binding_annotations = dict(self.binding_annotations)
         return copy

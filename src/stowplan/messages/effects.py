@@ -31,9 +31,13 @@ class OnObject(Numbered, frozen=True):
 
 
 class Bind(OnObject, frozen=True):
-    """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed."""
+    """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed.
+
+    annotations: to be added to those of the pod.
+    """
 
     node: str
+    annotations: dict[str, str] = {}
 
 
 class ReadPod(OnObject, frozen=True):

@@ -28,6 +28,9 @@ from stowplan.objects.pod import Pod
 NOTE_BYTES_MAX = 1024
 
 
+NO_ANNOTATIONS: dict[str, str] = {}
+
+
 class RequestedStatus(msgspec.Struct, frozen=True):
     """A requested pod status that the watch has not shown yet; see `Outbox.patch_status`."""
 
@@ -68,10 +71,14 @@ class Outbox:
         self._last += 1
         return self._last
 
-    def bind(self, pod: Pod, uid: str, node: str) -> int:
-        """Bind a pod through the API server."""
+    def bind(
+        self, pod: Pod, uid: str, node: str, annotations: dict[str, str] = NO_ANNOTATIONS
+    ) -> int:
+        """Bind a pod through the API server, which adds the annotations to it."""
         self._last = number = self._last + 1
-        self._effects.append(Bind(number, self.term, uid, pod.namespace, pod.name, node))
+        self._effects.append(
+            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations)
+        )
         return number
 
     def read(self, pod: Pod) -> int:

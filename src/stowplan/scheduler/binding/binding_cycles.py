@@ -256,7 +256,9 @@ class BindingCycles:
         if binder.does_io:
             record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
-            record.binding.awaits = (self._context.outbox.bind(pod, record.uid, node),)
+            notes = state.binding_annotations
+            bind = self._context.outbox.bind(pod, record.uid, node, notes)
+            record.binding.awaits = (bind,)
 
     # Outcomes.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -178,8 +178,10 @@ class SimulatedCluster:
 
     # Requests of schedulers.
 
-    def bind(self, key: str, uid: str, node: str) -> int:
-        """Bind a pod that has this uid."""
+    def bind(
+        self, key: str, uid: str, node: str, annotations: Mapping[str, str] | None = None
+    ) -> int:
+        """Bind a pod that has this uid, and add annotations to it."""
         pod = self.pods.get(key)
         if pod is None:
             return NOT_FOUND
@@ -189,7 +191,11 @@ class SimulatedCluster:
         status = pod.status
         if status.nominated_node_name:
             status = replace(status, nominated_node_name="")
-        bound = self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node), status=status))
+        meta = pod.metadata
+        if annotations:
+            meta = replace(meta, annotations={**meta.annotations, **annotations})
+        spec = replace(pod.spec, node_name=node)
+        bound = self.put_pod(replace(pod, metadata=meta, spec=spec, status=status))
         self.on_bound(bound)
         self.event_queue.after(round(self.pace.start_s * SECOND), self._start, key, uid)
         return CREATED

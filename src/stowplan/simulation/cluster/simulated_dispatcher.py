@@ -39,7 +39,7 @@ class SimulatedDispatcher(EffectDispatcher):
 
     def _bind(self, effect: to_do.Bind) -> None:
         def request() -> int:
-            code = self._simulated.bind(key, effect.uid, effect.node)
+            code = self._simulated.bind(key, effect.uid, effect.node, effect.annotations)
             self.on_result(effect, code)
             return code
 

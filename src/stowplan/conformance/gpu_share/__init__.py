@@ -1,0 +1,1 @@
+"""Cases of shared GPUs (`evaluate --as gpushare`)."""

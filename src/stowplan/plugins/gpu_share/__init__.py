@@ -1,0 +1,1 @@
+"""Shared GPUs, card by card: filter, scores, choice of cards, fragmentation, descheduling."""

@@ -1,0 +1,206 @@
+"""Cards that the pods on nodes have, followed by delta.
+
+The cards of a pod are those of its gpu-index annotation, else those that Reserve chose for it. For
+a pod with neither, as in a dry run, cards are assumed: those with the least left that suffice,
+after all known ones and in the order of the pods' uids, so that they depend on no history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.table_watcher import TableWatcher
+from stowplan.framework import NodeInfo, PodInfo
+from stowplan.objects.devices.gpu_cards import (
+    CARD_MILLI,
+    COUNT_KEY,
+    INDEX_KEY,
+    MILLI_KEY,
+    MODEL_KEY,
+    CardState,
+    GpuShareRequest,
+    card_indices,
+    whole_number,
+)
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.card_table import CardTable
+from stowplan.plugins.gpu_share.fgd import cards_by_left
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
+
+
+class PodOnCards(NamedTuple):
+    """A pod on a node. cards: None where they are assumed."""
+
+    info: PodInfo
+    request: GpuShareRequest
+    cards: tuple[int, ...] | None
+
+    @property
+    def cpu_milli(self) -> int:
+        """CPU that the node counts for the pod."""
+        return self.info.footprint.requested.get("cpu", 0)
+
+
+def gpu_request_of(info: PodInfo) -> GpuShareRequest:
+    """The request of a pod's annotations. Without gpu-milli it requests no cards."""
+    annotations = info.pod.metadata.annotations
+    cpu_milli, _ = info.footprint.nonzero
+    milli = whole_number(annotations.get(MILLI_KEY))
+    if milli <= 0:
+        return GpuShareRequest(cpu_milli)
+    index = annotations.get(INDEX_KEY)
+    return GpuShareRequest(
+        cpu_milli,
+        whole_number(annotations.get(COUNT_KEY)),
+        milli,
+        annotations.get(MODEL_KEY, ""),
+        None if index is None else card_indices(index),
+    )
+
+
+def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
+    """Allocatable CPU (milli), number of cards and their model."""
+    offered = node.allocatable
+    n_cards = max(offered.get(COUNT_KEY, 0), 0)
+    return offered.get("cpu", 0), n_cards, node.labels.get(MODEL_KEY, "")
+
+
+def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]]) -> None:
+    """Take the cards of pods whose cards are unknown, in place. requests: by uid."""
+    for _, request in sorted(requests, key=lambda one: one[0]):
+        for card in cards_by_left(left, request)[: max(request.num, 0)]:
+            left[card] -= request.milli
+
+
+class CardLedger(TableWatcher):
+    """The cards of one node table, kept as its pods change, in dry runs as well."""
+
+    def __init__(self, table: NodeTable) -> None:
+        super().__init__(table)
+        self._cards = CardTable()
+        self._pods: list[dict[str, PodOnCards]] = []
+        self._nodes: list[Node | None] = []
+        self._assumed_rows: dict[int, int] = {}
+        self._reserved: dict[str, tuple[int, ...]] = {}
+        self._marks = -1, -1
+
+    # Cards of pods.
+
+    def cards_of(self, pod: Pod, request: GpuShareRequest) -> tuple[int, ...] | None:
+        """The cards of a placed pod; None where they are unknown."""
+        if request.milli <= 0:
+            return ()
+        return self._reserved.get(pod.uid, request.prescribed)
+
+    def reserve(self, uid: str, row: int, cards: tuple[int, ...]) -> None:
+        """Give cards to a pod that is assumed on a row."""
+        self._reserved[uid] = cards
+        self._again(row, uid)
+
+    def unreserve(self, uid: str, row: int) -> None:
+        """Take them back."""
+        if self._reserved.pop(uid, None) is not None:
+            self._again(row, uid)
+
+    def _again(self, row: int, uid: str) -> None:
+        placed = self._pods[row].get(uid) if 0 <= row < len(self._pods) else None
+        if placed is not None:
+            self.pod_removed(row, placed.info)
+            self.pod_added(row, placed.info)
+
+    # Reading.
+
+    def columns(self) -> GpuCardColumns:
+        """All rows; read-only."""
+        self._follow()
+        columns = self._cards.columns()
+        for row in self._assumed_rows:
+            left = columns.left[row, : columns.n_cards[row]].tolist()
+            assume_cards(left, self._assumed(self._pods[row].values()))
+            columns.left[row, : columns.n_cards[row]] = left
+        return columns
+
+    def state(self, node: NodeInfo, without: str = "") -> CardState:
+        """A node by its own pods, which a dry run may have changed. without: uid of a pod that does
+        not count."""
+        pods = []
+        for info in node.pods:
+            if info.uid != without:
+                request = gpu_request_of(info)
+                pods.append(PodOnCards(info, request, self.cards_of(info.pod, request)))
+        capacity, n_cards, model = gpu_node_of(node)
+        left = [CARD_MILLI] * n_cards
+        kinds: dict[str, int] = {}
+        cpu_used = 0
+        for pod in pods:
+            cpu_used += pod.cpu_milli
+            for card in pod.cards or ():
+                if card < n_cards:
+                    left[card] -= pod.request.milli
+            if pod.request.kind is not None:
+                kinds[pod.request.kind] = kinds.get(pod.request.kind, 0) + 1
+        assume_cards(left, self._assumed(pods))
+        return CardState(capacity, capacity - cpu_used, tuple(left), model, kinds)
+
+    @staticmethod
+    def _assumed(pods: Iterable[PodOnCards]) -> Sequence[tuple[str, GpuShareRequest]]:
+        return [(pod.info.uid, pod.request) for pod in pods if pod.cards is None]
+
+    def _follow(self) -> None:
+        """Apply changes of nodes."""
+        table = self._table
+        rows = table.rows_since(self._marks)
+        self._marks = table.marks
+        for row in range(table.n_nodes) if rows is None else rows:
+            if row < table.n_nodes and table.nodes[row] is not self._nodes[row]:
+                self._nodes[row] = table.nodes[row]
+                self._cards.set_node(row, *gpu_node_of(NodeInfo(table.nodes[row])))
+
+    # Changes of the table.
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """Take the pod's cards."""
+        request = gpu_request_of(info)
+        if request.prescribed is not None:
+            # The pod is bound with its cards, or was created with them.
+            self._reserved.pop(info.uid, None)
+        pod = PodOnCards(info, request, self.cards_of(info.pod, request))
+        self._pods[row][info.uid] = pod
+        if request.milli > 0:
+            # The table does not count a change of annotations, or of reservations, as one.
+            self._table.journal.touch(row)
+        self._cards.add_pod(row, pod.cpu_milli, request, pod.cards or ())
+        if pod.cards is None:
+            self._assumed_rows[row] = self._assumed_rows.get(row, 0) + 1
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """Give the pod's cards back."""
+        pod = self._pods[row].pop(info.uid)
+        self._cards.remove_pod(row, pod.cpu_milli, pod.request, pod.cards or ())
+        if pod.cards is None:
+            self._assumed_rows[row] -= 1
+            if not self._assumed_rows[row]:
+                del self._assumed_rows[row]
+
+    def row_added(self, row: int) -> None:
+        """Add a row; its node is read when columns are."""
+        self._cards.add_row()
+        self._pods.append({})
+        self._nodes.append(None)
+
+    def row_moved(self, source: int, target: int) -> None:
+        """Move a row."""
+        self._cards.move_row(source, target)
+        self._pods[target], self._pods[source] = self._pods[source], {}
+        self._nodes[target] = self._nodes[source]
+        if source in self._assumed_rows:
+            self._assumed_rows[target] = self._assumed_rows.pop(source)
+
+    def row_dropped(self, row: int) -> None:
+        """Remove the last row."""
+        self._cards.drop_row()
+        self._pods.pop()
+        self._nodes.pop()

@@ -1,0 +1,374 @@
+"""GpuShare: places pods on GPU cards, and gives each pod its cards.
+
+Annotations of a pod request parts of cards or whole cards; a policy scores nodes by what is left of
+their cards. Reserve chooses the cards, and the binding carries them to the pod.
+
+Among equal scores the smallest name of a node wins, as in the original. FGD depends on a fixed
+order: most of its placements tie, and with a random choice it packs worse than BestFit.
+
+Source: hkust-adsl/kubernetes-scheduler-simulator (Weng et al., USENIX ATC 2023).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.column_cache import ColumnCache
+from stowplan.framework import (
+    OK,
+    SCORE_MAX,
+    SKIP,
+    CycleState,
+    NodeInfo,
+    NodeTable,
+    Pod,
+    PodInfo,
+    Problem,
+    Rows,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    Action,
+    QueueingHint,
+    RegisteredEvents,
+    on,
+)
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.devices.gpu_cards import (
+    INDEX_KEY,
+    CardState,
+    GpuShareRequest,
+    format_card_indices,
+    is_accessible,
+)
+from stowplan.plugins.args_base import PluginArgs
+from stowplan.plugins.gpu_share.card_choice import (
+    CardChoiceOptions,
+    CardSelection,
+    candidate_cards,
+)
+from stowplan.plugins.gpu_share.card_filter import (
+    fits_distinct_cards,
+    fits_distinct_cards_column,
+)
+from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
+from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
+from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.gpu_share.policies import (
+    GpuPolicy,
+    gpu_score,
+    gpu_score_column,
+    normalize_gpu_scores,
+)
+from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
+from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
+
+FITS, NO_SUCH_CARDS, TOO_LITTLE_LEFT = range(3)
+NO_STATE = error("GpuShare is enabled at filter or reserve and not at preFilter; expected both")
+
+
+class GpuShareWorkloadPod(PluginArgs, frozen=True):
+    """Pods of one shape in the expected workload. milli: on each of `num` cards."""
+
+    cpu_milli: int = 0
+    num: int = 0
+    milli: int = 0
+    models: str = ""
+    count: int = 1
+
+
+class GpuTies(StrEnum):
+    """name: the smallest name; the other nodes with the highest score lose one point, so that no
+    random choice is left. any: as the scheduler chooses among equals."""
+
+    NAME = "name"
+    ANY = "any"
+
+
+class GpuShareArgs(PluginArgs, frozen=True):
+    """policy: scores nodes. gpu_sel: chooses the card for a part of one. dim_ext, norm: vectors of
+    DotProd and their divisor. workload: source of the typical pods of FGD, with the options below.
+    ties: which of the nodes with the highest score is to win. seed: of Random.
+    """
+
+    policy: GpuPolicy = GpuPolicy.BEST_FIT
+    gpu_sel: CardSelection = CardSelection.BEST
+    dim_ext: DotProductExtension = DotProductExtension.SHARE
+    norm: DotProductNorm = DotProductNorm.MAX
+    workload: tuple[GpuShareWorkloadPod, ...] = ()
+    involve_cpu_pods: bool = True
+    popularity_threshold: int = 95
+    increase_step: int = 1
+    gpu_res_weight: float = 0.0
+    ties: GpuTies = GpuTies.NAME
+    seed: int = 0
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """FGD without workload, and figures out of range."""
+        needs_typical = self.policy is GpuPolicy.FGD or self.gpu_sel is CardSelection.FGD
+        if needs_typical and not self.workload:
+            yield Problem(f"{path}.workload", "none", "the pods that FGD expects")
+        for name, value, most in (
+            ("popularityThreshold", self.popularity_threshold, 100),
+            ("increaseStep", self.increase_step, 10_000),
+        ):
+            if not 1 <= value <= most:
+                yield Problem(f"{path}.{name}", str(value), f"1 to {most}")
+        for index, pod in enumerate(self.workload):
+            if min(pod.cpu_milli, pod.num, pod.milli) < 0 or pod.count < 1:
+                yield Problem(f"{path}.workload[{index}]", str(pod), "amounts of 0 or more")
+        if self.gpu_sel is CardSelection.DOT_PRODUCT and self.dim_ext is DotProductExtension.MERGE:
+            yield Problem(
+                f"{path}.gpuSel", self.gpu_sel.value, "another one, as dimExt merge has no cards"
+            )
+
+    @property
+    def typical_pods(self) -> tuple[TypicalPod, ...]:
+        """The typical pods of the workload."""
+        workload = (
+            (GpuShareRequest(pod.cpu_milli, pod.num, pod.milli, pod.models), pod.count)
+            for pod in self.workload
+        )
+        options = TypicalPodsOptions(
+            self.involve_cpu_pods,
+            self.popularity_threshold,
+            self.increase_step,
+            self.gpu_res_weight,
+        )
+        return tuple(typical_pods(workload, options)) if self.workload else ()
+
+
+class GpuShareState(msgspec.Struct, frozen=True):
+    """Result of PreFilter or PreScore. nodes: as the ledger follows them."""
+
+    request: GpuShareRequest
+    ledger: CardLedger
+    nodes: NodeTable
+
+
+class GpuShare:
+    """Filter, score and reserve by GPU cards.
+
+    Differs: where the original fails an attempt (parts of several cards, no score for a node) the
+    pod is placed: parts of several cards are on as many cards, and a node without score is worth 0.
+    """
+
+    name = "GpuShare"
+    # Not row_local, though columns read nothing but the row: classes of pods are made without
+    # annotations, so a refusal would be repeated for other requests.
+    declaration = Plugin(name=name, reads=(), rests_when_skipped=True)
+    Args = GpuShareArgs
+    REFUSALS = {
+        # No eviction adds cards or changes their model.
+        NO_SUCH_CARDS: unresolvable("node(s) had too few GPU cards of an accepted model"),
+        TOO_LITTLE_LEFT: unschedulable("node(s) had too little left on their GPU cards"),
+    }
+
+    def __init__(self, args: GpuShareArgs) -> None:
+        self.args = args
+        self._choice = CardChoiceOptions(args.gpu_sel, args.dim_ext, args.norm, args.typical_pods)
+
+    def _state(self, pod: Pod, snapshot: Snapshot) -> GpuShareState:
+        request = gpu_request_of(PodInfo.of(pod))
+        return GpuShareState(request, CardLedger.of(snapshot.nodes), snapshot.nodes)
+
+    # Filter.
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Skip for a pod that requests no cards."""
+        attempt = self._state(pod, snapshot)
+        if attempt.request.milli <= 0:
+            return SKIP
+        state.write(self.name, attempt)
+        return OK
+
+    def add_pod(self) -> Status:
+        """Nothing: the cards of a node are read from its pods."""
+        return OK
+
+    def remove_pod(self) -> Status:
+        """Nothing, as for `add_pod`."""
+        return OK
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success where as many cards as requested have enough left."""
+        attempt: GpuShareState | None = state.find(self.name)
+        if attempt is None:
+            return NO_STATE
+        request = attempt.request
+        if fits_distinct_cards(attempt.ledger.state(node), request):
+            return OK
+        _, n_cards, model = gpu_node_of(node)
+        has_cards = n_cards >= request.num > 0 and is_accessible(request.models, model)
+        return self.REFUSALS[TOO_LITTLE_LEFT if has_cards else NO_SUCH_CARDS]
+
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): FITS, or the reason of the refusal."""
+        attempt: GpuShareState | None = state.find(self.name)
+        if attempt is None:
+            return np.full(np.arange(nodes.n_nodes)[rows].shape[0], -1, dtype=np.int64)
+        request = attempt.request
+
+        def evaluate(some: Rows) -> Ints:
+            cards = CardLedger.of(nodes).columns().take(some)
+            has_cards: Bools = (cards.n_cards >= request.num) & cards.access(request.models)
+            codes = np.where(has_cards & (request.num > 0), TOO_LITTLE_LEFT, NO_SUCH_CARDS)
+            return np.where(fits_distinct_cards_column(cards, request), FITS, codes)
+
+        return self._kept_column("filter", request, nodes, rows, evaluate)
+
+    def filter_status(self, code: int) -> Status:
+        """The refusal of a code of `filter_column`."""
+        return NO_STATE if code < 0 else self.REFUSALS[code]
+
+    # Score.
+
+    def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Remember the request; pods without cards are scored as well."""
+        state.write(f"{self.name}/scores", self._state(pod, snapshot))
+        return OK
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+        """The score of the policy, before normalisation."""
+        attempt = state.read(f"{self.name}/scores", GpuShareState)
+        if self.args.policy is GpuPolicy.RANDOM:
+            return self._draw(pod, node.name)
+        card_state = attempt.ledger.state(node)
+        found = gpu_score(self.args.policy, card_state, attempt.request, self._choice)
+        return found or 0
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        attempt = state.read(f"{self.name}/scores", GpuShareState)
+        if self.args.policy is GpuPolicy.RANDOM:
+            numbers = np.arange(nodes.n_nodes)[rows].tolist()
+            numbers_by_row = [self._draw(pod, nodes.names[row]) for row in numbers]
+            return np.array(numbers_by_row, dtype=np.int64)
+
+        def evaluate(some: Rows) -> Ints:
+            cards = CardLedger.of(nodes).columns().take(some)
+            return gpu_score_column(self.args.policy, cards, attempt.request, self._choice)[0]
+
+        return self._kept_column("score", attempt.request, nodes, rows, evaluate)
+
+    def _kept_column(
+        self,
+        method: str,
+        request: GpuShareRequest,
+        nodes: NodeTable,
+        rows: Rows,
+        evaluate: Callable[[Rows], Ints],
+    ) -> Ints:
+        """int64 (n_rows,): answers kept per request, evaluated again for changed rows."""
+        column = ColumnCache.of(nodes).column((self, method, request), nodes, evaluate)
+        return np.array(column[rows])
+
+    def normalize_score(self, scores: Ints, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): from 0 to 100, with ties settled. Random: 100 for the highest, 0 for the
+        others.
+
+        Differs: scores of GpuClustering below 0 and of GpuPacking above 100, on nodes with many
+        cards, are cut off; the original fails the attempt.
+        """
+        if not scores.shape[0]:
+            return scores
+        if self.args.policy is GpuPolicy.RANDOM:
+            return np.where(scores == scores.max(), SCORE_MAX, 0)
+        final = np.clip(normalize_gpu_scores(self.args.policy, scores), 0, SCORE_MAX)
+        if self.args.ties is GpuTies.NAME:
+            numbers = np.arange(nodes.n_nodes)[rows].tolist()
+            settle_ties(final, [nodes.names[row] for row in numbers])
+        return final
+
+    def _draw(self, pod: Pod, text: str) -> int:
+        """A number that is as good as random, the same at every call."""
+        return zlib.crc32(f"{self.args.seed}/{pod.uid}/{text}".encode())
+
+    # After the node is chosen.
+
+    def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Choose the cards. They go onto the pod with its binding."""
+        attempt: GpuShareState | None = state.find(self.name)
+        if attempt is None:
+            return OK
+        row = attempt.nodes.row(node_name)
+        if row < 0:
+            return self.REFUSALS[NO_SUCH_CARDS]
+        left = attempt.ledger.state(attempt.nodes.info(row), pod.uid)
+        cards = self._chosen(pod, left, attempt.request)
+        if cards is None:
+            return self.REFUSALS[TOO_LITTLE_LEFT]
+        attempt.ledger.reserve(pod.uid, row, cards)
+        state.binding_annotations[INDEX_KEY] = format_card_indices(cards)
+        return OK
+
+    def _chosen(
+        self, pod: Pod, left: CardState, request: GpuShareRequest
+    ) -> tuple[int, ...] | None:
+        if not fits_distinct_cards(left, request):
+            return None
+        choices = candidate_cards(left, request, self._choice)
+        # Only RANDOM has several.
+        return choices[self._draw(pod, "card") % len(choices)] if choices else None
+
+    def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Take the cards back."""
+        attempt: GpuShareState | None = state.find(self.name)
+        if attempt is not None:
+            attempt.ledger.unreserve(pod.uid, attempt.nodes.row(node_name))
+
+    # Events, signature and explanations.
+
+    def events_to_register(self) -> RegisteredEvents:
+        """A node with cards is added or changes, or a pod gives cards back."""
+        on_node = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL
+        return (on(NODE, on_node), on(POD, Action.DELETE, _after_deletion))
+
+    def signature(self, pod: Pod) -> object:
+        """The request; for Random, which draws for each pod, the pod."""
+        request = gpu_request_of(PodInfo.of(pod))
+        return (request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
+
+    def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
+        """What the pod needs, and what is left of each card."""
+        attempt: GpuShareState | None = state.find(self.name)
+        if attempt is None:
+            return []
+        request, cards = attempt.request, attempt.ledger.state(node)
+        model = f" of {request.models}" if request.models else ""
+        left = ", ".join(map(str, cards.left)) or "none"
+        return [
+            f"gpu cards: needs {request.num}{model} with {request.milli} milli each, "
+            f"left{f' of {cards.model}' if cards.model else ''}: {left}"
+        ]
+
+
+def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
+    freed = gpu_request_of(PodInfo.of(old)).milli > 0
+    return queueing_hint(is_assigned_or_nominated(old) and freed)
+
+
+def settle_ties(scores: Ints, names: Sequence[str]) -> None:
+    """Leave one node with the highest score, the one with the smallest name, in place.
+
+    scores: int64 (n_rows,), from 0 to 100, at least one. names: of the nodes.
+    """
+    highest = int(scores.max())
+    tied = np.flatnonzero(scores == highest).tolist()
+    if len(tied) < 2:
+        return
+    first = min(tied, key=names.__getitem__)
+    scores[tied] = max(highest - 1, 0)
+    scores[first] = max(highest, 1)

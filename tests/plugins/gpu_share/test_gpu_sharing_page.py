@@ -1,0 +1,18 @@
+"""The examples of docs/gpu-sharing.md work."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from stowplan import simulate
+
+PAGE = Path(__file__).parents[3] / "docs" / "gpu-sharing.md"
+
+
+def test_the_example_cluster_is_scheduled_by_the_example_configuration(tmp_path: Path) -> None:
+    cluster, configuration = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "cluster.yaml").write_text(cluster)
+    (tmp_path / "config.yaml").write_text(configuration)
+    found = simulate(tmp_path / "cluster.yaml", config=tmp_path / "config.yaml")
+    assert [(one.pod, one.node) for one in found.placements] == [("default/half", "n1")]
