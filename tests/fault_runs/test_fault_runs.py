@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -182,9 +181,9 @@ def found(config: FaultRunConfig = BASE_CONFIG) -> FaultRunFailure:
 def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: Unreserve is not called after a failure."""
 
-    def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
+    def undo(self: BindingCycles, record: PodRecord) -> None:
         monkeypatch.setattr(self, "_run_notification", lambda *ignored: None)
-        right(self, uid, binding_cycle)
+        right(self, record)
         monkeypatch.undo()
         plant()
 

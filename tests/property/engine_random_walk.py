@@ -68,9 +68,9 @@ class Pair:
     def __init__(self, kernels: ModuleType, make: Callable[[], Scheduler]) -> None:
         """make: creates either scheduler."""
         self.compiled, self.walked = make(), make()
-        decider = self.compiled._decider = CycleDecider(EngineMode.COMPILED)
+        decider = self.compiled.pod_lane.decider = CycleDecider(EngineMode.COMPILED)
         self.engine = decider._engine = Counting(kernels)
-        self.walked._decider = CycleDecider(EngineMode.WALK)
+        self.walked.pod_lane.decider = CycleDecider(EngineMode.WALK)
         self.n_handled = 0
 
     @property

@@ -16,7 +16,7 @@ MAY_NAME_PLUGINS = {
     "src/stowplan/assembly/v1_13.py": "the registry list of the rules of Kubernetes 1.13",
     "src/stowplan/config/": "defaults, and the names that Policy files use",
     "src/stowplan/conformance/": "recorded answers contain the state of single plugins",
-    "src/stowplan/insight/changes/node_problems.py": "what helps against a rule is particular to it",
+    "src/stowplan/insight/changes/node_problems.py": "what helps is particular to the rule",
     "src/stowplan/kubelet/pod_admit_handler.py": "the kubelet's reasons for rejecting a pod",
     "src/stowplan/benchmarks/scheduler_perf_cases.py": "a feature gate has the name of its plugin",
 }
