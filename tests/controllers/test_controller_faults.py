@@ -29,6 +29,7 @@ from tests.apiserver.small_cluster import (
     Tree,
     deployment,
     pod,
+    template,
 )
 
 LONG = "9" * 5000
@@ -315,3 +316,17 @@ def test_the_table_of_a_scale() -> None:
         "Age",
     ]
     assert table["rows"][0]["cells"] == ["web", 2, 2, "5s"]
+
+
+def test_two_thousand_million_replicas_do_not_keep_others_waiting() -> None:
+    cluster = SmallCluster(1)
+    for name, replicas in (("huge", 2**31 - 1), ("web", 2)):
+        selector = {"matchLabels": {"app": name}}
+        spec = {"replicas": replicas, "selector": selector, "template": template(name)}
+        cluster.create(
+            "apps/statefulsets",
+            {"metadata": {"name": name}, "spec": {**spec, "serviceName": name}},
+        )
+    cluster.run(5)
+    assert len(cluster.pods(app="web")) == 2
+    assert 0 < len(cluster.pods(app="huge")) < 10

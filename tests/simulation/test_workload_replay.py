@@ -314,3 +314,30 @@ def test_an_autoscaler_scales_a_deployment_in_a_replay(tmp_path: Path) -> None:
 def test_an_autoscaler_needs_an_end(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--until"):
         replay_of(tmp_path, node("n1"), deployment(1), autoscaler())
+
+
+def test_pods_without_a_controller_here_are_replayed_beside_a_workload(tmp_path: Path) -> None:
+    task = {"name": "w", "replicas": 2, "template": template()}
+    gang = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "gang"},
+        "spec": {"minAvailable": 2, "schedulerName": "default-scheduler", "tasks": [task]},
+    }
+    done = run(replay_of(tmp_path, node("n1", "16"), deployment(3), gang))
+    names = sorted(key.partition("/")[2].split("-")[0] for key in done.cluster.pods)
+    assert names == ["gang", "gang", "web", "web", "web"]
+    assert len(running(done)) == 5
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicationController"])
+def test_a_workload_without_a_selector_gets_one(tmp_path: Path, kind: str) -> None:
+    bare = deployment(2)
+    bare |= {"kind": kind, "apiVersion": "apps/v1" if kind == "Deployment" else "v1"}
+    del bare["spec"]["selector"]
+    assert len(running(run(replay_of(tmp_path, node("n1"), bare)))) == 2
+
+
+def test_replica_changes_of_a_job_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"replica-changes.*ReplicaSet, .*StatefulSet"):
+        replay_of(tmp_path, node("n1"), job(1, 1, 5, {"stowplan.dev/replica-changes": "5=3"}))

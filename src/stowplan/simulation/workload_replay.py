@@ -6,6 +6,8 @@ pods, kubelets run them, and the scheduler sees all of it through the production
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
@@ -24,11 +26,13 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.api_cluster.api_cluster import ApiCluster
 from stowplan.simulation.api_cluster.client_dispatcher import ClientDispatcher
 from stowplan.simulation.api_cluster.informer_stream import InformerStream
 from stowplan.simulation.api_cluster.workload_documents import (
+    WORKLOAD_KINDS,
     Arrival,
     ReplicaChange,
     WorkloadDocuments,
@@ -189,7 +193,52 @@ def _documents(cluster: Cluster) -> list[Tree]:
         tree["metadata"]["name"]: tree for tree in cluster.manifests if tree.get("kind") == "Node"
     }
     nodes = [by_name.get(node.name) or tree_of(node) for node in cluster.nodes]
-    return [*nodes, *(tree for tree in cluster.manifests if tree.get("kind") != "Node")]
+    others = (tree for tree in cluster.manifests if tree.get("kind") != "Node")
+    return [*nodes, *others, *_without_controller(cluster)]
+
+
+def _without_controller(cluster: Cluster) -> Iterator[Tree]:
+    """The pods and groups that reading made of objects for which no controller runs: jobs of
+    Volcano, JobSets, jobs of Kueue, traces."""
+    given = {_identity(tree) for tree in cluster.manifests}
+    for group in cluster.objects:
+        if isinstance(group, PodGroup | Queue) and _key(group) not in given:
+            yield _without_owner(group)
+    for pod in cluster.pods:
+        if _key(pod) not in given and not _owners(pod) & given:
+            yield _without_owner(pod)
+
+
+def _owners(pod: Pod) -> set[tuple[str, str, str]]:
+    """The workloads that may have made the pod: its controller, and the Deployment of it."""
+    owner = pod.controller
+    if owner is None or owner.kind not in WORKLOAD_KINDS or ".volcano." in owner.api_version:
+        return set()
+    found = {(owner.kind, pod.namespace, owner.name)}
+    if owner.kind == "ReplicaSet":
+        found.add(("Deployment", pod.namespace, owner.name.rpartition("-")[0]))
+    return found
+
+
+def _without_owner(value: Object) -> Tree:
+    """The object as if written by hand: the garbage collector deletes those whose owner is not
+    in the cluster."""
+    tree = tree_of(value)
+    for field in ("uid", "resourceVersion", "ownerReferences"):
+        tree["metadata"].pop(field, None)
+    return tree
+
+
+def _identity(tree: Tree) -> tuple[str, str, str]:
+    """Kind, namespace and name; pods and groups without a namespace are in `default`."""
+    meta = tree.get("metadata") or {}
+    namespace = meta.get("namespace") or "default"
+    return str(tree.get("kind")), str(namespace), str(meta.get("name"))
+
+
+def _key(value: Object) -> tuple[str, str, str]:
+    meta = value.metadata
+    return type(value).__name__, meta.namespace or "default", meta.name
 
 
 def tree_of(value: Object) -> Tree:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from stowplan.apis.machinery.timestamps import parse_time
@@ -32,6 +33,11 @@ WORKLOAD_KINDS = frozenset(
     }
 )
 """Kinds whose controllers create pods: with one of them a replay runs controllers."""
+SCALED_KINDS = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "StatefulSet"})
+"""Kinds whose number of replicas an annotation may change."""
+_SELECTING_KINDS = WORKLOAD_KINDS - {"Job", "CronJob"}
+WORKLOAD_LABEL = "stowplan.dev/workload"
+"""Label of the pods of a workload that has neither labels nor a selector."""
 DEFAULT_START_S = 1_767_225_600.0
 """Virtual time 0 of objects without times: 2026-01-01T00:00:00Z."""
 SECONDS_MAX = 1e10
@@ -59,7 +65,7 @@ class WorkloadDocuments:
     def __init__(self, documents: Iterable[Tree], speedup: float, profile: str = "") -> None:
         """speedup: factor by which arrivals are closer together. profile: schedulerName of all
         pods that are not bound; "" keeps theirs. Raises InputError."""
-        trees = [with_restart_policy(tree) for tree in documents]
+        trees = [with_selector(with_restart_policy(tree)) for tree in documents]
         if profile:
             trees = [with_profile(tree, profile) for tree in trees]
         times = [_created(tree) for tree in trees if not _is_stored(tree)]
@@ -103,6 +109,29 @@ def with_restart_policy(tree: Tree) -> Tree:
         spec = spec.setdefault("jobTemplate", {}).setdefault("spec", {})
     template = spec.setdefault("template", {}).setdefault("spec", {})
     template.setdefault("restartPolicy", "Never")
+    return found
+
+
+def with_selector(tree: Tree) -> Tree:
+    """A workload without a selector with one for its template; a template without labels gets one.
+
+    The API server requires selectors and nothing else of `simulate` reads them. Without one a
+    controller does not know its pods and creates more for ever.
+    """
+    kind = tree.get("kind")
+    spec = tree.get("spec") or {}
+    if kind not in _SELECTING_KINDS or _is_stored(tree) or spec.get("selector"):
+        return tree
+    found = copy.deepcopy(tree)
+    spec = found["spec"] = found.get("spec") or {}
+    template = spec["template"] = spec.get("template") or {}
+    template["spec"] = template.get("spec") or {}
+    meta = template["metadata"] = template.get("metadata") or {}
+    if not meta.get("labels"):
+        digest = sha256(f"{kind}/{found['metadata']['name']}".encode()).hexdigest()
+        meta["labels"] = {WORKLOAD_LABEL: digest[:16]}
+    labels = dict(meta["labels"])
+    spec["selector"] = labels if kind == "ReplicationController" else {"matchLabels": labels}
     return found
 
 
@@ -154,6 +183,11 @@ def _replica_changes(tree: Tree) -> tuple[ReplicaChange, ...]:
     text = _annotations(tree).get(REPLICA_CHANGES)
     if text is None:
         return ()
+    if tree.get("kind") not in SCALED_KINDS:
+        kinds = ", ".join(sorted(SCALED_KINDS))
+        raise InputError(
+            _title(tree), f"metadata.annotations[{REPLICA_CHANGES}]", repr(text), kinds
+        )
     found = []
     for part in text.split(","):
         at, sign, number = part.strip().partition("=")

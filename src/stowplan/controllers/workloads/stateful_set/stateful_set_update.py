@@ -6,7 +6,7 @@ the feature gate MaxUnavailableStatefulSet off, its default: `maxUnavailable` ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from stowplan.apis.machinery.errors import ApiError
@@ -92,6 +92,7 @@ class StatefulSetUpdate:
         self._created = 0
         self._is_full = False
         """True when this sync may create no more pods; those that it created cause the next."""
+        self._is_whole = True
         self._replicas, self._condemned = self._sort_pods(pods)
         self.status = self._counted(pods)
 
@@ -115,13 +116,29 @@ class StatefulSetUpdate:
     def _sort_pods(self, pods: Sequence[PodFacts]) -> tuple[list[_Replica], list[_Replica]]:
         """The wanted replicas by ordinal, and the superfluous ones, highest ordinal first."""
         by_ordinal = {parent_and_ordinal(pod.key[1])[1]: pod for pod in pods}
-        start = start_ordinal(self.owner)
-        wanted = range(start, start + replica_count(self.owner))
+        wanted = self._wanted_ordinals(by_ordinal)
         replicas = [self._replica(ordinal, by_ordinal.get(ordinal)) for ordinal in wanted]
         others = sorted(
             (o for o in by_ordinal if o >= 0 and not is_in_range(self.owner, o)), reverse=True
         )
         return replicas, [self._replica(ordinal, by_ordinal[ordinal]) for ordinal in others]
+
+    def _wanted_ordinals(self, existing: Container[int]) -> list[int]:
+        """The wanted ordinals up to the last that this sync can come to, ascending.
+
+        `spec.replicas` may be two thousand million: ordinals after more missing pods than one sync
+        creates are left out, and `_is_whole` is False.
+        """
+        start = start_ordinal(self.owner)
+        found: list[int] = []
+        n_missing = 0
+        for ordinal in range(start, start + replica_count(self.owner)):
+            if n_missing > _CREATIONS_PER_SYNC_MAX:
+                self._is_whole = False
+                break
+            n_missing += ordinal not in existing
+            found.append(ordinal)
+        return found
 
     def _replica(self, ordinal: int, pod: PodFacts | None) -> _Replica:
         if pod is not None:
@@ -240,6 +257,8 @@ class StatefulSetUpdate:
 
     def _replace_outdated(self) -> None:
         """Delete the outdated replica with the highest ordinal, unless one above is awaited."""
+        if not self._is_whole:
+            return
         rolling = self.owner["spec"]["updateStrategy"].get("rollingUpdate") or {}
         for replica in reversed(self._replicas[int(rolling.get("partition", 0)) :]):
             outdated = replica.revision != self.revisions.update_name
