@@ -47,6 +47,14 @@ def deployment(replicas: int, notes: dict[str, str] | None = None, cpu: str = "1
     }
 
 
+def deployment_of(name: str, replicas: int) -> Tree:
+    made = deployment(replicas)
+    made["metadata"]["name"] = name
+    made["spec"]["selector"] = {"matchLabels": {"app": name}}
+    made["spec"]["template"]["metadata"]["labels"] = {"app": name}
+    return made
+
+
 def job(
     completions: int, parallelism: int, run_s: int, notes: dict[str, str] | None = None
 ) -> Tree:
@@ -341,3 +349,12 @@ def test_a_workload_without_a_selector_gets_one(tmp_path: Path, kind: str) -> No
 def test_replica_changes_of_a_job_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"replica-changes.*ReplicaSet, .*StatefulSet"):
         replay_of(tmp_path, node("n1"), job(1, 1, 5, {"stowplan.dev/replica-changes": "5=3"}))
+
+
+def test_a_pod_that_kubelets_cannot_run_is_noted_and_ends_the_replay(tmp_path: Path) -> None:
+    broken = deployment(1)
+    del broken["spec"]["template"]["spec"]["containers"]
+    done = run(replay_of(tmp_path, node("n1"), broken, deployment_of("good", 1)))
+    assert running(done) == ["n1"]
+    (note,) = done.failure_notes
+    assert note.startswith("1 object could not be processed by controllers; hollow-kubelets")

@@ -290,8 +290,13 @@ class ControllerManager:
 
     def next_work_at(self) -> tuple[float | None, float | None]:
         """The next due times of kubelets, and of the controllers that end their work some day:
-        without CronJobs and other periodic ones."""
-        kubelets = (part.next_at() for part in self.parts if isinstance(part, Kubelets))
+        without CronJobs and other periodic ones, and without kubelets of which only failures are
+        retried."""
+        kubelets = (
+            part.next_at()
+            for part in self.parts
+            if isinstance(part, Kubelets) and len(part.queue) > part.n_failing
+        )
         others = (
             part.next_at()
             for part in self.parts

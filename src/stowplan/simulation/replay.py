@@ -313,6 +313,11 @@ class Replay:
         return True
 
     @property
+    def failure_notes(self) -> list[str]:
+        """What could not be processed; nothing without controllers."""
+        return []
+
+    @property
     def has_served_volumes(self) -> bool:
         """True when volumes were bound or provisioned at once, without a driver's latency."""
         return self._volumes.has_served

@@ -295,6 +295,7 @@ def _replayed(
     if scheduler.sessions is not None:
         summary["sessions"] = scheduler.sessions.number
     summary["not_created"] = run.not_created
+    summary["notes"] += run.failure_notes
     if run.has_served_volumes:
         summary["notes"].append(VOLUMES_NOTE)
     explanation = explain_after_replay(explain, run) if explain else None

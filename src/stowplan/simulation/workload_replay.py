@@ -18,6 +18,7 @@ from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.resources import resource_of, resources_of
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.extender_api import object_tree
@@ -174,6 +175,17 @@ class WorkloadReplay(Replay):
     def has_served_volumes(self) -> bool:
         """False: the volume controller provisions with the latency that classes declare."""
         return False
+
+    @property
+    def failure_notes(self) -> list[str]:
+        """What controllers or kubelets could not process, if anything, and why."""
+        n_failing = sum(self._api.cluster.controller_manager.failing().values())
+        errors = self._api.cluster.faults.take()
+        if not n_failing or not errors:
+            return []
+        last = errors[-1]
+        text = f"{count_of(n_failing, 'object')} could not be processed by controllers"
+        return [f"{text}; {last.component}, {last.about}: {last.error!r}"]
 
     def _is_over(self) -> bool:
         if self.options.until_s is not None:

@@ -111,8 +111,8 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 class NodeResourcesFit:
     """Filter on free resources and pod slots, score by utilization.
 
-    Differs: extended resources that a DeviceClass maps to devices are not left to DynamicResources,
-    because device classes are not read yet.
+    Differs: extended resources that a DeviceClass maps to devices are not left to DynamicResources;
+    device classes are read for queueing hints only.
     """
 
     name = "NodeResourcesFit"
