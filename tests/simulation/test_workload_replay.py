@@ -351,10 +351,15 @@ def test_replica_changes_of_a_job_are_refused(tmp_path: Path) -> None:
         replay_of(tmp_path, node("n1"), job(1, 1, 5, {"stowplan.dev/replica-changes": "5=3"}))
 
 
-def test_a_pod_that_kubelets_cannot_run_is_noted_and_ends_the_replay(tmp_path: Path) -> None:
+def test_a_pod_that_kubelets_cannot_run_is_noted_and_ends_the_replay(
+    tmp_path: Path, faults: list[str]
+) -> None:
     broken = deployment(1)
     del broken["spec"]["template"]["spec"]["containers"]
     done = run(replay_of(tmp_path, node("n1"), broken, deployment_of("good", 1)))
     assert running(done) == ["n1"]
     (note,) = done.failure_notes
+    (bad,) = (key for key in done.cluster.pods if key.startswith("default/web"))
     assert note.startswith("1 object could not be processed by controllers; hollow-kubelets")
+    assert {fault.partition(":")[0] for fault in faults} == {f"hollow-kubelets {bad}"}
+    faults.clear()
