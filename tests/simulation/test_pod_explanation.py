@@ -180,7 +180,7 @@ def test_failures_are_grouped_by_owner_and_reason() -> None:
         Placement("default/w2", "", "other", "m"),
         Placement("default/b", "", "full", "m"),
     ]
-    found = failures_of(placements, Cluster(NODES, pods))
+    found = failures_of(placements, pods)
     assert [(one.reason, one.namespace, one.owner, one.pods) for one in found] == [
         ("full", "", "<none>", ["default/a", "default/b"]),
         ("full", "default", "statefulset/w", ["default/w1"]),

@@ -363,3 +363,14 @@ def test_a_pod_that_kubelets_cannot_run_is_noted_and_ends_the_replay(
     assert note.startswith("1 object could not be processed by controllers; hollow-kubelets")
     assert {fault.partition(":")[0] for fault in faults} == {f"hollow-kubelets {bad}"}
     faults.clear()
+
+
+def test_pods_of_a_replay_that_fail_are_grouped_by_their_owners(tmp_path: Path) -> None:
+    file = tmp_path / "objects.json"
+    objects = [node("n1"), deployment(3, cpu="6")]
+    file.write_bytes(msgspec.json.encode({"kind": "List", "items": objects}))
+    result = stowplan.simulate(file, replay=ReplayOptions())
+    (failure,) = result.failures
+    assert (failure.namespace, failure.reason) == ("default", "Insufficient cpu")
+    assert failure.owner == "deployment/web"
+    assert len(failure.pods) == 2

@@ -26,6 +26,10 @@ NO_EFFECT = frozenset(
 """Kinds that affect no scheduling decision and create no pods."""
 
 
+REPLAYED = frozenset({"CronJob.batch", "HorizontalPodAutoscaler.autoscaling"})
+"""Kinds that no fill reads, and whose controllers run in a replay of workloads."""
+
+
 def relevant_kinds(ignored: Mapping[str, int]) -> dict[str, int]:
     """Ignored kinds that could affect the result: they create pods, or admission reads them."""
     return {kind: count for kind, count in ignored.items() if kind not in NO_EFFECT}

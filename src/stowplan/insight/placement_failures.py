@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_owners import NO_OWNER, owner_text
 from stowplan.insight.pod_placement import Placement
+from stowplan.objects.pod import Pod
 
 
 class PlacementFailure(msgspec.Struct, frozen=True):
@@ -20,9 +20,9 @@ class PlacementFailure(msgspec.Struct, frozen=True):
     pods: list[str]
 
 
-def failures_of(placements: Iterable[Placement], cluster: Cluster) -> list[PlacementFailure]:
-    """Pods without a node, largest groups first."""
-    pods = {pod.key: pod for pod in cluster.pods}
+def failures_of(placements: Iterable[Placement], known: Iterable[Pod]) -> list[PlacementFailure]:
+    """Pods without a node, largest groups first. known: the pods, which name their owners."""
+    pods = {pod.key: pod for pod in known}
     groups: dict[tuple[str, str, str], list[str]] = {}
     for placement in placements:
         if placement.node:

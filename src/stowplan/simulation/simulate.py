@@ -182,7 +182,8 @@ def simulate(
         how = ReplayRequest(replay, seed, explain, profile or "")
         result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
-    result.failures = failures_of(result.placements, cluster)
+    if replay is None:
+        result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += extender_factory.notes
     result.summary["notes"] += gang_notes(cluster.pending(), deciders)
@@ -298,10 +299,12 @@ def _replayed(
     summary["notes"] += run.failure_notes
     if run.has_served_volumes:
         summary["notes"].append(VOLUMES_NOTE)
+    known = (pod_history.pod for pod_history in run.pod_histories.values())
+    failures = failures_of(placements, known)
     explanation = explain_after_replay(explain, run) if explain else None
     if explain and explanation is None:
         summary["notes"].append(f"{explain} is not pending at the end: not explained")
-    return Simulation(list(placements), summary, series.csv(), explanation=explanation)
+    return Simulation(list(placements), summary, series.csv(), failures, explanation)
 
 
 def replay_of(

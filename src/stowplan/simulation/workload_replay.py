@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import numpy as np
 
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
@@ -255,11 +256,10 @@ def _key(value: Object) -> tuple[str, str, str]:
 
 def tree_of(value: Object) -> Tree:
     """A typed object as a manifest."""
-    return {
-        "apiVersion": resource_of(value).api_version,
-        "kind": type(value).__name__,
-        **object_tree(value),
-    }
+    kind: Tree = {"apiVersion": resource_of(value).api_version, "kind": type(value).__name__}
+    # Through JSON: the API server takes lists, and typed objects have tuples.
+    tree: Tree = msgspec.json.decode(msgspec.json.encode(object_tree(value)))
+    return kind | tree
 
 
 def _check_ends(documents: list[Tree], *, departures: bool) -> None:

@@ -108,7 +108,7 @@ def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
 def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:
     from stowplan.driver.gc_settings import paused_collector
     from stowplan.inputs.cluster_reader import read_cluster
-    from stowplan.inputs.ignored_kinds import describe_ignored
+    from stowplan.inputs.ignored_kinds import REPLAYED, describe_ignored
 
     validate = source.validate or "auto"
     # Reading makes no garbage, and looking for it is expensive.
@@ -116,7 +116,10 @@ def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> 
         cluster = read_cluster(
             source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
         )
-    for line in describe_ignored(cluster.ignored):
+    ignored = cluster.ignored
+    if keep_manifests:
+        ignored = {kind: count for kind, count in ignored.items() if kind not in REPLAYED}
+    for line in describe_ignored(ignored):
         click.echo(f"Warning: {line}", err=True)
     for note in cluster.notes if notes else ():
         click.echo(f"Note: {note}", err=True)
