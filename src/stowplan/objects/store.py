@@ -64,7 +64,7 @@ class ComponentErrorLog(Protocol):
 class Store(Protocol):
     """Reads and writes of the objects of one cluster. now: time of this step, Unix seconds.
 
-    Watches are calls: whoever runs controllers passes every WatchEvent to their `observe`.
+    There is no watch method: the controller manager passes each WatchEvent to `observe`.
     """
 
     now: float
