@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stowplan.config.session_configuration import KUBE_BATCH_0_5
 from stowplan.cycle.change import Change
@@ -26,6 +29,7 @@ from tests.simulation.test_session_runner import (
     pod,
     queue,
 )
+from tests.soak import examples
 
 Objects = list[dict[str, object]]
 
@@ -275,7 +279,7 @@ def test_the_largest_gang_that_starts(tmp_path: Path) -> None:
     objects = [node("n1"), node("n2"), queue("default"), *gang("g", 5, "2")]
     cluster = make_cluster(tmp_path, *objects)
     explanation = explained(cluster, "g")
-    (change,) = explanation.changes
+    change, _, _ = explanation.changes
     assert (change.kind, change.cost, change.text) == (
         "gang",
         20,
@@ -307,3 +311,111 @@ def test_a_queue_whose_capability_is_too_small(tmp_path: Path) -> None:
 def test_a_gang_that_can_start_needs_no_change(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 2, "2"))
     assert explained(cluster, "g").changes == ()
+
+
+# Changes of the gang's pods and of nodes.
+
+TAINT = {"key": "team", "value": "x", "effect": "NoSchedule"}
+
+
+def texts(cluster: Cluster, name: str = "g") -> dict[str, tuple[int, str]]:
+    return {one.kind: (one.cost, one.text) for one in explained(cluster, name).changes}
+
+
+def test_new_nodes_and_lower_requests_of_a_gang(tmp_path: Path) -> None:
+    cluster = make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 5, "2"))
+    assert texts(cluster) == {
+        "request": (60, "lower the cpu request of container c from 2 to 800m"),
+        "gang": (60, "lower minMember of PodGroup g from 5 to 2: it is 3 members short"),
+        "add-node": (2000, "add 2 nodes of pool cpu=4,memory=16Gi,pods=110"),
+    }
+    found = {one.kind: one for one in explained(cluster, "g").changes}
+    assert [one.kind for one in found["request"].objects] == ["Pod"] * 5
+    assert [one.name for one in found["add-node"].objects] == ["n1-new-1", "n1-new-2"]
+    for change in found.values():
+        make_cluster(tmp_path, node("n1"), queue("default"), *gang("g", 5, "2"))
+        assert explained(applied_to(tmp_path, change), "g").is_placed, change.text
+
+
+def test_a_gang_whose_nodes_are_tainted_or_cordoned(tmp_path: Path) -> None:
+    tainted = node("n1") | {"spec": {"taints": [TAINT]}}
+    cordoned = node("n2") | {"spec": {"unschedulable": True}}
+    cluster = make_cluster(tmp_path, tainted, cordoned, queue("default"), *gang("g", 2, "2"))
+    found = texts(cluster)
+    assert found["toleration"] == (10, "add a toleration for taint team=x:NoSchedule")
+    assert found["taint"] == (20, "remove taint team=x:NoSchedule from node n1")
+    assert found["uncordon"] == (10, "uncordon node n2")
+    # Of four pods two fit on each node: both changes are needed.
+    cluster = make_cluster(tmp_path, tainted, cordoned, queue("default"), *gang("g", 4, "2"))
+    found = texts(cluster)
+    assert not {"toleration", "taint", "uncordon"} & set(found)
+
+
+def test_two_changes_that_help_a_gang_together(tmp_path: Path) -> None:
+    both = node("n1") | {"spec": {"taints": [TAINT], "unschedulable": True}}
+    least = gang("g", 2, "2", "q")
+    # A pool of which no new node helps without a toleration.
+    limited = queue("q") | {"spec": {"weight": 1}}
+    cluster = make_cluster(tmp_path, both, limited, *least)
+    (change,) = explained(cluster, "g").changes
+    assert (change.kind, change.cost) == ("combined", 20)
+    assert change.text == "uncordon node n1 and add a toleration for taint team=x:NoSchedule"
+    assert explained(applied_to(tmp_path, change), "g").is_placed
+
+
+def test_the_template_of_a_gang_is_changed_once(tmp_path: Path) -> None:
+    template = pod("x", "g", "1")
+    job: dict[str, object] = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train"},
+        "spec": {
+            "parallelism": 3,
+            "completions": 3,
+            "template": {
+                "metadata": {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+                "spec": {**template["spec"], "restartPolicy": "Never"},  # type: ignore[dict-item]
+            },
+        },
+    }
+    tainted = node("n1") | {"spec": {"taints": [TAINT]}}
+    cluster = make_cluster(tmp_path, tainted, queue("default"), group("g", 3), job)
+    change = next(one for one in explained(cluster, "g").changes if one.kind == "toleration")
+    (entry,) = change.objects
+    assert (entry.kind, entry.name) == ("Job", "train")
+    assert entry.patch[0]["path"] == "/spec/template/spec/tolerations"
+    assert explained(applied_to(tmp_path, change), "g").is_placed
+
+
+@st.composite
+def clusters_with_a_gang(draw: st.DrawFn) -> Objects:
+    nodes: Objects = []
+    for number in range(draw(st.integers(1, 3))):
+        spec: dict[str, object] = {}
+        if draw(st.booleans()):
+            spec["taints"] = [TAINT]
+        if draw(st.integers(0, 3)) == 0:
+            spec["unschedulable"] = True
+        nodes.append(node(f"n{number}", str(draw(st.integers(2, 6)))) | {"spec": spec})
+    running = [pod(f"r{i}", cpu="1", node="n0") for i in range(draw(st.integers(0, 2)))]
+    size = draw(st.integers(1, 4))
+    return [*nodes, queue("default"), *running, *gang("g", size, str(draw(st.integers(1, 4))))]
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(clusters_with_a_gang())
+def test_every_change_starts_the_gang_and_no_smaller_step_does(objects: Objects) -> None:
+    with TemporaryDirectory() as folder:
+        cluster = make_cluster(Path(folder), *objects)
+        before = explained(cluster, "g")
+        for change in before.changes:
+            make_cluster(Path(folder), *objects)
+            assert explained(applied_to(Path(folder), change), "g").is_placed, change.text
+        found = {one.kind: one for one in before.changes}
+        more = found.get("add-node")
+        if more is not None and len(more.objects) > 1:
+            make_cluster(Path(folder), *objects)
+            fewer = msgspec.structs.replace(more, objects=more.objects[1:])
+            assert not explained(applied_to(Path(folder), fewer), "g").is_placed
+        if before.is_placed:
+            assert not found

@@ -16,7 +16,8 @@ from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.forecast.explain import found_pod
-from stowplan.forecast.job_changes import JobChanges, find_job_changes
+from stowplan.forecast.job_changes import find_job_changes
+from stowplan.forecast.session_trials import JobChanges
 from stowplan.forecast.unstartable_jobs import unstartable_reasons
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import did_you_mean
@@ -114,9 +115,7 @@ def explain_job(
     gates = tuple(gate.name for gate in found.spec.scheduling_gates)
     searched = NOTHING_FOUND
     if changes and job is not None and not found.node_name and found.key not in run.bound:
-        searched = find_job_changes(
-            cluster, deciders, job.uid, job.queue, lambda run: found.key in run.bound
-        )
+        searched = find_job_changes(cluster, deciders, job, lambda run: found.key in run.bound)
     return JobExplanation(
         SCHEMA,
         found.key,
@@ -167,7 +166,7 @@ def explain_pod_group(
         def is_ready(run: SessionRun) -> bool:
             return any(one.is_ready for one in run.jobs if one.uid == found.key)
 
-        searched = find_job_changes(cluster, deciders, found.key, job.queue, is_ready)
+        searched = find_job_changes(cluster, deciders, job, is_ready)
     return JobExplanation(
         SCHEMA,
         "",

@@ -1,54 +1,47 @@
-"""Changes of a gang and of its queue that let a session start it, each tried in a session."""
+"""Changes of a gang, its queue, its pods and of nodes that let a session start it."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.change import Change, ChangedObject, Operation
+from stowplan.forecast.gang_changes import find_gang_changes
+from stowplan.forecast.session_trials import JobChanges, Outcome, smallest
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.objects.quantity import amount, format_quantity
-from stowplan.simulation.session_runner import SessionRun, SessionRunner
+from stowplan.simulation.session_runner import JobReport, SessionRunner
 
 WEIGHT_MAX = 10_000
 RAISED_MAX = 900
 """Points of raising a queue's share or limit: the percentage, up to this."""
 SEARCHED_MAX = 1_000_000
 """Limit of (pods x nodes) up to which sessions are tried."""
-PODS_AND_NODES = "changes of the pods and nodes of a gang"
-
-Outcome = Callable[[SessionRun], bool]
-"""Whether a session has started what is explained."""
-
-
-class JobChanges(NamedTuple):
-    """The changes, cheapest first, and what the search left out."""
-
-    changes: tuple[Change, ...]
-    not_searched: tuple[str, ...]
 
 
 def find_job_changes(
-    cluster: Cluster, deciders: Deciders, group: str, queue: str, has_started: Outcome
+    cluster: Cluster,
+    deciders: Deciders,
+    job: JobReport,
+    has_started: Outcome,
 ) -> JobChanges:
-    """The smallest change of a PodGroup and of a Queue after which one session starts a gang.
+    """The smallest changes of a PodGroup, its Queue, its pods and of nodes after which one session
+    starts it.
 
-    group: NAMESPACE/NAME of the PodGroup, queue: name of the Queue; "" for none. Sessions run on
-    copies of the cluster.
+    Sessions run on copies of the cluster.
     """
     if len(cluster.pods) * len(cluster.nodes) > SEARCHED_MAX:
-        return JobChanges((), ("changes of gang and queue: the cluster is too large",))
+        return JobChanges((), ("changes of gang, queue, pods and nodes: the cluster is too large",))
     search = _JobSearch(cluster, deciders, has_started)
-    found = [*search.gang(group), *search.queue(queue)]
+    pending = (*job.waiting, *job.promised)
+    others = find_gang_changes(cluster, deciders, pending, has_started)
+    found = [*search.gang(job.uid), *search.queue(job.queue), *others.changes]
     cheapest: dict[str, Change] = {}
     for change in sorted(found, key=lambda change: change.cost):
         cheapest.setdefault(change.kind, change)
-    return JobChanges(tuple(cheapest.values()), (PODS_AND_NODES,))
+    return JobChanges(tuple(cheapest.values()), others.not_searched)
 
 
 class _JobSearch:
@@ -76,7 +69,7 @@ class _JobSearch:
         def lowered(by: int) -> PodGroup:
             return replace(group, spec=replace(group.spec, min_member=least - by))
 
-        by = _smallest(1, least - 1, lambda by: self.starts_with(group, lowered(by)))
+        by = smallest(1, least - 1, lambda by: self.starts_with(group, lowered(by)))
         if by is None:
             return []
         members = "member" if by == 1 else "members"
@@ -102,7 +95,7 @@ class _JobSearch:
         def heavier(to: int) -> Queue:
             return replace(queue, spec=replace(queue.spec, weight=to))
 
-        to = _smallest(weight + 1, WEIGHT_MAX, lambda to: self.starts_with(queue, heavier(to)))
+        to = smallest(weight + 1, WEIGHT_MAX, lambda to: self.starts_with(queue, heavier(to)))
         if to is not None:
             text = f"raise the weight of Queue {name} from {queue.spec.weight} to {to}"
             found.append(_raised(queue, text, "/spec/weight", to, weight, to))
@@ -124,7 +117,7 @@ class _JobSearch:
             if resource in node.status.allocatable
         )
         most = max(offered, limit)
-        by = _smallest(1, most, lambda by: self.starts_with(queue, wider(by)))
+        by = smallest(1, most, lambda by: self.starts_with(queue, wider(by)))
         if by is None:
             return []
         value = format_quantity(resource, limit + by)
@@ -138,16 +131,3 @@ def _raised(queue: Queue, text: str, path: str, value: object, before: int, afte
     operation: Operation = {"op": "add", "path": path, "value": value}
     entry = ChangedObject(queue.api_version, "Queue", name=queue.name, patch=(operation,))
     return Change("queue", cost, text, (entry,))
-
-
-def _smallest(first: int, last: int, helps: Callable[[int], bool]) -> int | None:
-    """The smallest number that helps, where larger ones help, too; None if the last does not."""
-    if first > last or not helps(last):
-        return None
-    while first < last:
-        middle = (first + last) // 2
-        if helps(middle):
-            last = middle
-        else:
-            first = middle + 1
-    return first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import msgspec
@@ -146,6 +146,17 @@ def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
     return sorted(found, key=lambda edit: _size(edit.offered))
 
 
+def copies_of(edit: AddNodeEdit, count: int, taken: Collection[str]) -> list[AddNodeEdit]:
+    """As many new nodes like this one. taken: names that other nodes have."""
+    names = {*taken}
+    found = []
+    for _ in range(count):
+        node = _fresh(edit.node, names, edit.node.name.rpartition("-new-")[0])
+        names.add(node.name)
+        found.append(replace(edit, node=node))
+    return found
+
+
 def _content(node: Node) -> object:
     """What distinguishes the nodes of a pool."""
     labels = [item for item in node.labels.items() if item[0] != HOSTNAME_LABEL]
@@ -158,12 +169,12 @@ def _size(offered: dict[str, int]) -> tuple[int, int, int]:
     return extended, offered.get("cpu", 0), offered.get("memory", 0)
 
 
-def _fresh(node: Node, taken: set[str]) -> Node:
-    """A new node like this one: schedulable, ready and empty."""
-    number = 1
-    while f"{node.name}-new-{number}" in taken:
+def _fresh(node: Node, taken: set[str], base: str = "") -> Node:
+    """A new node like this one: schedulable, ready and empty. base: of its name."""
+    base, number = base or node.name, 1
+    while f"{base}-new-{number}" in taken:
         number += 1
-    name = f"{node.name}-new-{number}"
+    name = f"{base}-new-{number}"
     labels = dict(node.labels)
     if HOSTNAME_LABEL in labels:
         labels[HOSTNAME_LABEL] = name
