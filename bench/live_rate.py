@@ -161,7 +161,7 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
             request = correlator.record(event, now.now, now.wall_ns, now.micros)
             assert request is not None
             async with limit:
-                answer = await api.send(bind(Bind(i, 1, uid, "default", name, node)))
+                answer = await api.send(bind(Bind(i, 1, uid, "default", name, node), {}))
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
                 answer = await api.send(request)
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])

@@ -144,7 +144,7 @@ def test_names_are_percent_encoded() -> None:
 )
 def test_a_name_is_one_path_segment(name: str, encoded: str) -> None:
     targets = [
-        bind(to_do.Bind(1, 1, "uid-1", name, name, "n")).target,
+        bind(to_do.Bind(1, 1, "uid-1", name, name, "n"), {}).target,
         read_lease(name, name, 1.0).target,
         patch_event(name, name, {}).target,
     ]

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from stowplan.client import requests
+from stowplan.client.binding_times import BindingTimes
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import (
@@ -76,6 +77,7 @@ class ApiCalls:
     def __init__(self, series: EventCorrelator, clock: RequestClock) -> None:
         self.series = series
         self._clock = clock
+        self._binding_times = BindingTimes()
         self._kinds: dict[type[Any], Callable[[Any], ApiCallSteps]] = {
             to_do.Bind: self._bind,
             to_do.ReadPod: self._read,
@@ -91,7 +93,10 @@ class ApiCalls:
         return self._kinds[type(effect)](effect)
 
     def _bind(self, effect: to_do.Bind) -> ApiCallSteps:
-        answer = yield from send_unthrottled(requests.bind(effect))
+        notes = effect.annotations
+        if effect.times:
+            notes = self._binding_times.annotations(effect, self._clock().wall_ns)
+        answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)
         return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))

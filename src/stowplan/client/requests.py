@@ -8,6 +8,7 @@ Source: Kubernetes API v1.36; kube-scheduler v1.36 as recorded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -92,11 +93,11 @@ def read_pod(effect: ReadPod) -> ApiRequest:
 # Writing about pods.
 
 
-def bind(effect: Bind) -> ApiRequest:
-    """Bind a pod to a node."""
+def bind(effect: Bind, annotations: Mapping[str, str]) -> ApiRequest:
+    """Bind a pod to a node. annotations: all that go onto the pod."""
     meta: Tree = {"name": effect.name, "namespace": effect.namespace, "uid": effect.uid}
-    if effect.annotations:
-        meta["annotations"] = effect.annotations
+    if annotations:
+        meta["annotations"] = annotations
     body = {
         "kind": "Binding",
         "apiVersion": "v1",

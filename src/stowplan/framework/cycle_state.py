@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from stowplan.objects.pod import Pod
 
 T = TypeVar("T")
+
+NO_TIMES: Mapping[str, str] = MappingProxyType({})
 
 
 class MissingState(LookupError):
@@ -22,13 +26,15 @@ class CycleState:
 
     to_activate: pods by uid to move to the active queue when this pod passes Permit, and again when
     it is bound. binding_annotations: written by Reserve, Permit or PreBind; the binding carries
-    them to the pod in the write that sets its node. Plugins that bind by `perform`, and extenders,
-    do not send them.
+    them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
+    value is the time of the binding in that unit since 1970; replaced, not changed. Plugins that
+    bind by `perform`, and extenders, do not send either.
     """
 
     __slots__ = (
         "_values",
         "binding_annotations",
+        "binding_times",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -42,6 +48,7 @@ class CycleState:
         self.skip_pre_bind: set[str] = set()
         self.to_activate: dict[str, Pod] = {}
         self.binding_annotations: dict[str, str] = {}
+        self.binding_times: Mapping[str, str] = NO_TIMES
 
     def write(self, key: str, value: object) -> None:
         """Store `value` under `key`, replacing the previous one."""
@@ -78,4 +85,5 @@ class CycleState:
         copy.skip_pre_bind = set(self.skip_pre_bind)
         copy.to_activate = dict(self.to_activate)
         copy.binding_annotations = dict(self.binding_annotations)
+        copy.binding_times = self.binding_times
         return copy

@@ -33,11 +33,13 @@ class OnObject(Numbered, frozen=True):
 class Bind(OnObject, frozen=True):
     """Bind a pod to a node, if it still has this uid. Outcome: BindDone, BindFailed.
 
-    annotations: to be added to those of the pod.
+    annotations: to be added to those of the pod. times: annotations that get the time at which the
+    request is sent, with its unit, `s` or `ns`.
     """
 
     node: str
     annotations: dict[str, str] = {}
+    times: dict[str, str] = {}
 
 
 class ReadPod(OnObject, frozen=True):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from stowplan.framework import ObjectChange
+from stowplan.framework.cycle_state import NO_TIMES
 from stowplan.framework.deciders.session_decider import PodGroupReport
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
@@ -72,12 +75,19 @@ class Outbox:
         return self._last
 
     def bind(
-        self, pod: Pod, uid: str, node: str, annotations: dict[str, str] = NO_ANNOTATIONS
+        self,
+        pod: Pod,
+        uid: str,
+        node: str,
+        annotations: dict[str, str] = NO_ANNOTATIONS,
+        times: Mapping[str, str] = NO_TIMES,
     ) -> int:
-        """Bind a pod through the API server, which adds the annotations to it."""
+        """Bind a pod through the API server, which adds the annotations to it. times: annotations
+        whose value is the time of the request, with its unit."""
         self._last = number = self._last + 1
+        own = NO_ANNOTATIONS if times is NO_TIMES else dict(times)
         self._effects.append(
-            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations)
+            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations, own)
         )
         return number
 

@@ -150,9 +150,11 @@ def test_pods_without_cards_carry_no_annotation() -> None:
 
 def test_the_request_for_a_binding_has_the_annotations() -> None:
     plain = to_do.Bind(1, 1, "u", "default", "a", "n")
-    assert "annotations" not in json.loads(bind(plain).body)["metadata"]
+    assert "annotations" not in json.loads(bind(plain, plain.annotations).body)["metadata"]
     noted = replace(plain, annotations={INDEX_KEY: "0-1"})
-    assert json.loads(bind(noted).body)["metadata"]["annotations"] == {INDEX_KEY: "0-1"}
+    assert json.loads(bind(noted, noted.annotations).body)["metadata"]["annotations"] == {
+        INDEX_KEY: "0-1"
+    }
 
 
 @pytest.mark.parametrize("policy", list(GpuPolicy))

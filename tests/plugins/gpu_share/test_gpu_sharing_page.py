@@ -1,4 +1,4 @@
-"""The examples of docs/gpu-sharing.md work."""
+"""The examples of docs/gpu-sharing.md and docs/gpu-devices.md work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from pathlib import Path
 
 from stowplan import simulate
 
-PAGE = Path(__file__).parents[3] / "docs" / "gpu-sharing.md"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_example_cluster_is_scheduled_by_the_example_configuration(tmp_path: Path) -> None:
-    cluster, configuration = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    cluster, configuration = re.findall(r"```yaml\n(.*?)```", (DOCS / "gpu-sharing.md").read_text(), re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(cluster)
     (tmp_path / "config.yaml").write_text(configuration)
     found = simulate(tmp_path / "cluster.yaml", config=tmp_path / "config.yaml")
     assert [(one.pod, one.node) for one in found.placements] == [("default/half", "n1")]
+
+
+def test_the_example_of_registered_devices(tmp_path: Path) -> None:
+    page = (DOCS / "gpu-devices.md").read_text()
+    configuration, cluster = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "cluster.yaml").write_text(cluster)
+    (tmp_path / "config.yaml").write_text(configuration)
+    found = simulate(tmp_path / "cluster.yaml", config=tmp_path / "config.yaml")
+    assert [(one.pod, one.node) for one in found.placements] == [("default/quarter", "n1")]

@@ -197,7 +197,7 @@ class ExtenderService:
         if not (name and namespace and node):
             raise InvalidExtenderArgs("Required value: PodName, PodNamespace and Node")
         self._n_bound += 1
-        answer = await self._api.send(bind(Bind(self._n_bound, 1, uid, namespace, name, node)))
+        answer = await self._api.send(bind(Bind(self._n_bound, 1, uid, namespace, name, node), {}))
         if not answer.is_done:
             return error_message(answer)
         self._assume(uid, f"{namespace}/{name}", node)

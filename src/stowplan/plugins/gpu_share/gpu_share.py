@@ -12,7 +12,7 @@ Source: hkust-adsl/kubernetes-scheduler-simulator (Weng et al., USENIX ATC 2023)
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -64,6 +64,15 @@ from stowplan.plugins.gpu_share.card_filter import (
     fits_distinct_cards_column,
 )
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
+from stowplan.plugins.gpu_share.conventions.device_sharing import (
+    DeviceAttempt,
+    attempt_of,
+    device_attempt,
+    refusal,
+    requests_of,
+)
 from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.policies import (
@@ -76,6 +85,7 @@ from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
 FITS, NO_SUCH_CARDS, TOO_LITTLE_LEFT = range(3)
+DEVICES = "GpuShare/devices"
 NO_STATE = error("GpuShare is enabled at filter or reserve and not at preFilter; expected both")
 
 
@@ -100,7 +110,8 @@ class GpuTies(StrEnum):
 class GpuShareArgs(PluginArgs, frozen=True):
     """policy: scores nodes. gpu_sel: chooses the card for a part of one. dim_ext, norm: vectors of
     DotProd and their divisor. workload: source of the typical pods of FGD, with the options below.
-    ties: which of the nodes with the highest score is to win. seed: of Random.
+    ties: which of the nodes with the highest score is to win. seed: of Random. conventions: ways
+    of registering and requesting GPUs that count beside the annotations of open-gpu-share.
     """
 
     policy: GpuPolicy = GpuPolicy.BEST_FIT
@@ -114,6 +125,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     gpu_res_weight: float = 0.0
     ties: GpuTies = GpuTies.NAME
     seed: int = 0
+    conventions: tuple[str, ...] = ("volcano", "hami", "aliyun-gpu-mem")
 
     def problems(self, path: str) -> Iterator[Problem]:
         """FGD without workload, and figures out of range."""
@@ -126,6 +138,10 @@ class GpuShareArgs(PluginArgs, frozen=True):
         ):
             if not 1 <= value <= most:
                 yield Problem(f"{path}.{name}", str(value), f"1 to {most}")
+        for index, name in enumerate(self.conventions):
+            if name not in CONVENTIONS:
+                wanted = f"one of {', '.join(CONVENTIONS)}"
+                yield Problem(f"{path}.conventions[{index}]", repr(name), wanted)
         for index, pod in enumerate(self.workload):
             if min(pod.cpu_milli, pod.num, pod.milli) < 0 or pod.count < 1:
                 yield Problem(f"{path}.workload[{index}]", str(pod), "amounts of 0 or more")
@@ -178,6 +194,7 @@ class GpuShare:
 
     def __init__(self, args: GpuShareArgs) -> None:
         self.args = args
+        self._conventions = [CONVENTIONS[name] for name in args.conventions]
         self._choice = CardChoiceOptions(args.gpu_sel, args.dim_ext, args.norm, args.typical_pods)
 
     def _state(self, pod: Pod, snapshot: Snapshot) -> GpuShareState:
@@ -188,6 +205,12 @@ class GpuShare:
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Skip for a pod that requests no cards."""
+        devices = device_attempt(pod, snapshot, self._conventions)
+        if isinstance(devices, Status):
+            return devices
+        if devices is not None:
+            state.write(DEVICES, devices)
+            return OK
         attempt = self._state(pod, snapshot)
         if attempt.request.milli <= 0:
             return SKIP
@@ -204,6 +227,9 @@ class GpuShare:
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success where as many cards as requested have enough left."""
+        devices: DeviceAttempt | None = state.find(DEVICES)
+        if devices is not None:
+            return refusal(devices.verdict(node))
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return NO_STATE
@@ -216,6 +242,9 @@ class GpuShare:
 
     def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): FITS, or the reason of the refusal."""
+        devices: DeviceAttempt | None = state.find(DEVICES)
+        if devices is not None:
+            return self._kept_column("filter", devices.key, nodes, rows, devices.verdicts)
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return np.full(np.arange(nodes.n_nodes)[rows].shape[0], -1, dtype=np.int64)
@@ -231,6 +260,8 @@ class GpuShare:
 
     def filter_status(self, code: int) -> Status:
         """The refusal of a code of `filter_column`."""
+        if code in DEVICE_REFUSALS:
+            return DEVICE_REFUSALS[code]
         return NO_STATE if code < 0 else self.REFUSALS[code]
 
     # Score.
@@ -238,6 +269,9 @@ class GpuShare:
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Remember the request; pods without cards are scored as well."""
         state.write(f"{self.name}/scores", self._state(pod, snapshot))
+        devices = attempt_of(pod, snapshot, self._conventions)
+        if devices.has_devices().any():
+            state.write(f"{DEVICES}/scores", devices)
         return OK
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
@@ -245,9 +279,10 @@ class GpuShare:
         attempt = state.read(f"{self.name}/scores", GpuShareState)
         if self.args.policy is GpuPolicy.RANDOM:
             return self._draw(pod, node.name)
-        card_state = attempt.ledger.state(node)
-        found = gpu_score(self.args.policy, card_state, attempt.request, self._choice)
-        return found or 0
+        devices: DeviceAttempt | None = state.find(f"{DEVICES}/scores")
+        registered = None if devices is None else devices.on_cards(node)
+        card_state, request = registered or (attempt.ledger.state(node), attempt.request)
+        return gpu_score(self.args.policy, card_state, request, self._choice) or 0
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
@@ -259,14 +294,26 @@ class GpuShare:
 
         def evaluate(some: Rows) -> Ints:
             cards = CardLedger.of(nodes).columns().take(some)
-            return gpu_score_column(self.args.policy, cards, attempt.request, self._choice)[0]
+            found = gpu_score_column(self.args.policy, cards, attempt.request, self._choice)[0]
+            return found if devices is None else self._with_devices(found, devices, some)
 
-        return self._kept_column("score", attempt.request, nodes, rows, evaluate)
+        devices: DeviceAttempt | None = state.find(f"{DEVICES}/scores")
+        key = attempt.request if devices is None else (attempt.request, devices.key)
+        return self._kept_column("score", key, nodes, rows, evaluate)
+
+    def _with_devices(self, scores: Ints, devices: DeviceAttempt, rows: Rows) -> Ints:
+        """The scores, of nodes that register devices by these. int64 (n_rows,)."""
+        numbers = np.arange(devices.nodes.n_nodes)[rows]
+        for place in np.nonzero(devices.has_devices()[numbers])[0].tolist():
+            registered = devices.on_cards(devices.nodes.info(int(numbers[place])))
+            if registered is not None:
+                scores[place] = gpu_score(self.args.policy, *registered, self._choice) or 0
+        return scores
 
     def _kept_column(
         self,
         method: str,
-        request: GpuShareRequest,
+        request: Hashable,
         nodes: NodeTable,
         rows: Rows,
         evaluate: Callable[[Rows], Ints],
@@ -300,6 +347,9 @@ class GpuShare:
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Choose the cards. They go onto the pod with its binding."""
+        devices: DeviceAttempt | None = state.find(DEVICES)
+        if devices is not None:
+            return self._reserve_devices(devices, pod, node_name, state)
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return OK
@@ -314,6 +364,18 @@ class GpuShare:
         state.binding_annotations[INDEX_KEY] = format_card_indices(cards)
         return OK
 
+    def _reserve_devices(
+        self, devices: DeviceAttempt, pod: Pod, node_name: str, state: CycleState
+    ) -> Status:
+        most_left = self.args.gpu_sel is CardSelection.WORST
+        notes = devices.reserve(pod, node_name, most_left=most_left)
+        if isinstance(notes, Status):
+            return notes
+        if notes is not None:
+            state.binding_annotations.update(notes.annotations)
+            state.binding_times = {**state.binding_times, **notes.times}
+        return OK
+
     def _chosen(
         self, pod: Pod, left: CardState, request: GpuShareRequest
     ) -> tuple[int, ...] | None:
@@ -325,6 +387,9 @@ class GpuShare:
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """Take the cards back."""
+        devices: DeviceAttempt | None = state.find(DEVICES)
+        if devices is not None:
+            devices.unreserve(pod, node_name)
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is not None:
             attempt.ledger.unreserve(pod.uid, attempt.nodes.row(node_name))
@@ -333,16 +398,24 @@ class GpuShare:
 
     def events_to_register(self) -> RegisteredEvents:
         """A node with cards is added or changes, or a pod gives cards back."""
-        on_node = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE | Action.UPDATE_NODE_LABEL
+        on_node = (
+            Action.ADD
+            | Action.UPDATE_NODE_ALLOCATABLE
+            | Action.UPDATE_NODE_LABEL
+            | Action.UPDATE_NODE_ANNOTATION
+        )
         return (on(NODE, on_node), on(POD, Action.DELETE, _after_deletion))
 
     def signature(self, pod: Pod) -> object:
         """The request; for Random, which draws for each pod, the pod."""
-        request = gpu_request_of(PodInfo.of(pod))
-        return (request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
+        request = gpu_request_of(PodInfo.of(pod)), *requests_of(pod, self._conventions).values()
+        return (*request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
         """What the pod needs, and what is left of each card."""
+        devices: DeviceAttempt | None = state.find(DEVICES)
+        if devices is not None:
+            return devices.explain(node)
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return []
@@ -356,7 +429,9 @@ class GpuShare:
 
 
 def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
-    freed = gpu_request_of(PodInfo.of(old)).milli > 0
+    # Of every convention: a pod that frees what no one counts wakes others for nothing.
+    devices = requests_of(old, tuple(CONVENTIONS.values()))
+    freed = bool(devices) or gpu_request_of(PodInfo.of(old)).milli > 0
     return queueing_hint(is_assigned_or_nominated(old) and freed)
 
 

@@ -256,8 +256,8 @@ class BindingCycles:
         if binder.does_io:
             record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
-            notes = state.binding_annotations
-            bind = self._context.outbox.bind(pod, record.uid, node, notes)
+            notes, times = state.binding_annotations, state.binding_times
+            bind = self._context.outbox.bind(pod, record.uid, node, notes, times)
             record.binding.awaits = (bind,)
 
     # Outcomes.

@@ -200,7 +200,7 @@ class ApiCluster:
     def bind(self, key: str, uid: str, node: str) -> int:
         """Bind a pod for an extender or a plugin; the status of the API."""
         namespace, _, name = key.partition("/")
-        return self.transport.send(bind(Bind(0, 0, uid, namespace, name, node))).status
+        return self.transport.send(bind(Bind(0, 0, uid, namespace, name, node), {})).status
 
     def drop_node(self, name: str) -> None:
         """Delete a node; its pods are deleted by the pod garbage collector."""

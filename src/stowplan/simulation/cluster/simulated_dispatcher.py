@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stowplan.client.binding_times import BindingTimes
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.scheduler.binding.plugin_io import PluginIO
@@ -26,6 +27,7 @@ class SimulatedDispatcher(EffectDispatcher):
     ) -> None:
         super().__init__(cluster, plugin_io)
         self._simulated = cluster
+        self._binding_times = BindingTimes()
 
     def _api_handlers(self) -> dict[type[Any], Callable[[Any], None]]:
         return {
@@ -39,7 +41,9 @@ class SimulatedDispatcher(EffectDispatcher):
 
     def _bind(self, effect: to_do.Bind) -> None:
         def request() -> int:
-            code = self._simulated.bind(key, effect.uid, effect.node, effect.annotations)
+            now = self._simulated.event_queue.now
+            notes = self._binding_times.annotations(effect, now)
+            code = self._simulated.bind(key, effect.uid, effect.node, notes)
             self.on_result(effect, code)
             return code
 

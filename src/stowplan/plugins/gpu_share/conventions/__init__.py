@@ -1,0 +1,21 @@
+"""Ways in which nodes offer GPU devices to be shared, and in which pods request parts of them."""
+
+from __future__ import annotations
+
+from stowplan.plugins.gpu_share.conventions import (
+    aliyun_gpu_mem,
+    hami,
+    kai_fractions,
+    volcano_vgpu,
+)
+
+CONVENTIONS = {
+    one.name: one
+    for one in (
+        volcano_vgpu.CONVENTION,
+        hami.CONVENTION,
+        aliyun_gpu_mem.CONVENTION,
+        kai_fractions.CONVENTION,
+    )
+}
+"""By name."""
