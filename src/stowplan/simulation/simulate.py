@@ -33,6 +33,12 @@ from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.gang_notes import gang_notes
+from stowplan.insight.gpu_fragmentation import (
+    CardFragmentationMeter,
+    has_cards,
+    typical_of,
+    typical_of_configuration,
+)
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
 from stowplan.objects.encoding.duration import SECOND
@@ -68,6 +74,7 @@ from stowplan.simulation.scheduler_configuration import ConfigSource, read_decid
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
+GPU_NODES = "gpu_nodes.csv"
 KERNEL_LOAD_MIN = 1000
 """Pods from which loading compiled kernels from disk pays."""
 KERNEL_COMPILE_MIN = 2000
@@ -84,7 +91,8 @@ class Simulation(msgspec.Struct):
 
     placements: all pods, in arrival order. summary: see `run_summary` and `replay_summary`; its
     `pods_per_s` is the only figure that differs between runs with the same seed, and is not written
-    to files. series: time series of a replay, as CSV. failures: pods without a node, by owner and
+    to files. series: time series of a replay, as CSV. gpu_nodes: fragmentation of GPU cards by
+    node, as CSV. failures: pods without a node, by owner and
     reason. explanation: of the pod named by `explain`.
     """
 
@@ -93,6 +101,7 @@ class Simulation(msgspec.Struct):
     series: bytes = b""
     failures: list[PlacementFailure] = []
     explanation: Explanation | None = None
+    gpu_nodes: bytes = b""
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -112,7 +121,8 @@ class Simulation(msgspec.Struct):
         summary = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
         lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
         found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(summary)}
-        return found | ({SERIES: self.series} if self.series else {})
+        more = {SERIES: self.series, GPU_NODES: self.gpu_nodes}
+        return found | {name: content for name, content in more.items() if content}
 
     def write(self, directory: str | Path) -> None:
         """Write the result files into a directory; raises InputError."""
@@ -230,7 +240,9 @@ def _filled(
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
     summary |= extender_summary(answering) | _found(warnings, answering)
-    return Simulation(placements, summary, explanation=explanation)
+    found = Simulation(placements, summary, explanation=explanation)
+    _add_cards(found, _meter(cluster, configuration), scheduler)
+    return found
 
 
 def fill_of(
@@ -274,7 +286,8 @@ def _replayed(
     warnings = _warnings_of(scheduler)
     run = replay_of(cluster, deciders, scheduler, how)
     answering = extender_factory.of(run.instance)
-    series = TimeSeries(PodSizes(cluster.pending()))
+    meter = _meter(cluster, deciders.configuration)
+    series = TimeSeries(PodSizes(cluster.pending()), meter)
 
     def on_sample(now: int) -> None:
         series.take(now, scheduler)
@@ -304,7 +317,28 @@ def _replayed(
     explanation = explain_after_replay(explain, run) if explain else None
     if explain and explanation is None:
         summary["notes"].append(f"{explain} is not pending at the end: not explained")
-    return Simulation(list(placements), summary, series.csv(), failures, explanation)
+    found = Simulation(list(placements), summary, series.csv(), failures, explanation)
+    _add_cards(found, meter, scheduler)
+    return found
+
+
+def _meter(cluster: Cluster, configuration: Configuration) -> CardFragmentationMeter | None:
+    """Measures the cards under the configured typical pods, else under those of the input; None for
+    a cluster without cards."""
+    if not has_cards(cluster.nodes):
+        return None
+    typical = typical_of_configuration(configuration)
+    return CardFragmentationMeter(typical or typical_of(cluster.pods, cluster.nodes))
+
+
+def _add_cards(
+    found: Simulation, meter: CardFragmentationMeter | None, scheduler: Scheduler
+) -> None:
+    """Add the fragmentation of the cards at the end."""
+    measured = None if meter is None else meter.measure(scheduler.cache.nodes)
+    if measured is not None:
+        found.summary["gpu_cards"] = measured.summary()
+        found.gpu_nodes = measured.csv()
 
 
 def replay_of(

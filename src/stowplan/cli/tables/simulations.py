@@ -12,6 +12,7 @@ from stowplan.cli.tables.console import examples, plain_table
 from stowplan.inputs.counts import count_of
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 
 FAILURES_LISTED = 12
 PODS_LISTED = 2
@@ -38,6 +39,8 @@ def print_run(
     if failures and not wide:
         _print_failures(failures, console, namespaced=namespaced)
     _print_utilization(summary, console)
+    if "gpu_cards" in summary:
+        _print_cards(summary["gpu_cards"], console)
     if "extenders" in summary:
         _print_extenders(summary["extenders"], console)
     for note in summary["notes"]:
@@ -120,6 +123,33 @@ def _print_utilization(summary: dict[str, Any], console: Console) -> None:
             cells += [f"{used['mean']:.1%}", f"{used['peak']:.1%}"]
             cells.append("" if lost is None else f"{lost['mean']:.1%}")
         table.add_row(resource, *cells)
+    console.print(table)
+
+
+CAUSE_TITLES = {
+    "cpu_short": "CPU short",
+    "gpu_short": "too little on the card",
+    "both_short": "both short",
+    "model": "another model wanted",
+    "no_gpu_wanted": "no GPU wanted",
+}
+
+
+def _print_cards(cards: dict[str, Any], console: Console) -> None:
+    """What is idle on the GPU cards, and why typical pods cannot use it."""
+    idle, whole = cards["idle_milli"], cards["cards"] * CARD_MILLI
+    console.print(
+        f"GPU cards: {idle / CARD_MILLI:,.1f} of {cards['cards']:,} idle;"
+        f" {cards['fragment_milli'] / CARD_MILLI:,.1f} of them"
+        f" ({cards['of_capacity']:.1%} of all) are of no use to typical pods"
+    )
+    if not idle:
+        return
+    table = plain_table("", "CAUSE", "CARDS", "OF ALL", right=("CARDS", "OF ALL"))
+    for cause, milli in cards["by_cause"].items():
+        if milli:
+            share = f"{milli / whole:.1%}"
+            table.add_row(CAUSE_TITLES[cause], f"{milli / CARD_MILLI:,.1f}", share)
     console.print(table)
 
 

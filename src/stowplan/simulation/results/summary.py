@@ -97,7 +97,8 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
         "over_time": {
             "utilisation": series.means("utilisation", last_s),
             "fragmentation": series.means("fragmentation", last_s),
-        },
+        }
+        | ({"gpu_cards": cards} if (cards := series.means("gpu_cards", last_s)) else {}),
     }
 
 

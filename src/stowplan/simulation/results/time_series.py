@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.insight.gpu_fragmentation import CardFragmentationMeter
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.queue import SchedulingQueue
@@ -87,9 +89,11 @@ def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
 class TimeSeries:
     """Samples of a replay; thinned out above `ROWS_MAX`."""
 
-    def __init__(self, sizes: PodSizes) -> None:
+    def __init__(self, sizes: PodSizes, cards: CardFragmentationMeter | None = None) -> None:
+        """cards: measures GPU cards; None for a cluster without."""
         self.rows: list[SampleRow] = []
         self._sizes = sizes
+        self._cards = cards
         self._skip = 1
         self._taken = 0
 
@@ -118,10 +122,22 @@ class TimeSeries:
             row[f"utilisation.{name}"] = round(share, 6)
         for name, share in sorted(self._sizes.fragmentation(nodes).items()):
             row[f"fragmentation.{name}"] = round(share, 6)
+        self._take_cards(row, nodes)
         self.rows.append(row)
         if len(self.rows) > ROWS_MAX:
             del self.rows[1::2]
             self._skip *= 2
+
+    def _take_cards(self, row: SampleRow, nodes: NodeTable) -> None:
+        """Fragments of the cards as a share of their capacity, by cause and together."""
+        found = None if self._cards is None else self._cards.measure(nodes)
+        if found is None:
+            return
+        whole = found.cards * CARD_MILLI
+        row["gpu_cards.idle"] = round(found.idle_milli / whole, 6)
+        row["gpu_cards.fragment"] = round(found.of_capacity, 6)
+        for cause, milli in found.by_cause.items():
+            row[f"gpu_cards.{cause}"] = round(milli / whole, 6)
 
     def csv(self) -> bytes:
         """The rows as CSV, with every column that occurs; missing values are 0."""
@@ -136,7 +152,7 @@ class TimeSeries:
     def means(self, kind: str, until_s: float) -> dict[str, dict[str, float]]:
         """Resource -> mean of the samples up to a time and peak of all samples.
 
-        kind: `utilisation` or `fragmentation`.
+        kind: `utilisation`, `fragmentation` or `gpu_cards`.
         """
         found: dict[str, list[tuple[float, float]]] = {}
         for row in self.rows:

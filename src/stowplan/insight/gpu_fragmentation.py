@@ -1,0 +1,201 @@
+"""Fragmentation of GPU cards: how much of the idle cards typical pods cannot use, and why.
+
+Source: Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), sections 3 and 4; the categories
+are those of `stowplan.plugins.gpu_share.fragmentation`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan.columns import NodeTable
+from stowplan.columns.array_types import Floats
+from stowplan.config import Configuration
+from stowplan.framework import PodInfo
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, CardState, GpuShareRequest
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_request_of
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, report_of
+from stowplan.plugins.gpu_share.conventions.device_sharing import DeviceAttempt, requests_of
+from stowplan.plugins.gpu_share.fragmentation import (
+    CATEGORIES,
+    NO_ACCESS,
+    Q1,
+    Q2,
+    Q3,
+    Q4,
+    XL,
+    XR,
+    TypicalColumns,
+    TypicalPod,
+    fragment_column,
+    milli_by_category_column,
+)
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
+from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
+
+OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, increase_step=1)
+"""As in the paper: pods without GPU count, and 95 % of the pods are covered."""
+_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
+
+CAUSES = {
+    "cpu_short": (Q4, XR),
+    "gpu_short": (Q2,),
+    "both_short": (Q1,),
+    "model": (NO_ACCESS,),
+    "no_gpu_wanted": (XL,),
+}
+"""Why idle milli cannot be used -> the categories."""
+
+
+class CardFragmentation(msgspec.Struct, frozen=True):
+    """Fragmentation of a cluster's cards.
+
+    cards: number of cards. idle_milli: left on all of them. fragment_milli: of these, expected to
+    be of no use to a pod of the workload. by_cause: the same by cause, see CAUSES; by_category: all
+    idle milli, by the seven categories. usable: for each typical pod, the milli that it can use.
+    nodes: name -> (idle, fragment) milli.
+    """
+
+    cards: int
+    idle_milli: int
+    fragment_milli: float
+    by_cause: dict[str, float]
+    by_category: dict[str, float]
+    usable: tuple[tuple[TypicalPod, int], ...]
+    nodes: dict[str, tuple[int, float]]
+
+    @property
+    def of_capacity(self) -> float:
+        """Fragments as a share of all milli."""
+        return self.fragment_milli / (self.cards * CARD_MILLI)
+
+    @property
+    def of_idle(self) -> float:
+        """Fragments as a share of the idle milli; 0 where none is idle."""
+        return self.fragment_milli / self.idle_milli if self.idle_milli else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The figures of the cluster, as plain values."""
+        return {
+            "cards": self.cards,
+            "idle_milli": self.idle_milli,
+            "fragment_milli": round(self.fragment_milli, 3),
+            "of_capacity": round(self.of_capacity, 6),
+            "of_idle": round(self.of_idle, 6),
+            "by_cause": {name: round(milli, 3) for name, milli in self.by_cause.items()},
+            "by_category": {name: round(milli, 3) for name, milli in self.by_category.items()},
+            "typical_pods": [
+                {**msgspec.to_builtins(pod), "usable_milli": usable} for pod, usable in self.usable
+            ],
+        }
+
+    def csv(self) -> bytes:
+        """A line for each node with cards: name, idle and fragment milli."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(("node", "idle_milli", "fragment_milli"))
+        for name, (idle, fragment) in sorted(self.nodes.items()):
+            writer.writerow((name, idle, round(fragment, 3)))
+        return text.getvalue().encode()
+
+
+class CardFragmentationMeter:
+    """Measures a node table under fixed typical pods."""
+
+    def __init__(self, typical: Sequence[TypicalPod]) -> None:
+        self.typical = tuple(typical)
+
+    def measure(self, nodes: NodeTable) -> CardFragmentation | None:
+        """The fragmentation now; None for a cluster without cards."""
+        names, columns = _cards(nodes)
+        if not names:
+            return None
+        typical = TypicalColumns(self.typical, columns.models)
+        milli = milli_by_category_column(columns.cpu_left, columns.left, columns.model, typical)
+        sums = milli.sum(axis=0)
+        amounts = fragment_column(milli)
+        idle = columns.total_left()
+        return CardFragmentation(
+            int(columns.n_cards.sum()),
+            int(idle.sum()),
+            float(fragment_column(sums[None, :])[0]),
+            {name: float(sums[list(found)].sum()) for name, found in CAUSES.items()},
+            dict(zip(CATEGORIES, sums.tolist(), strict=True)),
+            tuple((pod, _usable(columns, pod)) for pod in self.typical),
+            {name: (int(idle[row]), float(amounts[row])) for row, name in enumerate(names)},
+        )
+
+
+def _usable(columns: GpuCardColumns, pod: TypicalPod) -> int:
+    """Milli that one kind of pods can use."""
+    typical = TypicalColumns([msgspec.structs.replace(pod, share=1.0)], columns.models)
+    milli: Floats = milli_by_category_column(columns.cpu_left, columns.left, columns.model, typical)
+    return int(milli[:, Q3].sum())
+
+
+def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
+    """The nodes with cards, in the order of rows, by milli or by what they have registered."""
+    columns = CardLedger.of(nodes).columns()
+    rows = np.nonzero(columns.n_cards > 0)[0]
+    registered = [row for row in range(nodes.n_nodes) if _is_registered(nodes.nodes[row])]
+    names = [nodes.names[row] for row in rows.tolist()]
+    if not registered:
+        return names, columns.take(rows)
+    attempt = DeviceAttempt({}, _CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
+    states: list[CardState] = [columns.state(row) for row in rows.tolist()]
+    for row in registered:
+        found = attempt.on_cards(nodes.info(row))
+        if found is not None:
+            states.append(found[0])
+            names.append(nodes.names[row])
+    return names, GpuCardColumns.of(states)
+
+
+def _is_registered(node: Node) -> bool:
+    return report_of(node, _CONVENTIONS).only is not None
+
+
+# Typical pods.
+
+
+def has_cards(nodes: Iterable[Node]) -> bool:
+    """True when a node has GPU cards that pods share."""
+    return any(COUNT_KEY in one.status.allocatable or _is_registered(one) for one in nodes)
+
+
+def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
+    """The typical pods of a workload.
+
+    nodes: a request for memory of a GPU is taken as a part of the largest one that they register.
+    """
+    reports = (report_of(node, _CONVENTIONS).report for node in nodes)
+    memory = max((device.memory for one in reports for device in one.devices), default=0)
+    return typical_pods(((_request(pod, memory), 1) for pod in pods), OPTIONS)
+
+
+def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
+    """The typical pods that a profile's GpuShare is configured with; none for none."""
+    for profile in configuration.profiles.values():
+        args = profile.args.get("GpuShare")
+        if isinstance(args, GpuShareArgs) and args.workload:
+            return list(args.typical_pods)
+    return []
+
+
+def _request(pod: Pod, memory: int) -> GpuShareRequest:
+    request = gpu_request_of(PodInfo.of(pod))
+    if request.milli > 0:
+        return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
+    for device in requests_of(pod, _CONVENTIONS).values() if memory else ():
+        return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
+    return GpuShareRequest(request.cpu_milli)
