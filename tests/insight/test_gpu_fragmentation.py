@@ -103,7 +103,7 @@ def cluster() -> Cluster:
     return Cluster([gpu_node("n1", 2), gpu_node("n2", 1)], pods)
 
 
-def test_a_fill_says_what_is_of_no_use(tmp_path: Path) -> None:
+def test_a_fill_reports_what_is_of_no_use(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(configuration(policy="BestFit"))
     found = simulate(cluster(), config=path)

@@ -184,11 +184,11 @@ def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
 
 
 def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
-    """The typical pods that a profile's GpuShare is configured with; none for none."""
+    """The typical pods that the plugin for GPU cards of a profile has; none for none."""
     for profile in configuration.profiles.values():
-        args = profile.args.get("GpuShare")
-        if isinstance(args, GpuShareArgs) and args.workload:
-            return list(args.typical_pods)
+        for args in profile.args.values():
+            if isinstance(args, GpuShareArgs) and args.workload:
+                return list(args.typical_pods)
     return []
 
 
