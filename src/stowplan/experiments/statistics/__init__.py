@@ -1,0 +1,1 @@
+"""Statistics of experiments: what differs between two configurations, and how surely."""
