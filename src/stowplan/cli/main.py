@@ -25,6 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.simulate",
         "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
+    "replay": (
+        "stowplan.cli.commands.replay",
+        "Restore, verify or change the decisions of a recording.",
+    ),
     "evaluate": (
         "stowplan.cli.commands.evaluate",
         "Evaluate recorded scheduling cases, one per line.",
