@@ -17,6 +17,10 @@ from stowplan.cli.errors import INTERRUPTED, INVALID_INPUT, print_error, show_us
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
     "status": ("stowplan.cli.commands.status", "Show the status of a running scheduler."),
+    "diagnose": (
+        "stowplan.cli.commands.diagnose",
+        "Find repeated preemption, starving queues and long pending pods.",
+    ),
     "extender": (
         "stowplan.cli.commands.extender",
         "Serve a profile as a scheduler extender of kube-scheduler.",

@@ -36,7 +36,7 @@ record_options = grouped(
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
         help="Record the scheduler's events and decisions to this file, for `stowplan replay`. A "
-        "file that is there becomes FILE.1.",
+        "file that is there becomes FILE.1.  [default: no recording]",
     ),
     flag(
         "--record-max-size",
@@ -61,7 +61,8 @@ recorded_moment = grouped(
         "record_file",
         metavar="FILE",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Take the cluster from a recording of `stowplan run`, `up` or `simulate`.",
+        help="Take the cluster from a recording of `stowplan run`, `up` or `simulate`.  [default: "
+        "no recording]",
     ),
     flag(
         "--at",

@@ -7,12 +7,23 @@ from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from stowplan.cli.errors import reported
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.recording import opened
+from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
 from stowplan.driver.gc_settings import paused_collector
+from stowplan.forecast.other_configuration import (
+    EARLIER,
+    LATER,
+    MOVED,
+    PLACED,
+    UNPLACED,
+    ConfigurationComparison,
+    compare_configuration,
+)
 from stowplan.forecast.recorded_history import (
     Verification,
     restore,
@@ -21,6 +32,9 @@ from stowplan.forecast.recorded_history import (
 )
 from stowplan.inputs.counts import count_of
 from stowplan.recording.frames import RecordingError
+from stowplan.recording.recording_files import Recording
+
+LISTED = 10
 
 
 class ReplayArguments(NamedTuple):
@@ -39,6 +53,10 @@ def run_replay(given: ReplayArguments) -> int:
     """Replay and print; the exit code."""
     recording = opened(given.file)
     with reported(RecordingError), paused_collector():
+        if given.config_files:
+            if given.until:
+                raise click.UsageError("--until cannot be used with --config")
+            return _run_other(recording, given)
         if given.verify:
             return _print_verification(verify(recording, given.plugin_files), given.output)
         until = recording.time(given.until) if given.until else None
@@ -48,6 +66,42 @@ def run_replay(given: ReplayArguments) -> int:
     else:
         _print_state(state, stdout_console())
     return 0
+
+
+def _run_other(recording: Recording, given: ReplayArguments) -> int:
+    """Decide with another configuration, and print the differences; 1 if there are any."""
+    other = read_command_deciders(given.config_files, given.plugin_files, given.compat)
+    found = compare_configuration(recording, other)
+    for note in found.notes:
+        click.echo(f"Note: {note}", err=True)
+    if given.output in TREES:
+        print_tree(found, given.output)
+    else:
+        _print_comparison(found, stdout_console(), wide=given.output == "wide")
+    counts = found.counts
+    return 1 if counts[MOVED] or counts[UNPLACED] else 0
+
+
+def _print_comparison(found: ConfigurationComparison, console: Console, *, wide: bool) -> None:
+    counts, (own, other) = found.counts, found.evictions
+    console.print(
+        f"{count_of(found.pods, 'pod')}: {counts[MOVED]:,} on another node, {counts[UNPLACED]:,} "
+        f"unplaced that were placed, {counts[PLACED]:,} placed that were not, {counts[EARLIER]:,} "
+        f"earlier, {counts[LATER]:,} later; evictions {own:,} -> {other:,}"
+    )
+    listed = found.differences if wide else found.differences[:LISTED]
+    if not listed:
+        return
+    table = plain_table(
+        "", "POD", "CHANGE", "NODE", "OTHER", "SECONDS", "REASON", right=("SECONDS",)
+    )
+    for one in listed:
+        row = (one.node, one.other, f"{one.seconds:+g}", Text(one.reason))
+        table.add_row(one.pod, one.change, *row)
+    console.print(table)
+    more = len(found.differences) - len(listed)
+    if more:
+        console.print(f"and {more:,} more: -o wide lists all")
 
 
 def _print_verification(found: Verification, output: str) -> int:

@@ -43,6 +43,7 @@ from stowplan.driver.live.metrics_recorder import MetricsRecorder
 from stowplan.driver.live.plugin_io import PluginIORunner
 from stowplan.driver.logs import log_keys
 from stowplan.driver.storage.recording_writer import RecordingWriter
+from stowplan.insight.fairness.fairness_watch import watch_for
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -127,6 +128,7 @@ class SchedulerServer:
         if options.recorder is not None:
             options.recorder.attach_server(deciders, self.scheduler, options.seed, options.engine)
         self.decision_log = DecisionLog(self.scheduler, self._node_of)
+        self.fairness_watch = watch_for(deciders.configuration)
         self.leadership = LeaderElectionThread(
             options.client_config,
             None if options.dry_run else options.election_config,
@@ -422,8 +424,11 @@ class SchedulerServer:
         self.metrics_recorder.handled(events, effects, begun, took)
         if self.comparer is not None:
             self.comparer.seen(events, begun)
+            # What was decided does not happen.
+            self.fairness_watch.handled(events, (), begun)
         else:
             self.decision_log.handled(events, effects, begun)
+            self.fairness_watch.handled(events, effects, begun)
         for effect in effects:
             self._perform_effect(effect)
 
