@@ -7,7 +7,7 @@ with the pods that controllers created in place of the victims, and its own writ
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,7 +23,8 @@ from stowplan.recording.recording_files import Recording
 
 
 class WorkloadChange(msgspec.Struct, frozen=True):
-    """A change at a time from the start, in nanoseconds. kind: the event's class."""
+    """A change. at: nanoseconds from the start. kind: the event's class. value: the object; of a
+    deleted pod its key."""
 
     at: int
     kind: type[Any]
@@ -31,7 +32,8 @@ class WorkloadChange(msgspec.Struct, frozen=True):
 
 
 class RecordedPod(msgspec.Struct):
-    """What became of a pod. Times from the start in nanoseconds, None for what did not happen.
+    """What became of a pod, or of the last one that replaced it after evictions. Times from the
+    start in nanoseconds, None for what did not happen.
 
     node: bound by the recorded scheduler. ended: it succeeded or failed.
     """
@@ -81,8 +83,9 @@ class _WorkloadReader:
         self._known: dict[str, Pod] = {}
         self._evicted: set[str] = set()
         # Victims of an owner, or of a name, whose replacement has not arrived.
-        self._to_replace: Counter[str] = Counter()
-        self._replaced: set[str] = set()
+        self._to_replace: dict[str, deque[RecordedPod]] = {}
+        # By uid, also of replacements.
+        self._records: dict[str, RecordedPod] = {}
         self._written: set[tuple[str, str]] = set()
         self._handlers: Mapping[type[Any], Callable[[Any, int], None]] = {
             happened.PodAdded: lambda e, at: self._put_pod(e.pod, at),
@@ -112,12 +115,15 @@ class _WorkloadReader:
     def _effect(self, effect: Any, at: int) -> None:
         match effect:
             case to_do.Bind(uid=uid, node=node):
-                pod = self.pods.get(uid)
-                if pod is not None:
-                    pod.node, pod.bound = node, at
+                record = self._records.get(uid)
+                if record is not None:
+                    record.node, record.bound = node, at
             case to_do.Evict(uid=uid) if uid in self._known and uid not in self._evicted:
                 self._evicted.add(uid)
-                self._to_replace[_place_of(self._known[uid])] += 1
+                record = self._records.get(uid)
+                if record is not None:
+                    place = _place_of(self._known[uid])
+                    self._to_replace.setdefault(place, deque()).append(record)
             case to_do.PatchGroup():
                 self._written.add(("PodGroup", f"{effect.namespace}/{effect.name}"))
             case WriteRecord(record=record):
@@ -139,32 +145,32 @@ class _WorkloadReader:
             self._finish(pod, at)
         elif before is None:
             self._arrive(pod, at)
-        elif uid not in self._replaced and _changed_by_others(before, pod, self.pods.get(uid)):
+        elif uid in self.pods and _changed_by_others(before, pod, self.pods[uid]):
             self._add(at, happened.PodUpdated, pod)
 
     def _arrive(self, pod: Pod, at: int) -> None:
-        place = _place_of(pod)
-        if self._to_replace[place] > 0 and not pod.node_name:
+        victims = self._to_replace.get(_place_of(pod))
+        if victims and not pod.node_name:
             # Its controller creates it only where its predecessor is evicted.
-            self._to_replace[place] -= 1
-            self._replaced.add(pod.uid)
+            record = self._records[pod.uid] = victims.popleft()
+            record.node, record.bound = "", None
             return
-        self.pods[pod.uid] = RecordedPod(pod.key, at)
+        self.pods[pod.uid] = self._records[pod.uid] = RecordedPod(pod.key, at)
         self._add(at, happened.PodAdded, pod if pod.node_name else as_created(pod))
 
     def _finish(self, pod: Pod, at: int) -> None:
-        held = self.pods.get(pod.uid)
+        held = self._records.get(pod.uid)
         if held is not None and held.ended is None:
             held.ended = at
             if held.bound is None:
                 # Bound by another scheduler, or before the start.
-                self._add(at, happened.PodDeleted, pod)
+                self._add(at, happened.PodDeleted, held.key)
 
     def _drop_pod(self, pod: Pod, at: int) -> None:
         self._known.pop(pod.uid, None)
-        held = self.pods.get(pod.uid)
+        held = self._records.get(pod.uid)
         if held is not None and held.ended is None and pod.uid not in self._evicted:
-            self._add(at, happened.PodDeleted, pod)
+            self._add(at, happened.PodDeleted, held.key)
 
 
 def as_created(pod: Pod) -> Pod:
@@ -179,12 +185,12 @@ def _place_of(pod: Pod) -> str:
     return pod.key if owner is None else f"{pod.namespace}/{owner.kind}/{owner.name}"
 
 
-def _changed_by_others(before: Pod, after: Pod, held: RecordedPod | None) -> bool:
+def _changed_by_others(before: Pod, after: Pod, held: RecordedPod) -> bool:
     """True for a change of a pod that is not the recorded scheduler's."""
     if after.metadata.deletion_timestamp is not None:
         # Its end follows.
         return False
-    if held is not None and held.bound is not None:
+    if held.bound is not None:
         return False
     if after.node_name != before.node_name:
         return True

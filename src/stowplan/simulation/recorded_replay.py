@@ -80,9 +80,9 @@ class RecordedReplay(Replay):
         if pod.node_name:
             self.pod_histories[pod.key].bound_at_start = True
 
-    def _pod_deleted(self, pod: Pod) -> None:
-        if pod.key in self._simulated.pods:
-            self._simulated.drop_pod(pod.key, "")
+    def _pod_deleted(self, key: str) -> None:
+        if key in self._simulated.pods:
+            self._simulated.drop_pod(key, "")
 
     def _run_of(self, pod: Pod) -> int | None:
         # A pod that was created again has a uid of its own, `UID#NUMBER`.

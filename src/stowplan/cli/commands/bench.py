@@ -20,6 +20,9 @@ stowplan bench --list
 # Measure one case, five times
 stowplan bench basic --repeat 5
 
+# Measure what --record costs
+stowplan bench basic --record --repeat 9
+
 # Measure all cases and compare with an earlier report
 stowplan bench -o json > new.json
 stowplan bench --compare new.json
@@ -56,6 +59,12 @@ stowplan bench --compare new.json
 )
 @flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own.")
 @flag(
+    "--record",
+    "records",
+    is_flag=True,
+    help="Also measure what a recording costs, and its size: runs with and without one in turn.",
+)
+@flag(
     "--compare",
     metavar="OLD.json",
     type=click.Path(dir_okay=False),
@@ -77,6 +86,7 @@ def command(
     templates: int,
     repeat: int,
     stages: bool,
+    records: bool,
     compare: str | None,
     engine: str | None,
     in_process: bool,
@@ -94,5 +104,5 @@ def command(
     if listing:
         list_cases()
         return
-    settings = BenchSettings(nodes, pods, existing, templates, repeat, stages, engine)
+    settings = BenchSettings(nodes, pods, existing, templates, repeat, stages, engine, records)
     sys.exit(run_benchmarks(names, settings, output, compare, in_process=in_process))
