@@ -108,7 +108,8 @@ def test_sessions_are_recorded(recorded: Path) -> None:
 
 
 def test_plugins_are_those_of_the_recording(recorded: Path) -> None:
-    plugin = 'from stowplan.framework import score\n\n\n@score("ByName", weight=2)\ndef by_name(pod, node):\n'
+    plugin = 'from stowplan.framework import score\n\n\n@score("ByName", weight=2)\n'
+    plugin += "def by_name(pod, node):\n"
     Path("mine.py").write_text(plugin + "    return len(node.name)\n")
     given = ("simulate", "cluster.yaml", "--replay", "--plugin", "mine.py", "--record", "mine.rec")
     assert run(*given).code == 0

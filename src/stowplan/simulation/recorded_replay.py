@@ -6,8 +6,6 @@ not end in the recording does not end here. Victims are created again, as by the
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from stowplan.framework.object_store import key_of
@@ -17,6 +15,7 @@ from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.recording.recorded_workload import RecordedWorkload, WorkloadChange
 from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.cluster.simulated_cluster import run_of
 from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions
 
 
@@ -86,5 +85,6 @@ class RecordedReplay(Replay):
 
     def _run_of(self, pod: Pod) -> int | None:
         # A pod that was created again has a uid of its own, `UID#NUMBER`.
-        recorded: Any = self.workload.pods.get(pod.uid.partition("#")[0])
-        return None if recorded is None else recorded.run_ns
+        recorded = self.workload.pods.get(pod.uid.partition("#")[0])
+        ran = None if recorded is None else recorded.run_ns
+        return run_of(pod) if ran is None else ran
