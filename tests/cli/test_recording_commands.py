@@ -81,10 +81,10 @@ def test_diagnose_a_recording(recorded: Path) -> None:
     assert "shop/pod/second" in ran.out
     assert "1 pod pending for up to 29m: Insufficient cpu" in ran.out
     assert run("diagnose", "run.rec", "--at", "+5m").out == "Nothing found.\n"
-    shown = json.loads(
+    earlier = json.loads(
         run("diagnose", "run.rec", "--at", "+5m", "--pending-for", "1m", "-o", "json").out
     )
-    assert shown["findings"][0]["pods"] == ["shop/second"]
+    assert earlier["findings"][0]["pods"] == ["shop/second"]
 
 
 def test_another_configuration(recorded: Path) -> None:

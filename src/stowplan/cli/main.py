@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
     "status": ("stowplan.cli.commands.status", "Show the status of a running scheduler."),
     "diagnose": (
-        "stowplan.cli.commands.diagnose",
+        "stowplan.cli.commands.recordings.diagnose_command",
         "Find repeated preemption, starving queues and long pending pods.",
     ),
     "extender": (
@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
     "replay": (
-        "stowplan.cli.commands.replay",
+        "stowplan.cli.commands.recordings.replay_command",
         "Restore, verify or change the decisions of a recording.",
     ),
     "evaluate": (

@@ -7,7 +7,7 @@ import sys
 import click
 
 from stowplan.cli import options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 
 ENGINES = ("compiled", "walk")
 TEMPLATES = 200
@@ -28,6 +28,29 @@ stowplan bench -o json > new.json
 stowplan bench --compare new.json
 """
 
+_measured = grouped(
+    flag(
+        "--templates",
+        type=click.IntRange(min=1),
+        default=TEMPLATES,
+        help="Number of pod templates, for the case `templates`.",
+    ),
+    flag(
+        "--repeat",
+        type=click.IntRange(min=1),
+        default=3,
+        help="Number of measurements, of which the median is shown; none begins after one minute.",
+    ),
+    flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own."),
+    flag(
+        "--record",
+        "records",
+        is_flag=True,
+        help="Also measure what a recording costs, and its size: runs with and without one, in "
+        "turn.",
+    ),
+)
+
 
 @click.command(name="bench", cls=Command, examples=EXAMPLES)
 @click.argument("names", metavar="[CASE]...", nargs=-1)
@@ -45,25 +68,7 @@ stowplan bench --compare new.json
     show_default=True,
     help="Number of plain pods placed before the measurement, for cases with lower-case names.",
 )
-@flag(
-    "--templates",
-    type=click.IntRange(min=1),
-    default=TEMPLATES,
-    help="Number of pod templates, for the case `templates`.",
-)
-@flag(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=3,
-    help="Number of measurements, of which the median is shown; none begins after one minute.",
-)
-@flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own.")
-@flag(
-    "--record",
-    "records",
-    is_flag=True,
-    help="Also measure what a recording costs, and its size: runs with and without one in turn.",
-)
+@_measured
 @flag(
     "--compare",
     metavar="OLD.json",

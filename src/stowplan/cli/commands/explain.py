@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options, record_options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
 # Explain why a pod of a manifest is pending
@@ -32,6 +32,20 @@ stowplan explain pod/web --record run.rec --at +90s
 # Use another scheduler configuration than the cluster does
 stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
 """
+
+_all_pending = grouped(
+    flag(
+        "--all-pending",
+        is_flag=True,
+        help="Evaluate all pending pods and group them by cause, biggest first; without POD.",
+    ),
+    flag(
+        "--from-events",
+        is_flag=True,
+        help="Group the pending pods by what the cluster's scheduler recorded: FailedScheduling "
+        "events in files, else PodScheduled conditions; without POD.",
+    ),
+)
 
 
 @click.command(name="explain", cls=Command, examples=EXAMPLES)
@@ -64,17 +78,7 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
     help="Show only the smallest changes that let POD run, or leave them out.  [default: beside "
     "the explanation]",
 )
-@flag(
-    "--all-pending",
-    is_flag=True,
-    help="Evaluate all pending pods and group them by cause, biggest first; without POD.",
-)
-@flag(
-    "--from-events",
-    is_flag=True,
-    help="Group the pending pods by what the cluster's scheduler recorded: FailedScheduling events "
-    "in files, else PodScheduled conditions; without POD.",
-)
+@_all_pending
 @record_options.recorded_moment
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
@@ -104,7 +108,7 @@ def command(**given: Any) -> None:
     config_files, output = given.pop("config_files"), given.pop("output")
     request = ExplainRequest(source=source, **given)
     if source.record_file is not None and not config_files:
-        from stowplan.cli.runs.recording import deciders_of_recording
+        from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
 
         deciders = deciders_of_recording(source.record_file, request.plugin_files)
     else:

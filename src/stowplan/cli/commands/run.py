@@ -93,7 +93,7 @@ def _run(
 ) -> None:
     from msgspec.structs import replace
 
-    from stowplan.cli.runs.recording import maybe_recording
+    from stowplan.cli.runs.recordings.record_and_open import maybe_recording
     from stowplan.driver import logs
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config

@@ -67,33 +67,37 @@ _server_options = grouped(
     flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
 )
 
+_cluster_options = grouped(
+    flag(
+        "--cluster",
+        "-f",
+        "--filename",
+        "clusters",
+        metavar="PATH",
+        type=_NonEmptyPath(allow_dash=True),
+        multiple=True,
+        help="Create the objects of manifests, directories or dumps; - reads standard input. "
+        "Repeatable.",
+    ),
+    flag(
+        "--node-count",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Number of hollow nodes to create.",
+    ),
+    flag(
+        "--data",
+        metavar="DIR",
+        type=_NonEmptyPath(file_okay=False, path_type=Path),
+        help="Store the cluster in this directory.  [default: in memory]",
+    ),
+)
+
 
 @click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
-@flag(
-    "--cluster",
-    "-f",
-    "--filename",
-    "clusters",
-    metavar="PATH",
-    type=_NonEmptyPath(allow_dash=True),
-    multiple=True,
-    help="Create the objects of manifests, directories or dumps; - reads standard input. "
-    "Repeatable.",
-)
-@flag(
-    "--node-count",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Number of hollow nodes to create.",
-)
-@flag(
-    "--data",
-    metavar="DIR",
-    type=_NonEmptyPath(file_okay=False, path_type=Path),
-    help="Store the cluster in this directory.  [default: in memory]",
-)
+@_cluster_options
 @_server_options
 @options.config
 @options.plugin

@@ -108,7 +108,7 @@ def read_cluster_source(
 
 
 def _recorded_cluster(file: Path, at: str) -> Cluster:
-    from stowplan.cli.runs.recording import opened
+    from stowplan.cli.runs.recordings.record_and_open import opened
     from stowplan.forecast.recorded_history import cluster_of, restore
     from stowplan.recording.frames import RecordingError
 

@@ -12,7 +12,7 @@ import click
 from stowplan.cli.record_options import RecordRequest
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source, strict_exit_code
 from stowplan.cli.runs.pod_argument import find_pod_argument
-from stowplan.cli.runs.recording import recording
+from stowplan.cli.runs.recordings.record_and_open import recording
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.runs.simulate_sessions import (
     check_session_options,

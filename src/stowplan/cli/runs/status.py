@@ -11,7 +11,7 @@ from rich.text import Text
 from stowplan.cli.errors import reported
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
-from stowplan.cli.tables.findings import print_findings
+from stowplan.cli.tables.fairness import print_findings
 from stowplan.driver.client.credentials import CredentialError
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ServerUnreachable, fetch_status

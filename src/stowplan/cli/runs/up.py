@@ -60,7 +60,7 @@ def _run_with_scheduler(
     record: RecordRequest | None,
 ) -> None:
     # Imported here: as below.
-    from stowplan.cli.runs.recording import maybe_recording
+    from stowplan.cli.runs.recordings.record_and_open import maybe_recording
 
     with maybe_recording(record, "up", scheduler[1]) as recorder:
         service = _scheduler_service(*scheduler, recorder)

@@ -48,7 +48,7 @@ class WatchedPod(msgspec.Struct):
     cause: str = ""
 
 
-class Preemption(NamedTuple):
+class CountedPreemption(NamedTuple):
     """One eviction. victim, preemptor: owners; preemptor: "" for none in particular. priorities: of
     the two pods."""
 
@@ -79,7 +79,7 @@ class FairnessWatch:
         self._default_queue = default_queue
         self._pods: dict[str, WatchedPod] = {}
         self._pending: dict[str, WatchedPod] = {}
-        self._preemptions: deque[Preemption] = deque()
+        self._preemptions: deque[CountedPreemption] = deque()
         self._usage = QueueUsage()
         self._groups: dict[str, str] = {}
         self._members: dict[str, dict[str, None]] = {}
@@ -190,7 +190,7 @@ class FairnessWatch:
             else f"{effect.namespace}/pod/{effect.name}"
         )
         by = key_of_owner(preemptor.pod) if preemptor is not None else ""
-        self._preemptions.append(Preemption(now, whose, by, key, priorities))
+        self._preemptions.append(CountedPreemption(now, whose, by, key, priorities))
         self._forget(now)
 
     def _recorded(self, effect: to_do.RecordEvent, now: int) -> None:
@@ -253,7 +253,7 @@ class FairnessWatch:
             )
 
     def _repeated(self) -> Iterable[Finding]:
-        by_owner: dict[str, list[Preemption]] = {}
+        by_owner: dict[str, list[CountedPreemption]] = {}
         for one in self._preemptions:
             by_owner.setdefault(one.victim, []).append(one)
         for owner, about in by_owner.items():
@@ -284,7 +284,7 @@ class FairnessWatch:
             )
 
     @staticmethod
-    def _span(about: list[Preemption]) -> str:
+    def _span(about: list[CountedPreemption]) -> str:
         return duration_text((about[-1].at - about[0].at) / SECOND)
 
     def _starving(self, now: int) -> Iterable[Finding]:

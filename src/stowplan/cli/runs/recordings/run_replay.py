@@ -11,7 +11,7 @@ from rich.text import Text
 
 from stowplan.cli.errors import reported
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.recording import opened
+from stowplan.cli.runs.recordings.record_and_open import opened
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
 from stowplan.driver.gc_settings import paused_collector

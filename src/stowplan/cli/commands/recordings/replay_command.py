@@ -58,7 +58,7 @@ def command(
         raise click.UsageError("--verify cannot be used with --until or --config")
     if compat and not config_files:
         raise click.UsageError("--compat needs --config")
-    from stowplan.cli.runs.replay import ReplayArguments, run_replay
+    from stowplan.cli.runs.recordings.run_replay import ReplayArguments, run_replay
 
     given = ReplayArguments(file, until, verify, config_files, plugin_files, compat, output)
     sys.exit(run_replay(given))

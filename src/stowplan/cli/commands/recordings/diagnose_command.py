@@ -64,21 +64,7 @@ stowplan diagnose run.rec --preemptions 1 --pending-for 1m -o json
     default="",
     help="Address of a running scheduler's status.  [default: as of `stowplan status`]",
 )
-@live_options.up_kubeconfig
-@live_options.context
-@flag(
-    "--token",
-    metavar="TOKEN",
-    default="",
-    help="Bearer token; needed unless the address is loopback.",
-)
-@flag(
-    "--ca-file",
-    metavar="FILE",
-    default="",
-    type=click.Path(dir_okay=False),
-    help="PEM file with the CA of the serving certificate.  [default: the system's CAs]",
-)
+@live_options.status_options
 @options.plugin
 @options.output("table", "wide", "json", "yaml")
 def command(**given: Any) -> None:
@@ -88,7 +74,7 @@ def command(**given: Any) -> None:
     FILE is a recording of --record; without it a running scheduler is asked, as by `stowplan
     status`, which counts with the default limits. Exit code 1 if anything is found.
     """
-    from stowplan.cli.runs.diagnose import DiagnoseRequest, run_diagnose
+    from stowplan.cli.runs.recordings.run_diagnose import DiagnoseRequest, run_diagnose
 
     limits = ("window", "preemptions", "starving_for", "pending_for")
     recorded = [f"--{name.replace('_', '-')}" for name in (*limits, "at") if given[name]]

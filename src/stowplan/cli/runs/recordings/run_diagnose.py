@@ -10,9 +10,9 @@ import msgspec
 
 from stowplan.cli.errors import reported
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.recording import opened
+from stowplan.cli.runs.recordings.record_and_open import opened
 from stowplan.cli.tables.console import print_tree, stdout_console
-from stowplan.cli.tables.findings import print_findings
+from stowplan.cli.tables.fairness import print_findings
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.insight.fairness.fairness_watch import findings_of
 from stowplan.insight.fairness.findings import FairnessLimits, Finding
