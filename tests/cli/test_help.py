@@ -136,6 +136,10 @@ def test_cheap_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert ran.out, line
 
 
+STATUS = ("stowplan status", "stowplan diagnose")
+"""Commands that ask the scheduler of a cluster, of which they look for one."""
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_option_has_help(name: str) -> None:
     for parameter in COMMANDS[name].params:
@@ -147,7 +151,7 @@ def test_every_option_has_help(name: str) -> None:
         has_default = parameter.show_default or "[default:" in text or "Repeatable." in text
         optional = {"--profile", "--compat", "--out", "--compare", "--explain", "--token"}
         optional |= {"--tls-private-key-file", "--client-ca-file", "-n", "--validate"}
-        optional |= {"--kubeconfig"} if name == "stowplan status" else set()
+        optional |= {"--kubeconfig"} if name in STATUS else set()
         optional |= {"--token-file"} if name == "stowplan up" else set()
         if takes_value and not optional & set(parameter.opts):
             assert has_default, (name, parameter.opts, text)

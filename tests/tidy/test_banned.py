@@ -22,6 +22,7 @@ IMPURE = {
     "simulation",
     "insight",
     "inputs",
+    "recording",
     "web",
 }
 CALLS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}

@@ -46,8 +46,6 @@ ALLOWED = {
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",
-    "stowplan.simulation.cluster.simulated_cluster:SimulatedCluster.drop_object": "deletion of"
-    " objects in the fault runs of tests, beside put_object",
     "stowplan.testing.session_invariants:check_session": "for tests of session plugins",
 }
 # Protocols of the plugin contract, which document and type plugins.

@@ -26,6 +26,7 @@ IMPURE = {
     "simulation",
     "insight",
     "inputs",
+    "recording",
 }
 PURE = "Below driver and simulation: no clock, random source, threads, sockets, files or log"
 

@@ -38,6 +38,19 @@ SMALL = WorkloadSizes(nodes=40, pods=40)
 MIB = 2**20
 
 
+class RecordingCost(msgspec.Struct, frozen=True):
+    """Cost of a recording in percent of runs without one, medians of pairs of runs.
+
+    decision_percent: CPU time of the thread that decides. process_percent: of all threads.
+    elapsed_percent: of the time in `handle`. mb_per_million: size per million measured pods.
+    """
+
+    decision_percent: float
+    process_percent: float
+    elapsed_percent: float
+    mb_per_million: float
+
+
 class BenchmarkResult(msgspec.Struct, frozen=True):
     """Figures of one benchmark case.
 
@@ -46,7 +59,8 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     that delivered a pod to the end of the call that bound or rejected it. memory_mb: peak of the
     process. floor, factor: kube-scheduler's rate, and our rate divided by it. decode_per_s: pods
     decoded from JSON. confirm_per_s: bindings confirmed by the watch. stages_us: per pod. seconds:
-    times of `start`. old_pods_per_s, ratio: rate of an earlier run, and our rate divided by it.
+    times of `start`. recording: its cost. old_pods_per_s, ratio: rate of an earlier run, and our
+    rate divided by it.
     """
 
     shape: str
@@ -66,6 +80,7 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     confirm_per_s: float | None = None
     stages_us: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
     seconds: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    recording: RecordingCost | msgspec.UnsetType = msgspec.UNSET
     old_pods_per_s: float | msgspec.UnsetType | None = msgspec.UNSET
     ratio: float | msgspec.UnsetType | None = msgspec.UNSET
 

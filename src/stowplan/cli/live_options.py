@@ -26,6 +26,24 @@ context = flag(
     default="",
     help="Context of the kubeconfig.  [default: its current context]",
 )
+status_options = grouped(
+    up_kubeconfig,
+    context,
+    flag(
+        "--token",
+        metavar="TOKEN",
+        default="",
+        help="Bearer token; needed unless the address is loopback.",
+    ),
+    flag(
+        "--ca-file",
+        metavar="FILE",
+        default="",
+        type=click.Path(dir_okay=False),
+        help="PEM file with the CA of the serving certificate.  [default: the system's CAs]",
+    ),
+)
+"""How a scheduler's status is asked for, beside its address."""
 source_options = grouped(options.input_options, kubeconfig, context)
 """A cluster of files, or a live one."""
 listen = flag(

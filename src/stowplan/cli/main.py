@@ -17,6 +17,10 @@ from stowplan.cli.errors import INTERRUPTED, INVALID_INPUT, print_error, show_us
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
     "status": ("stowplan.cli.commands.status", "Show the status of a running scheduler."),
+    "diagnose": (
+        "stowplan.cli.commands.recordings.diagnose_command",
+        "Find repeated preemption, starving queues and long pending pods.",
+    ),
     "extender": (
         "stowplan.cli.commands.extender",
         "Serve a profile as a scheduler extender of kube-scheduler.",
@@ -24,6 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": (
         "stowplan.cli.commands.simulate",
         "Schedule a cluster's pending pods in memory, or replay a workload.",
+    ),
+    "replay": (
+        "stowplan.cli.commands.recordings.replay_command",
+        "Restore, verify or change the decisions of a recording.",
     ),
     "evaluate": (
         "stowplan.cli.commands.evaluate",

@@ -49,6 +49,10 @@ class NodeOrder:
             del self._zones[zone]
         self._changed = True
 
+    def arrivals(self) -> list[str]:
+        """All nodes, zone by zone: added in this order they have the same order again."""
+        return [name for zone in self._zones.values() for name in zone]
+
     def refresh(self) -> bool:
         """Recompute the order if nodes were added or removed; True when it was."""
         if not self._changed:

@@ -38,6 +38,7 @@ from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServ
 from stowplan.driver.local_cluster import ClusterService, LocalCluster
 from stowplan.driver.logs import log_keys
 from stowplan.driver.status_address import publish_status_address
+from stowplan.driver.storage.recording_writer import RecordingWriter
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 log = logging.getLogger("stowplan.scheduler")
@@ -81,15 +82,19 @@ async def local_scheduler(
     cluster: LocalCluster,
     deciders: Deciders | None = None,
     on_synced: Callable[[], None] | None = None,
+    recorder: RecordingWriter | None = None,
 ) -> AsyncIterator[None]:
     """Schedule the pods of a cluster; if the scheduler fails, so does the cluster. deciders: None
     for `local_deciders` without files. on_synced: see `SchedulerServer`; from another thread.
+    recorder: see `SchedulerServerOptions`.
 
     Decides without kernels: compiling them would block the server, which shares the process.
     """
     client_config = load_client_config(str(cluster.kubeconfig))
     chosen = deciders or local_deciders()
-    work = _restarting_scheduler(client_config, chosen, on_synced or _ignore, cluster.failed)
+    work = _restarting_scheduler(
+        client_config, chosen, on_synced or _ignore, cluster.failed, recorder
+    )
     scheduling = cluster.tasks.start_independent(work, "scheduler")
     try:
         yield
@@ -99,9 +104,11 @@ async def local_scheduler(
         await asyncio.wait({scheduling})
 
 
-def local_scheduler_service(deciders: Deciders) -> ClusterService:
+def local_scheduler_service(
+    deciders: Deciders, recorder: RecordingWriter | None = None
+) -> ClusterService:
     """Schedule the pods of the cluster that is all of this process, with these deciders."""
-    return lambda cluster: local_scheduler(cluster, deciders, freeze_long_lived_objects)
+    return lambda cluster: local_scheduler(cluster, deciders, freeze_long_lived_objects, recorder)
 
 
 async def _restarting_scheduler(
@@ -109,6 +116,7 @@ async def _restarting_scheduler(
     deciders: Deciders,
     on_synced: Callable[[], None],
     failed: asyncio.Future[str],
+    recorder: RecordingWriter | None,
 ) -> None:
     """Run a scheduler, and replace it when it loses a lease (after system sleep). The identity
     stays the same, so that the new one need not wait for the lease to expire. Whatever else ends
@@ -116,7 +124,7 @@ async def _restarting_scheduler(
     identity = local_lease_identity()
     try:
         while True:
-            await _run_scheduler(client_config, deciders, identity, on_synced)
+            await _run_scheduler(client_config, deciders, identity, on_synced, recorder)
     except Exception as fault:
         if not failed.done():
             failed.set_result(f"the scheduler failed: {fault!r}")
@@ -128,6 +136,7 @@ async def _run_scheduler(
     deciders: Deciders,
     identity: str,
     on_synced: Callable[[], None],
+    recorder: RecordingWriter | None,
 ) -> None:
     """Run a scheduler until it loses a lease; raises any other exception that ends it."""
     leases = leader_election_configs(deciders, identity)
@@ -140,9 +149,8 @@ async def _run_scheduler(
             ports.append(serving.port)
             yield
 
-    background_scheduler = BackgroundScheduler(
-        deciders, SchedulerServerOptions(client_config, first, engine="walk"), served
-    )
+    options = SchedulerServerOptions(client_config, first, engine="walk", recorder=recorder)
+    background_scheduler = BackgroundScheduler(deciders, options, served)
 
     background_scheduler.server.on_synced = on_synced
 

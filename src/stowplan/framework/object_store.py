@@ -102,6 +102,12 @@ class ObjectStore:
         """All objects of a kind, in order of arrival."""
         return (v for v in self._kinds.get(kind, {}).values() if isinstance(v, kind))
 
+    def every(self) -> Iterator[Object]:
+        """All objects, as the watch has shown them, by kind and in order of arrival."""
+        for kind, objects in self._kinds.items():
+            for key, value in objects.items():
+                yield self._observed.get((kind, key), value)
+
 
 def is_same_to_plugins(before: Object, after: Object) -> bool:
     """True when two versions differ only in what no plugin reads: resource version, annotations."""

@@ -24,6 +24,7 @@ from stowplan.inputs.manifests import ManifestInventory, items
 from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
+from stowplan.inputs.scheduler_exports import export_of, unzipped
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -138,6 +139,7 @@ class _ClusterReader:
     def take(self, file: InputFile) -> None:
         """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
+        file = unzipped(file)
         if _is_csv(file):
             self._take_csv(file)
             return
@@ -146,8 +148,13 @@ class _ClusterReader:
 
     def _take_document(self, document: FileDocument) -> None:
         place = f"{document.source}: {document.place}"
+        export = export_of(document.tree, place)
+        tree = document.tree
+        if export is not None:
+            tree, notes = export
+            self.notes += [note for note in notes if note not in self.notes]
         try:
-            for item, path in items(document.tree):
+            for item, path in items(tree):
                 self._take_item(item, path, place)
         except DecodeError as problem:
             raise InputError.at(place, problem.path, problem.what) from None

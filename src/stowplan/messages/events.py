@@ -13,8 +13,11 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """Base of events and effects: immutable values."""
+class Message(
+    msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True, tag_field="type_name"
+):
+    """Base of events and effects: immutable values, encoded as arrays that begin with their type's
+    name, so that a recording is short and its unions decode in one step."""
 
 
 class PodAdded(Message, frozen=True):

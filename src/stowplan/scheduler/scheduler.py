@@ -41,9 +41,13 @@ from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.pods.indexes import check_indexes
 from stowplan.scheduler.pods.transitions import PodEvent
 
+HandleObserver = Callable[[list[Event], int, int | None, list[Effect]], None]
+"""Called with the events, `now`, `heads_max` and the effects of a `handle` call, at its end."""
+
 
 class Scheduler:
-    """The scheduler, without clock, sockets or threads."""
+    """The scheduler, without clock, sockets or threads. on_handled: called after every `handle`
+    call; it must change neither list."""
 
     def __init__(
         self,
@@ -99,6 +103,7 @@ class Scheduler:
         self._flushed_unschedulable = -1
         self._wake_at: int | None = None
         self._event_table = self._table()
+        self.on_handled: HandleObserver | None = None
 
     def handle(
         self, events: Iterable[Event], now: int, heads_max: int | None = None
@@ -135,6 +140,8 @@ class Scheduler:
         self._request_wake()
         effects = context.outbox.take()
         context.note(now, effects)
+        if self.on_handled is not None:
+            self.on_handled(happenings, now, heads_max, effects)
         return effects
 
     @property

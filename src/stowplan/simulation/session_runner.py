@@ -33,6 +33,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
+from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import NO_LATENCY
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
@@ -99,8 +100,13 @@ class SessionRunner:
     """
 
     def __init__(
-        self, cluster: Cluster, deciders: Deciders, rng: np.random.Generator | None = None
+        self,
+        cluster: Cluster,
+        deciders: Deciders,
+        rng: np.random.Generator | None = None,
+        recorder: Callable[[Deciders, Scheduler], None] | None = None,
     ) -> None:
+        """recorder: called with the new scheduler before its first call."""
         if deciders.batch is None:
             wanted = "a file with actions and tiers, or a block `batch`"
             raise InputError("config", "", "no sessions", wanted)
@@ -111,7 +117,10 @@ class SessionRunner:
         self.on_run: Callable[[AnySession], None] = lambda session: None
         # Pods of profiles are not scheduled.
         alone = replace(deciders.configuration, profiles={})
-        self.scheduler = replace(deciders, configuration=alone).scheduler(rng=rng)
+        deciding = replace(deciders, configuration=alone)
+        self.scheduler = deciding.scheduler(rng=rng)
+        if recorder is not None:
+            recorder(deciding, self.scheduler)
         self.decider = self._attached()
         self.cluster = SimulatedCluster(EventQueue(), NO_LATENCY)
         self.cluster.run_of = lambda pod: None

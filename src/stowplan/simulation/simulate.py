@@ -7,7 +7,7 @@ a replay pods arrive and end in virtual time, with retries and preemption.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +44,12 @@ from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import QueueOptions
+from stowplan.recording.recording_header import (
+    SIMULATION,
+    SchedulerRecorder,
+    SchedulerSetup,
+    plugin_records,
+)
 from stowplan.scheduler import SchedulerOptions
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation import kernel_cache
@@ -81,6 +87,9 @@ KERNEL_COMPILE_MIN = 2000
 """Pods above which compiling the kernels pays in a replay."""
 SAMPLES = 1000
 """Default number of samples over the arrivals."""
+
+FILL_OPTIONS = SchedulerOptions(queue=QueueOptions(by_arrival=True))
+"""Of a placement run."""
 
 ReplayProgress = Callable[[int, int, float], None]
 """Called with (bindings, pending pods, virtual seconds) in a replay."""
@@ -148,6 +157,7 @@ def simulate(
     explain: str = "",
     on_progress: Progress | None = None,
     on_tick: ReplayProgress | None = None,
+    recorder: SchedulerRecorder | None = None,
 ) -> Simulation:
     """Schedule the pending pods of a cluster.
 
@@ -159,7 +169,8 @@ def simulate(
     defects sessions reproduce. profile: schedule every pod by this profile. node_count: shrink or
     grow the cluster. replay: options of a replay in virtual time; None: try each pod once.
     explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
-    is pending at the end). Raises InputError, ConfigError and ContractError.
+    is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
+    ContractError.
     """
     given: object = config
     if not isinstance(given, Configuration | str | Path | list | tuple | None):
@@ -169,7 +180,7 @@ def simulate(
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
     deciders = _deciders(config, sources, compat)
-    configuration, registry = deciders.configuration, deciders.registry
+    configuration = deciders.configuration
     if replay is None and not configuration.profiles:
         wanted = "profiles, or --replay: sessions do not place pods one by one"
         raise InputError(configuration.source, "", "actions and tiers only", wanted)
@@ -184,12 +195,10 @@ def simulate(
         cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
+    how = ReplayRequest(replay or ReplayOptions(), seed, explain, profile or "", recorder, sources)
     if replay is None:
-        result = _filled(
-            cluster, configuration, registry, rng, extender_factory, on_progress, explain
-        )
+        result = _filled(cluster, deciders, rng, extender_factory, on_progress, how)
     else:
-        how = ReplayRequest(replay, seed, explain, profile or "")
         result = _replayed(cluster, deciders, rng, extender_factory, how, on_tick)
     elapsed_s = time.perf_counter() - began
     if replay is None:
@@ -207,25 +216,39 @@ def simulate(
 
 
 class ReplayRequest(NamedTuple):
-    """A replay as `simulate` is asked for it; explain, profile: "" for none."""
+    """A replay as `simulate` is asked for it; explain, profile: "" for none. recorder: None for no
+    recording. plugins: for its header."""
 
     options: ReplayOptions
     seed: int
     explain: str
     profile: str
+    recorder: SchedulerRecorder | None = None
+    plugins: Sequence[PluginSource] = ()
+
+    def record(self, deciders: Deciders, scheduler: Scheduler, command: str, engine: str) -> None:
+        """Record a new scheduler, if asked for."""
+        if self.recorder is not None:
+            files = plugin_records(self.plugins)
+            setup = SchedulerSetup(command, self.seed, SIMULATION, engine, files, virtual=True)
+            self.recorder.attach(deciders, scheduler, setup)
 
 
 def _filled(
     cluster: Cluster,
-    configuration: Configuration,
-    registry: Registry,
+    deciders: Deciders,
     rng: np.random.Generator,
     extender_factory: SimulatedExtenderFactory,
     on_progress: Progress | None,
-    explain: str,
+    how: ReplayRequest,
 ) -> Simulation:
-    fill = fill_of(cluster, configuration, registry, rng)
-    scheduler = fill.scheduler
+    # No pod ends in a placement run, so victims would never terminate; sessions do not fill.
+    configuration = replace(without_post_filter(deciders.configuration), batch=None)
+    deciders, explain = replace(deciders, configuration=configuration), how.explain
+    engine = _engine(cluster, replays=False)
+    scheduler = deciders.scheduler(rng=rng, options=FILL_OPTIONS, engine=engine)
+    how.record(deciders, scheduler, "simulate", engine)
+    fill = PlacementRun(cluster, scheduler)
     warnings = _warnings_of(scheduler)
     answering = extender_factory.of(fill.instance)
     explanation = None
@@ -254,9 +277,8 @@ def fill_of(
     """A placement run of a cluster, before the first pod."""
     # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
-    options = SchedulerOptions(queue=QueueOptions(by_arrival=True))
     engine = _engine(cluster, replays=False)
-    scheduler = scheduler_for(configuration, registry, rng=rng, options=options, engine=engine)
+    scheduler = scheduler_for(configuration, registry, rng=rng, options=FILL_OPTIONS, engine=engine)
     return PlacementRun(cluster, scheduler)
 
 
@@ -278,11 +300,10 @@ def _replayed(
         and not explain
         and not has_workloads(cluster.manifests)
     )
-    scheduler = deciders.scheduler(
-        rng=rng,
-        options=SchedulerOptions(counts_repeats=counts),
-        engine=_engine(cluster, replays=True),
-    )
+    engine = _engine(cluster, replays=True)
+    options_of = SchedulerOptions(counts_repeats=counts)
+    scheduler = deciders.scheduler(rng=rng, options=options_of, engine=engine)
+    how.record(deciders, scheduler, "simulate --replay", engine)
     warnings = _warnings_of(scheduler)
     run = replay_of(cluster, deciders, scheduler, how)
     answering = extender_factory.of(run.instance)

@@ -14,6 +14,13 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_placement import Placement, frame_of
+from stowplan.recording.recording_header import (
+    SIMULATION,
+    SchedulerRecorder,
+    SchedulerSetup,
+    plugin_records,
+)
+from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.results.summary import run_summary
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
 from stowplan.simulation.session_runner import JobReport, SessionRun, SessionRunner
@@ -63,14 +70,23 @@ def simulate_jobs(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
     seed: int = 0,
+    recorder: SchedulerRecorder | None = None,
 ) -> JobSimulation:
     """Run sessions on a cluster until one changes nothing.
 
-    seed: of ties between nodes. Raises InputError, ConfigError and ContractError.
+    seed: of ties between nodes. recorder: records the scheduler. Raises InputError, ConfigError and
+    ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    runner = SessionRunner(cluster, deciders, np.random.default_rng(seed))
+    files = plugin_records(plugins if isinstance(plugins, list | tuple) else ())
+
+    def record(deciding: Deciders, scheduler: Scheduler) -> None:
+        if recorder is not None:
+            setup = SchedulerSetup("simulate", seed, SIMULATION, plugins=files, virtual=True)
+            recorder.attach(deciding, scheduler, setup)
+
+    runner = SessionRunner(cluster, deciders, np.random.default_rng(seed), record)
     mine = {
         pod.key: pod
         for pod in cluster.pending()

@@ -7,7 +7,7 @@ import sys
 import click
 
 from stowplan.cli import options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 
 ENGINES = ("compiled", "walk")
 TEMPLATES = 200
@@ -20,10 +20,36 @@ stowplan bench --list
 # Measure one case, five times
 stowplan bench basic --repeat 5
 
+# Measure what --record costs
+stowplan bench basic --record --repeat 9
+
 # Measure all cases and compare with an earlier report
 stowplan bench -o json > new.json
 stowplan bench --compare new.json
 """
+
+_measured = grouped(
+    flag(
+        "--templates",
+        type=click.IntRange(min=1),
+        default=TEMPLATES,
+        help="Number of pod templates, for the case `templates`.",
+    ),
+    flag(
+        "--repeat",
+        type=click.IntRange(min=1),
+        default=3,
+        help="Number of measurements, of which the median is shown; none begins after one minute.",
+    ),
+    flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own."),
+    flag(
+        "--record",
+        "records",
+        is_flag=True,
+        help="Also measure what a recording costs, and its size: runs with and without one, in "
+        "turn.",
+    ),
+)
 
 
 @click.command(name="bench", cls=Command, examples=EXAMPLES)
@@ -42,19 +68,7 @@ stowplan bench --compare new.json
     show_default=True,
     help="Number of plain pods placed before the measurement, for cases with lower-case names.",
 )
-@flag(
-    "--templates",
-    type=click.IntRange(min=1),
-    default=TEMPLATES,
-    help="Number of pod templates, for the case `templates`.",
-)
-@flag(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=3,
-    help="Number of measurements, of which the median is shown; none begins after one minute.",
-)
-@flag("--stages", is_flag=True, help="Also measure the time per stage, in a run of its own.")
+@_measured
 @flag(
     "--compare",
     metavar="OLD.json",
@@ -77,6 +91,7 @@ def command(
     templates: int,
     repeat: int,
     stages: bool,
+    records: bool,
     compare: str | None,
     engine: str | None,
     in_process: bool,
@@ -94,5 +109,5 @@ def command(
     if listing:
         list_cases()
         return
-    settings = BenchSettings(nodes, pods, existing, templates, repeat, stages, engine)
+    settings = BenchSettings(nodes, pods, existing, templates, repeat, stages, engine, records)
     sys.exit(run_benchmarks(names, settings, output, compare, in_process=in_process))

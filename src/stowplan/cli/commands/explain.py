@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options
-from stowplan.cli.command import Command, flag
+from stowplan.cli import live_options, options, record_options
+from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
 # Explain why a pod of a manifest is pending
@@ -26,9 +26,26 @@ stowplan explain deploy/web -f cluster.yaml --changes -o json
 # All pending pods by cause, the largest group first
 stowplan explain --all-pending -f cluster.yaml
 
+# Explain why a pod was pending at a moment of a recording
+stowplan explain pod/web --record run.rec --at +90s
+
 # Use another scheduler configuration than the cluster does
 stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
 """
+
+_all_pending = grouped(
+    flag(
+        "--all-pending",
+        is_flag=True,
+        help="Evaluate all pending pods and group them by cause, biggest first; without POD.",
+    ),
+    flag(
+        "--from-events",
+        is_flag=True,
+        help="Group the pending pods by what the cluster's scheduler recorded: FailedScheduling "
+        "events in files, else PodScheduled conditions; without POD.",
+    ),
+)
 
 
 @click.command(name="explain", cls=Command, examples=EXAMPLES)
@@ -61,24 +78,15 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
     help="Show only the smallest changes that let POD run, or leave them out.  [default: beside "
     "the explanation]",
 )
-@flag(
-    "--all-pending",
-    is_flag=True,
-    help="Evaluate all pending pods and group them by cause, biggest first; without POD.",
-)
-@flag(
-    "--from-events",
-    is_flag=True,
-    help="Group the pending pods by what the cluster's scheduler recorded: FailedScheduling events "
-    "in files, else PodScheduled conditions; without POD.",
-)
+@_all_pending
+@record_options.recorded_moment
 @options.output("table", "wide", "json", "yaml", "name")
 def command(**given: Any) -> None:
     """Show for each node which plugins reject POD, what it requests and what is free.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
-    which is listed once and not modified. Without either it is that of `stowplan up` in this
-    directory.
+    which is listed once and not modified, or is that of a recording (--record, --at), decided with
+    its configuration. Without any it is that of `stowplan up` in this directory.
 
     POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc select one of
     the owner's pods: the last pending one. podgroup/NAME (or pg/NAME) explains a gang.
@@ -99,5 +107,10 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, output = given.pop("config_files"), given.pop("output")
     request = ExplainRequest(source=source, **given)
-    deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
+    if source.record_file is not None and not config_files:
+        from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
+
+        deciders = deciders_of_recording(source.record_file, request.plugin_files)
+    else:
+        deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
     sys.exit(run_explain(request, deciders, output))

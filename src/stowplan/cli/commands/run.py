@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options
+from stowplan.cli import live_options, options, record_options
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
 
@@ -20,6 +20,9 @@ stowplan run
 
 # Compare decisions with the cluster's own scheduler, without writing
 stowplan run --dry-run
+
+# Record every decision, for `stowplan replay`
+stowplan run --record run.rec
 
 # Replace kube-scheduler, by its own configuration file
 stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
@@ -52,6 +55,7 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
     help="Seed of the random choice among nodes with equal scores.  [default: the first node in "
     "snapshot order is chosen]",
 )
+@record_options.record_options
 @live_options.listen
 @live_options.tls_cert
 @live_options.tls_key
@@ -67,7 +71,7 @@ def command(**given: Any) -> None:
     Several replicas may run: one leads, the others stand by. Exit code 1 if the lease is lost or
     another scheduler has the same name, 0 after SIGTERM.
     """
-    _run(**given)
+    _run(record=record_options.RecordRequest.take(given), **given)
 
 
 def _run(
@@ -84,8 +88,12 @@ def _run(
     burst: int | None,
     seed: int | None,
     verbosity: int | None,
+    record: record_options.RecordRequest | None,
     **serving: str,
 ) -> None:
+    from msgspec.structs import replace
+
+    from stowplan.cli.runs.recordings.record_and_open import maybe_recording
     from stowplan.driver import logs
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
@@ -117,7 +125,9 @@ def _run(
             dry_run,
             seed,
         )
-        code = run(deciders, chosen, ProcessOptions(address, take_over))
+        with maybe_recording(record, "run", plugin_files) as recorder:
+            chosen = replace(chosen, recorder=recorder)
+            code = run(deciders, chosen, ProcessOptions(address, take_over))
     # A process that no longer leads must end, whatever its threads are doing.
     exit_after(FLUSH_S, code)
     sys.exit(code)

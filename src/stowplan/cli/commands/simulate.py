@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options, simulate_options
+from stowplan.cli import live_options, options, record_options, simulate_options
 from stowplan.cli.command import Command, flag
 
 OUTPUTS = ("table", "wide", "json", "yaml", "csv", "name")
@@ -55,6 +55,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
     "figures and placements, csv the placements.",
 )
 @simulate_options.strict
+@record_options.record_options
 def command(**given: Any) -> None:
     """Schedule the pending pods of a cluster in memory.
 
@@ -72,6 +73,7 @@ def command(**given: Any) -> None:
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
 
+    given["record"] = record_options.RecordRequest.take(given)
     source = ClusterSource.take(given)
     own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
     replay = simulate_options.replay_options_of(given)

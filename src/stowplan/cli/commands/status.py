@@ -32,21 +32,7 @@ stowplan status --kubeconfig stowplan.kubeconfig
     help="Address that serves the status, with https:// before it where that is TLS.  [default: "
     f"that of `stowplan up` in this directory, else {DEFAULT}]",
 )
-@live_options.up_kubeconfig
-@live_options.context
-@flag(
-    "--token",
-    metavar="TOKEN",
-    default="",
-    help="Bearer token; needed unless the address is loopback.",
-)
-@flag(
-    "--ca-file",
-    metavar="FILE",
-    default="",
-    type=click.Path(dir_okay=False),
-    help="PEM file with the CA of the serving certificate.  [default: the system's CAs]",
-)
+@live_options.status_options
 @options.output("table", "json", "yaml")
 def command(
     address: str, kubeconfig: str | None, context: str, token: str, ca_file: str, output: str

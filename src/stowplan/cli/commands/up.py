@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import options
+from stowplan.cli import options, record_options
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
@@ -67,36 +67,41 @@ _server_options = grouped(
     flag("--no-anonymous", is_flag=True, help="Reject requests without a token."),
 )
 
+_cluster_options = grouped(
+    flag(
+        "--cluster",
+        "-f",
+        "--filename",
+        "clusters",
+        metavar="PATH",
+        type=_NonEmptyPath(allow_dash=True),
+        multiple=True,
+        help="Create the objects of manifests, directories or dumps; - reads standard input. "
+        "Repeatable.",
+    ),
+    flag(
+        "--node-count",
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Number of hollow nodes to create.",
+    ),
+    flag(
+        "--data",
+        metavar="DIR",
+        type=_NonEmptyPath(file_okay=False, path_type=Path),
+        help="Store the cluster in this directory.  [default: in memory]",
+    ),
+)
+
 
 @click.command(name="up", cls=Command, examples=EXAMPLES)
 @click.argument("files", metavar="[FILE]...", type=_NonEmptyPath(allow_dash=True), nargs=-1)
-@flag(
-    "--cluster",
-    "-f",
-    "--filename",
-    "clusters",
-    metavar="PATH",
-    type=_NonEmptyPath(allow_dash=True),
-    multiple=True,
-    help="Create the objects of manifests, directories or dumps; - reads standard input. "
-    "Repeatable.",
-)
-@flag(
-    "--node-count",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Number of hollow nodes to create.",
-)
-@flag(
-    "--data",
-    metavar="DIR",
-    type=_NonEmptyPath(file_okay=False, path_type=Path),
-    help="Store the cluster in this directory.  [default: in memory]",
-)
+@_cluster_options
 @_server_options
 @options.config
 @options.plugin
+@record_options.record_options
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
@@ -111,6 +116,7 @@ def command(
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     no_scheduler: bool,
+    **recorded: Any,
 ) -> None:
     """Run an embedded cluster: an API server, controllers, a scheduler and hollow nodes.
 
@@ -123,6 +129,9 @@ def command(
         raise invalid_argument("", "--bind", "must be an IP address")
     if no_scheduler and (config_files or plugin_files):
         raise click.UsageError("--no-scheduler cannot be used with --config or --plugin")
+    record = record_options.RecordRequest.take(recorded)
+    if no_scheduler and record is not None:
+        raise click.UsageError("--no-scheduler cannot be used with --record")
     from stowplan.cli.runs.up import run_up
     from stowplan.driver.local_cluster import LocalClusterSettings
 
@@ -136,4 +145,4 @@ def command(
         anonymous=not no_anonymous,
     )
     scheduler = None if no_scheduler else (config_files, plugin_files)
-    run_up(settings, (*clusters, *files), scheduler)
+    run_up(settings, (*clusters, *files), scheduler, record)

@@ -16,7 +16,14 @@ from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
 from stowplan.benchmarks.benchmark_workload import WorkloadSizes
 from stowplan.benchmarks.catalog import CASES, NAMES, SESSIONS, START, check_case_name
 from stowplan.benchmarks.comparison import compare_result, read_earlier
-from stowplan.benchmarks.measurement import BenchmarkResult, environment_facts, measure, peak_mb
+from stowplan.benchmarks.measurement import (
+    BenchmarkResult,
+    RecordingCost,
+    environment_facts,
+    measure,
+    peak_mb,
+)
+from stowplan.benchmarks.recording_cost import measure_recording
 from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
 from stowplan.benchmarks.start_time import start_seconds
 from stowplan.cli.options import TREES
@@ -36,6 +43,7 @@ class BenchSettings(NamedTuple):
     repeat: int
     stages: bool
     engine: str | None
+    record: bool
 
 
 class BenchFailed(click.ClickException):
@@ -91,7 +99,7 @@ def _run_cases(
 
 def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
     """The result of a case, measured in this process."""
-    nodes, pods, existing, templates, repeat, stages, engine = settings
+    nodes, pods, existing, templates, repeat, stages, engine, record = settings
     if name == START:
         n_nodes = nodes or START_NODES
         try:
@@ -105,7 +113,11 @@ def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
         return BenchmarkResult(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
     shape = CASES[name]
     sizes = WorkloadSizes(nodes or shape.nodes, pods or shape.pods, existing, templates)
-    return measure(shape, sizes, repeat, stages=stages, engine=engine)
+    result = measure(shape, sizes, repeat, stages=stages, engine=engine)
+    if record:
+        cost = measure_recording(shape, sizes, repeat, engine)
+        result = msgspec.structs.replace(result, recording=cost)
+    return result
 
 
 def _measure_in_subprocess(name: str, settings: BenchSettings) -> BenchmarkResult:
@@ -168,12 +180,23 @@ def _print(results: Sequence[BenchmarkResult], console: Console, *, comparing: b
     if rates:
         console.print(table)
     _print_stages(rates, console)
+    for one in rates:
+        if isinstance(one.recording, RecordingCost):
+            console.print(f"{one.shape}: {_recording_text(one.recording)}")
     for result in results:
         if isinstance(result.seconds, dict):
             console.print(_line(result))
     if any(result.floor for result in rates):
         for source, mark in _SOURCES.items():
             console.print(Text(f"Baseline {mark}: {source}"), soft_wrap=True)
+
+
+def _recording_text(cost: RecordingCost) -> str:
+    return (
+        f"a recording costs {cost.decision_percent:.1f}% of the decisions' CPU time, "
+        f"{cost.process_percent:.1f}% with its own thread, {cost.elapsed_percent:.1f}% of the "
+        f"elapsed time; {cost.mb_per_million:.1f} MB per million pods"
+    )
 
 
 def _row(result: BenchmarkResult, *, comparing: bool) -> list[str]:

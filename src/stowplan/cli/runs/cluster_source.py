@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -23,7 +24,7 @@ class ClusterSource(NamedTuple):
 
     paths: files and directories. kubeconfig, context: of an API server. orphans, validate: how
     files are read, see `read_cluster`; validate None: "auto". is_live: whether an API server is
-    read.
+    read. record_file, at: a recording, and the time in it, "" for its end.
     """
 
     paths: tuple[str, ...]
@@ -32,6 +33,8 @@ class ClusterSource(NamedTuple):
     orphans: str = "pending"
     validate: str | None = None
     is_live: bool = False
+    record_file: Path | None = None
+    at: str = ""
 
     @classmethod
     def take(cls, given: dict[str, Any], *, local: bool = False) -> ClusterSource:
@@ -42,7 +45,15 @@ class ClusterSource(NamedTuple):
         """
         paths = (*given.pop("clusters"), *given.pop("files"))
         kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
+        record_file, at = given.pop("record_file", None), given.pop("at", "")
         is_named = bool(kubeconfig or context)
+        if at and record_file is None:
+            raise click.UsageError("--at needs --record: a recording")
+        if record_file is not None:
+            if paths or is_named:
+                raise click.UsageError("--record cannot be used with files or an API server")
+            given.pop("orphans"), given.pop("validate")
+            return cls((), None, "", record_file=record_file, at=at)
         if paths and is_named:
             raise click.UsageError("--kubeconfig and --context cannot be used with files")
         is_live = is_named or (not paths and live_options.uses_current_context())
@@ -57,7 +68,7 @@ class ClusterSource(NamedTuple):
     @property
     def is_given(self) -> bool:
         """True where the options name a cluster."""
-        return self.is_live or bool(self.paths)
+        return self.is_live or bool(self.paths) or self.record_file is not None
 
     @property
     def namespace(self) -> str:
@@ -86,12 +97,25 @@ def read_cluster_source(
     """
     if source.is_live:
         return _list_cluster(source, deciders)
+    if source.record_file is not None:
+        return _recorded_cluster(source.record_file, source.at)
     if not source.paths:
         raise click.UsageError(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
             "(--kubeconfig FILE, --context NAME)"
         )
     return _read_files(source, notes=notes, keep_manifests=keep_manifests)
+
+
+def _recorded_cluster(file: Path, at: str) -> Cluster:
+    from stowplan.cli.runs.recordings.record_and_open import opened
+    from stowplan.forecast.recorded_history import cluster_of, restore
+    from stowplan.recording.frames import RecordingError
+
+    recording = opened(file)
+    with reported(RecordingError):
+        restored = restore(recording, recording.time(at) if at else None)
+    return cluster_of(restored, recording)
 
 
 def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 
 import click
 
+from stowplan.cli.record_options import RecordRequest
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source, strict_exit_code
 from stowplan.cli.runs.pod_argument import find_pod_argument
+from stowplan.cli.runs.recordings.record_and_open import recording
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.runs.simulate_sessions import (
     check_session_options,
@@ -23,6 +25,7 @@ from stowplan.cli.tables.progress import progress
 from stowplan.cli.tables.simulation_output import OutputRequest, print_simulation
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
+from stowplan.recording.recording_header import SchedulerRecorder
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.result_files import check_directory, write_files
 from stowplan.simulation.results.seed_comparison import files_of
@@ -48,6 +51,7 @@ class SimulateRequest(NamedTuple):
     out: str | None
     output: str
     strict: bool
+    record: RecordRequest | None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -61,6 +65,17 @@ class SimulateRequest(NamedTuple):
 
 def run_simulate(request: SimulateRequest, replay: ReplayOptions | None) -> int:
     """Run, write and print; the exit code."""
+    if request.record is None:
+        return _run_simulate(request, replay, None)
+    if len(request.seeds) > 1:
+        raise click.UsageError("--record cannot be used with several seeds")
+    with recording(request.record, "simulate", waits=True) as recorder:
+        return _run_simulate(request, replay, recorder)
+
+
+def _run_simulate(
+    request: SimulateRequest, replay: ReplayOptions | None, recorder: SchedulerRecorder | None
+) -> int:
     namespace = None if request.all_namespaces else request.namespace
     results = OutputRequest(request.out, request.output, namespace)
     given = _check(request, results)
@@ -70,7 +85,15 @@ def run_simulate(request: SimulateRequest, replay: ReplayOptions | None) -> int:
     if is_for_sessions(deciders, cluster) and replay is None:
         _check_for_sessions(request)
         seed, strict = request.seeds[0], request.strict
-        code = run_sessions(cluster, deciders, seed, results.out, results.output, strict=strict)
+        code = run_sessions(
+            cluster,
+            deciders,
+            seed,
+            results.out,
+            results.output,
+            strict=strict,
+            recording=(recorder, request.plugin_files),
+        )
         return strict_exit_code(code, cluster, strict=strict)
     how = {
         "config": request.config_files,
@@ -80,6 +103,7 @@ def run_simulate(request: SimulateRequest, replay: ReplayOptions | None) -> int:
         "node_count": request.node_count if given else None,
         "replay": replay,
         "compat": request.compat or "",
+        "recorder": recorder,
     }
     n_nodes = request.node_count or N_NODES
     n_pods = N_PODS if request.pod_count is None else request.pod_count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from stowplan.cli.tables.simulation_output import as_csv, unplaced_names
 from stowplan.cli.tables.simulations import print_placement_list
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
+from stowplan.recording.recording_header import SchedulerRecorder
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 
@@ -54,13 +56,18 @@ def run_sessions(
     output: str,
     *,
     strict: bool,
+    recording: tuple[SchedulerRecorder | None, Sequence[str]],
 ) -> int:
-    """Run sessions, and print and write the results; the exit code."""
+    """Run sessions, and print and write the results; the exit code. recording: the recorder, and
+    the plugin files that it notes."""
     if cluster is None:
         raise click.UsageError(
             "no cluster given: the generated workload has no gangs for actions and tiers"
         )
-    run = simulate_jobs(cluster, config=deciders, seed=seed)
+    recorder, plugins = recording
+    run = simulate_jobs(
+        cluster, config=deciders, plugins=list(plugins), seed=seed, recorder=recorder
+    )
     if out is not None:
         write_files(out, run.files())
     if output in TREES:

@@ -4,29 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from stowplan.cli.errors import reported
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
+from stowplan.cli.tables.fairness import print_findings
 from stowplan.driver.client.credentials import CredentialError
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ServerUnreachable, fetch_status
 from stowplan.driver.http.status_server import DEFAULT_LISTEN_ADDRESS
 from stowplan.driver.status_address import local_cluster_config, published_status_address
 from stowplan.inputs.counts import count_of
+from stowplan.insight.fairness.findings import Finding
 
 
 def run_status(where: tuple[str, str | None, str], token: str, ca_file: str, output: str) -> int:
     """Print the status; the exit code. where: address, kubeconfig and context as given."""
-    with reported(ServerUnreachable, CredentialError):
-        tree = _tree(*where, token, ca_file)
+    tree = status_tree(*where, token, ca_file)
     if output in TREES:
         print_tree(tree, output)
     else:
         _print(tree, stdout_console())
     return 0 if tree.get("synced") else 1
+
+
+def status_tree(
+    address: str, kubeconfig: str | None, context: str, token: str, ca_file: str
+) -> dict[str, Any]:
+    """The status of a scheduler; raises CommandError where there is none."""
+    with reported(ServerUnreachable, CredentialError):
+        return _tree(address, kubeconfig, context, token, ca_file)
 
 
 def _tree(
@@ -80,3 +90,12 @@ def _print(tree: dict[str, Any], console: Console) -> None:
         status = "not served" if one.get("served") is False else one.get("fault", "")
         informers.add_row(one["resource"], str(one["objects"]), Text(status))
     console.print(informers)
+    if "recording" in tree:
+        recording = tree["recording"]
+        state = f"stopped: {recording['failure']}" if recording["failure"] else "recording"
+        console.print(
+            f"{state}: {recording['file']}, {count_of(recording['calls'], 'call')}, "
+            f"{count_of(recording['bytes'], 'byte')}"
+        )
+    if tree.get("findings"):
+        print_findings(msgspec.convert(tree["findings"], list[Finding]), console)

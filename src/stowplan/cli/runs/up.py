@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.cli.errors import CommandError, CommandFailed, print_error, reported
+from stowplan.cli.record_options import RecordRequest
 from stowplan.driver import logs
 from stowplan.driver.local_cluster import (
     ClusterService,
@@ -23,6 +24,9 @@ from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
+if TYPE_CHECKING:
+    from stowplan.driver.storage.recording_writer import RecordingWriter
+
 PROBLEMS_LISTED = 10
 
 SchedulerFiles = tuple[tuple[str, ...], tuple[str, ...]]
@@ -30,22 +34,41 @@ SchedulerFiles = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def run_up(
-    settings: LocalClusterSettings, paths: tuple[str, ...], scheduler: SchedulerFiles | None
+    settings: LocalClusterSettings,
+    paths: tuple[str, ...],
+    scheduler: SchedulerFiles | None,
+    record: RecordRequest | None = None,
 ) -> None:
-    """Run a cluster until it is stopped. scheduler: None for a cluster without one. Raises
-    InputError, ConfigError, ContractError and click's exceptions."""
+    """Run a cluster until it is stopped. scheduler: None for a cluster without one. record: of the
+    scheduler. Raises InputError, ConfigError, ContractError and click's exceptions."""
     if not is_loopback(settings.host):
         text = f"listening on {settings.host}: other computers can connect to this cluster"
         click.echo(f"Warning: {text}", err=True)
     with reported(UpError, by=CommandFailed):
         logs.configure_logging("text", "warning")
-        service = nullcontext if scheduler is None else _scheduler_service(*scheduler)
-        run(settings, list(_documents(paths)), _print_started, service)
+        if scheduler is None:
+            run(settings, list(_documents(paths)), _print_started, nullcontext)
+        else:
+            _run_with_scheduler(settings, paths, scheduler, record)
     click.echo("Stopped.")
 
 
+def _run_with_scheduler(
+    settings: LocalClusterSettings,
+    paths: tuple[str, ...],
+    scheduler: SchedulerFiles,
+    record: RecordRequest | None,
+) -> None:
+    # Imported here: as below.
+    from stowplan.cli.runs.recordings.record_and_open import maybe_recording
+
+    with maybe_recording(record, "up", scheduler[1]) as recorder:
+        service = _scheduler_service(*scheduler, recorder)
+        run(settings, list(_documents(paths)), _print_started, service)
+
+
 def _scheduler_service(
-    config_files: tuple[str, ...], plugin_files: tuple[str, ...]
+    config_files: tuple[str, ...], plugin_files: tuple[str, ...], recorder: RecordingWriter | None
 ) -> ClusterService:
     # Imported here: a cluster without a scheduler starts faster without these modules.
     from stowplan.driver.live.configuration_files import ConfigurationFileError, scheduler_names
@@ -56,7 +79,7 @@ def _scheduler_service(
     if DEFAULT_SCHEDULER not in scheduler_names(deciders):
         text = f'no profile "{DEFAULT_SCHEDULER}": pods without schedulerName stay pending'
         click.echo(f"Warning: {text}", err=True)
-    return local_scheduler_service(deciders)
+    return local_scheduler_service(deciders, recorder)
 
 
 def _documents(paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -21,10 +21,12 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from stowplan._version import __version__
+from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.live import metrics_help
 from stowplan.driver.live.metrics_help import help_of
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.metrics import Histogram, Labels
+from stowplan.insight.fairness.findings import FindingKind
 from stowplan.queue.scheduling_queue import SubQueue
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ class SchedulerCollector(Collector):
         yield self._led()
         yield self._requests()
         yield self._informed()
+        yield self._findings()
+        yield from self._recording()
         yield from self._counted()
         yield _family(InfoMetricFamily, metrics_help.BUILD_INFO, value={"version": __version__})
 
@@ -131,6 +135,21 @@ class SchedulerCollector(Collector):
         for informer in informers.informers if informers is not None else ():
             found.add_metric((informer.resource.title,), len(informer))
         return found
+
+    def _findings(self) -> Metric:
+        found = _family(GaugeMetricFamily, metrics_help.FAIRNESS_FINDINGS, labels=("kind",))
+        counts = Counter(one.kind for one in self._server.fairness_watch.findings(monotonic_ns()))
+        for kind in FindingKind:
+            found.add_metric((kind.value,), counts[kind.value])
+        return found
+
+    def _recording(self) -> Iterator[Metric]:
+        recorder = self._server.options.recorder
+        if recorder is None:
+            return
+        n_bytes, stopped = recorder.n_bytes, bool(recorder.failure)
+        yield _family(CounterMetricFamily, metrics_help.RECORDING_BYTES, value=n_bytes)
+        yield _family(GaugeMetricFamily, metrics_help.RECORDING_STOPPED, value=float(stopped))
 
     def _counted(self) -> Iterator[Metric]:
         metrics = self._server.metrics_recorder.counted

@@ -20,6 +20,9 @@ MASTER_STATUS = "leader_election_master_status"
 REQUESTS = "rest_client_requests_total"
 INFORMER_OBJECTS = "stowplan_informer_objects"
 BUILD_INFO = "stowplan_build_info"
+FAIRNESS_FINDINGS = "stowplan_fairness_findings"
+RECORDING_BYTES = "stowplan_recording_bytes_total"
+RECORDING_STOPPED = "stowplan_recording_stopped"
 
 HELP = {
     # Looked up when the page is read.
@@ -32,6 +35,12 @@ HELP = {
     REQUESTS: "Number of HTTP requests of the REST client, by status code, method and host.",
     INFORMER_OBJECTS: "Number of objects in the cache of an informer, by resource.",
     BUILD_INFO: "Build version of Stowplan; the value is always 1.",
+    FAIRNESS_FINDINGS: (
+        "Number of fairness findings of `stowplan diagnose`, by kind: repeated and mutual "
+        "preemption, starving queues, long pending pods."
+    ),
+    RECORDING_BYTES: "Number of bytes written to the recording (--record).",
+    RECORDING_STOPPED: "1 if the recording stopped, as on a full disk; scheduling goes on.",
     # Counted along the way.
     metrics_recorder.ATTEMPTS: (
         "Number of attempts to schedule a pod, by result and profile: scheduled, unschedulable "

@@ -42,6 +42,8 @@ from stowplan.driver.live.leadership import LeaderElectionThread
 from stowplan.driver.live.metrics_recorder import MetricsRecorder
 from stowplan.driver.live.plugin_io import PluginIORunner
 from stowplan.driver.logs import log_keys
+from stowplan.driver.storage.recording_writer import RecordingWriter
+from stowplan.insight.fairness.fairness_watch import watch_for
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -74,7 +76,8 @@ _NOW = 0.002
 class SchedulerServerOptions(msgspec.Struct, frozen=True):
     """election_config: None to lead without election. qps, burst: limits of write requests; qps 0:
     no limit. dry_run: write nothing. seed: of random tie-breaks; None takes the first of equal
-    nodes. engine: see `scheduler_for`; "auto" loads the kernels at the start."""
+    nodes. engine: see `scheduler_for`; "auto" loads the kernels at the start. recorder: records the
+    scheduler; None for no recording."""
 
     client_config: ClientConfig
     election_config: LeaderElectionConfig | None = None
@@ -84,6 +87,7 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
     seed: int | None = None
     engine: str = "auto"
     streams: bool = True
+    recorder: RecordingWriter | None = None
 
 
 T = TypeVar("T")
@@ -121,7 +125,10 @@ class SchedulerServer:
             rng=ties, options=chosen, engine=options.engine, metrics=self.metrics_recorder.counted
         )
         self.metrics_recorder.watch(self.scheduler)
+        if options.recorder is not None:
+            options.recorder.attach_server(deciders, self.scheduler, options.seed, options.engine)
         self.decision_log = DecisionLog(self.scheduler, self._node_of)
+        self.fairness_watch = watch_for(deciders.configuration)
         self.leadership = LeaderElectionThread(
             options.client_config,
             None if options.dry_run else options.election_config,
@@ -417,8 +424,11 @@ class SchedulerServer:
         self.metrics_recorder.handled(events, effects, begun, took)
         if self.comparer is not None:
             self.comparer.seen(events, begun)
+            # What was decided does not happen.
+            self.fairness_watch.handled(events, (), begun)
         else:
             self.decision_log.handled(events, effects, begun)
+            self.fairness_watch.handled(events, effects, begun)
         for effect in effects:
             self._perform_effect(effect)
 

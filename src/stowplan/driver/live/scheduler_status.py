@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from stowplan._version import __version__
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
@@ -76,6 +78,15 @@ def status_summary(server: SchedulerServer) -> Tree:
         tree["sessions"] = {"held": sessions.number, "waiting": sessions.decider.n_waiting}
     if server.comparer is not None:
         tree["shadow"] = dict(server.comparer.counts)
+    recorder = server.options.recorder
+    if recorder is not None:
+        tree["recording"] = {
+            "file": str(recorder.options.path),
+            "calls": recorder.n_calls,
+            "bytes": recorder.n_bytes,
+            "failure": recorder.failure,
+        }
+    tree["findings"] = msgspec.to_builtins(server.fairness_watch.findings(monotonic_ns()))
     return tree
 
 

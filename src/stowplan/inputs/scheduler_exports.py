@@ -1,0 +1,106 @@
+"""Exports of other schedulers' tools as lists of objects: kube-scheduler-simulator, KAI.
+
+Both are JSON with a list of objects per kind, which have no apiVersion and kind. KAI's is packed as
+`snapshot.json` in a zip archive.
+
+Source: kube-scheduler-simulator, simulator/snapshot (ResourcesForSnap); KAI-Scheduler,
+pkg/scheduler/plugins/snapshot (Snapshot).
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import Any
+
+from stowplan.inputs.counts import count_of
+from stowplan.inputs.files import InputFile
+from stowplan.inputs.input_error import InputError
+
+Tree = dict[str, Any]
+
+ZIP_MAGIC = b"PK\x03\x04"
+KAI_FILE = "snapshot.json"
+UNPACKED_MAX = 4 * 2**30
+"""Bytes of an unpacked archive."""
+
+SIMULATOR: dict[str, tuple[str, str]] = {
+    "pods": ("v1", "Pod"),
+    "nodes": ("v1", "Node"),
+    "pvs": ("v1", "PersistentVolume"),
+    "pvcs": ("v1", "PersistentVolumeClaim"),
+    "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
+    "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
+    "namespaces": ("v1", "Namespace"),
+}
+"""Field of kube-scheduler-simulator's export -> apiVersion and kind."""
+KAI: dict[str, tuple[str, str]] = {
+    "pods": ("v1", "Pod"),
+    "nodes": ("v1", "Node"),
+    "priorityClasses": ("scheduling.k8s.io/v1", "PriorityClass"),
+    "persistentVolumeClaims": ("v1", "PersistentVolumeClaim"),
+    "storageClasses": ("storage.k8s.io/v1", "StorageClass"),
+    "csiStorageCapacities": ("storage.k8s.io/v1", "CSIStorageCapacity"),
+    "csiDrivers": ("storage.k8s.io/v1", "CSIDriver"),
+}
+"""Field of `rawObjects` in KAI's snapshot -> apiVersion and kind."""
+SIMULATOR_NOTE = (
+    "an export of kube-scheduler-simulator has no Services, controllers, disruption budgets and "
+    "CSI objects; its schedulerConfig is not read: use --config"
+)
+KAI_NOTE = (
+    "a KAI snapshot has no PersistentVolumes, Services, disruption budgets and CSINodes; its "
+    "config is not read"
+)
+
+
+def unzipped(file: InputFile) -> InputFile:
+    """The file, or the snapshot in an archive; raises InputError."""
+    if not file.data.startswith(ZIP_MAGIC):
+        return file
+    try:
+        with zipfile.ZipFile(io.BytesIO(file.data)) as archive:
+            if archive.getinfo(KAI_FILE).file_size > UNPACKED_MAX:
+                raise InputError(file.source, KAI_FILE, "over 4 GiB", "a smaller snapshot")
+            return InputFile(file.source, ".json", archive.read(KAI_FILE))
+    except KeyError:
+        got = "an archive without it"
+        raise InputError(file.source, KAI_FILE, got, "a KAI snapshot, or unpacked files") from None
+    except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError) as problem:
+        raise InputError.at(file.source, "", f"unable to unzip: {problem}") from None
+
+
+def export_of(tree: Any, place: str) -> tuple[Tree, list[str]] | None:
+    """The objects of an export as a List, and what it leaves out; None for anything else. Raises
+    InputError."""
+    if not isinstance(tree, dict) or "kind" in tree:
+        return None
+    raw = tree.get("rawObjects")
+    if isinstance(raw, dict):
+        return _listed(raw, KAI, f"{place}: rawObjects"), [KAI_NOTE, *_not_read(raw)]
+    if isinstance(tree.get("pods"), list) and isinstance(tree.get("nodes"), list):
+        return _listed(tree, SIMULATOR, place), [SIMULATOR_NOTE]
+    return None
+
+
+def _listed(tree: Tree, kinds: dict[str, tuple[str, str]], place: str) -> Tree:
+    items: list[Tree] = []
+    for field, (version, kind) in kinds.items():
+        values = tree.get(field) or []
+        if not isinstance(values, list):
+            raise InputError(place, field, repr(values)[:40], "a list")
+        for index, value in enumerate(values):
+            if not isinstance(value, dict):
+                raise InputError(place, f"{field}[{index}]", repr(value)[:40], "an object")
+            items.append({**value, "apiVersion": version, "kind": kind})
+    return {"apiVersion": "v1", "kind": "List", "items": items}
+
+
+def _not_read(raw: Tree) -> list[str]:
+    """What a KAI snapshot has that sessions here have in other kinds."""
+    left = {field: values for field, values in raw.items() if field not in KAI and values}
+    if not left:
+        return []
+    counts = ", ".join(f"{len(values):,} {field}" for field, values in left.items())
+    pods = count_of(len(raw.get("pods") or []), "pod")
+    return [f"not read of the KAI snapshot ({pods}): {counts}"]

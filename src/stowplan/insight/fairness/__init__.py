@@ -1,0 +1,1 @@
+"""Fairness watch: repeated preemption, starving queues and long pending pods, from events."""

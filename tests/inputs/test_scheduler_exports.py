@@ -1,0 +1,88 @@
+"""Exports of kube-scheduler-simulator and KAI are read as clusters; what is missing is named."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.inputs.cluster_reader import read_cluster
+from stowplan.inputs.input_error import InputError
+
+NODE = {
+    "metadata": {"name": "n1", "uid": "u1", "resourceVersion": "1", "creationTimestamp": None},
+    "spec": {},
+    "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}},
+}
+
+
+def pod(name: str, **meta: Any) -> dict[str, Any]:
+    own = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "1"}
+    containers = [{"name": "c", "image": "a", "resources": {"requests": {"cpu": "1"}}}]
+    return {"metadata": own | meta, "spec": {"containers": containers}, "status": {}}
+
+
+def test_an_export_of_kube_scheduler_simulator(tmp_path: Path) -> None:
+    results = {"scheduler-simulator/selected-node": "n1", "scheduler-simulator/score-result": "{}"}
+    tree = {
+        "pods": [pod("a", annotations=results), pod("b")],
+        "nodes": [NODE],
+        "pvs": None,
+        "pvcs": [],
+        "storageClasses": [{"metadata": {"name": "fast"}, "provisioner": "p"}],
+        "priorityClasses": [{"metadata": {"name": "high"}, "value": 10}],
+        "schedulerConfig": {"kind": "KubeSchedulerConfiguration"},
+        "namespaces": [{"metadata": {"name": "shop"}}],
+    }
+    (tmp_path / "export.json").write_text(json.dumps(tree))
+    cluster = read_cluster(tmp_path / "export.json")
+    assert [one.name for one in cluster.nodes] == ["n1"]
+    assert [one.name for one in cluster.pods] == ["a", "b"]
+    assert {type(one).__name__ for one in cluster.objects} >= {"StorageClass"}
+    assert any("schedulerConfig is not read" in note for note in cluster.notes)
+
+
+def kai(path: Path, raw: dict[str, Any], name: str = "snapshot.json") -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, json.dumps({"config": {}, "schedulerParams": {}, "rawObjects": raw}))
+    return path
+
+
+def test_a_kai_snapshot(tmp_path: Path) -> None:
+    raw = {
+        "pods": [pod("a")],
+        "nodes": [NODE],
+        "queues": [{"metadata": {"name": "q"}}],
+        "podGroups": [{}, {}],
+        "bindRequests": None,
+        "topologies": [],
+    }
+    cluster = read_cluster(kai(tmp_path / "snapshot.zip", raw))
+    assert (len(cluster.nodes), len(cluster.pods)) == (1, 1)
+    assert "not read of the KAI snapshot (1 pod): 1 queues, 2 podGroups" in cluster.notes
+    assert any("no PersistentVolumes" in note for note in cluster.notes)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "part"),
+    [
+        ({"pods": {}, "nodes": 5}, "snapshot.json", "rawObjects: nodes: Invalid value: 5"),
+        ({"nodes": [NODE, 7]}, "snapshot.json", r"nodes\[1\]: Invalid value: 7"),
+        ({}, "other.json", "snapshot.json: an archive without it"),
+    ],
+)
+def test_a_broken_snapshot_is_one_clear_error(
+    tmp_path: Path, raw: dict[str, Any], name: str, part: str
+) -> None:
+    with pytest.raises(InputError, match=part):
+        read_cluster(kai(tmp_path / "snapshot.zip", raw, name))
+
+
+def test_a_damaged_archive(tmp_path: Path) -> None:
+    path = kai(tmp_path / "snapshot.zip", {"nodes": [NODE]})
+    path.write_bytes(path.read_bytes()[:-30])
+    with pytest.raises(InputError, match="unable to unzip"):
+        read_cluster(path)
