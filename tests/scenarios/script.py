@@ -75,6 +75,7 @@ from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.lanes.session_lane import SessionLaneFactory
 from stowplan.testing import draw
 from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
@@ -170,8 +171,8 @@ class Player:
         for _, record in bindings:
             text = _STATE_TEXTS.get(record.state, record.state.label)
             yield f"{short(record.pod)}: {text} on {record.binding.node}"
-        if self.scheduler.sessions is not None:
-            for uid, node in self.scheduler.sessions.nominations.items():
+        for lane in self.scheduler.lanes.batch:
+            for uid, node in lane.nominations.items():
                 yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
             yield f"{short(attempt.entry.pod)}: {attempt.entry.state.label}"
@@ -372,13 +373,14 @@ def made(
     )
     built = frameworks_for(configuration, registry)
     asked = extenders_of(configuration)
-    held = None
+    lanes = []
     if sessions:
         text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
         held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
+        lanes.append(SessionLaneFactory(held))
     decider = CycleDecider() if engine == "auto" else CycleDecider(EngineMode(engine))
-    return Scheduler(built, decider, options, extenders=asked, sessions=held)
+    return Scheduler(built, decider, options, extenders=asked, batch_lanes=lanes)
 
 
 def _subject(effect: Any) -> str:

@@ -30,6 +30,7 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.runtime.framework import build_frameworks
 from stowplan.framework.runtime.timed_framework import TimedFramework
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.lanes.session_lane import SessionLaneFactory
 from stowplan.scheduler.timed_scheduler import TimedScheduler
 
 
@@ -128,11 +129,12 @@ def scheduler_for(
     chosen = _filled(chosen, configuration)
     decider = CycleDecider(EngineMode(engine))
     built = frameworks_for(configuration, full, gates, metrics)
-    held = None
+    lanes: list[SessionLaneFactory] = []
     if sessions is not None:
-        held = sessions(next((one.shared for one in built.values()), HandleState()))
+        shared = next((one.shared for one in built.values()), HandleState())
+        lanes.append(SessionLaneFactory(sessions(shared)))
     made = Scheduler if metrics is None else partial(TimedScheduler, metrics)
-    return made(built, decider, chosen, rng, extenders_of(configuration), held)
+    return made(built, decider, chosen, rng, extenders_of(configuration), lanes)
 
 
 def _filled(options: SchedulerOptions, configuration: config.Configuration) -> SchedulerOptions:

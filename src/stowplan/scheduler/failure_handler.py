@@ -45,7 +45,7 @@ class FailureHandler:
         itself.
         """
         context = self._context
-        lane = context.lane_of(entry.pod)
+        lane = context.lanes.of(entry.pod)
         if lane is not None and not lane.is_queued:
             context.table.drop(entry.uid, PodState.AWAITING_SESSION)
             lane.on_outcome(BindingCycleFailed(entry.pod, message, reason))

@@ -302,9 +302,8 @@ class Replay:
         since = self.event_queue.now - max(self.last_bound, self.last_left)
         if len(self.scheduler.queue) and since <= IDLE_TIMEOUT:
             return False
-        sessions = self.scheduler.sessions
         # Pipelined pods wait for others to end.
-        waits = sessions is not None and bool(sessions.nominations or not sessions.is_idle)
+        waits = any(lane.nominations or not lane.is_idle for lane in self.scheduler.lanes.batch)
         if waits and since <= IDLE_TIMEOUT:
             return False
         if self.node_churn is not None:

@@ -293,8 +293,8 @@ def _replayed(
         | extender_summary(answering)
         | _found(warnings, answering)
     )
-    if scheduler.sessions is not None:
-        summary["sessions"] = scheduler.sessions.number
+    if scheduler.lanes.batch:
+        summary["sessions"] = scheduler.lanes.n_sessions
     summary["not_created"] = run.not_created
     summary["notes"] += run.failure_notes
     if run.has_served_volumes:

@@ -367,8 +367,7 @@ class SchedulerServer:
 
     def _may_run_session(self) -> bool:
         """True when a `handle` call may run a session."""
-        sessions = self.scheduler.sessions
-        return sessions is not None and sessions.due <= monotonic_ns()
+        return self.scheduler.lanes.may_run_session(monotonic_ns())
 
     def _handle(self, events: list[Event], heads: int) -> None:
         begun = self._begin_handle()
@@ -385,7 +384,7 @@ class SchedulerServer:
     async def _handle_in_thread(self, events: list[Event], heads: int) -> None:
         """The same in another thread, while requests, watches and timers proceed."""
         async with self._handle_lock:
-            begun, held = self._begin_handle(), self._n_sessions()
+            begun, held = self._begin_handle(), self.scheduler.lanes.n_sessions
             call = asyncio.create_task(
                 asyncio.to_thread(self.scheduler.handle, events, begun, heads)
             )
@@ -395,15 +394,11 @@ class SchedulerServer:
                     self.heartbeat_at = monotonic_ns()
             effects, took = call.result(), monotonic_ns() - begun
             self._handled(events, effects, begun, took)
-            if self._n_sessions() != held:
+            if self.scheduler.lanes.n_sessions != held:
                 if self.comparer is None:
                     self.decision_log.session(held + 1, effects, took)
                 # The scheduler does not measure its own duration.
                 self._handle([happened.SessionEnded()], 0)
-
-    def _n_sessions(self) -> int:
-        sessions = self.scheduler.sessions
-        return 0 if sessions is None else sessions.number
 
     def _begin_handle(self) -> int:
         """The time of a `handle` call."""

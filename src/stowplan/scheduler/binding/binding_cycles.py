@@ -100,7 +100,7 @@ class BindingCycles:
         context, pod, node = self._context, record.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
-        context.notify(PodAssumed(pod, node))
+        context.lanes.notify(PodAssumed(pod, node))
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
@@ -129,7 +129,7 @@ class BindingCycles:
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
         rows."""
         context, records = self._context, self._records
-        names, listeners = context.cache.nodes.names, context.listeners(PodAssumed)
+        names, listeners = context.cache.nodes.names, context.lanes.listeners(PodAssumed)
         done, bind = context.queue.in_flight.done, context.outbox.bind
         run = entries[start : start + len(rows)]
         uids = [record.pod.uid for record in run]
@@ -297,7 +297,7 @@ class BindingCycles:
         reason = event.reason or f"the API server returned {event.code}"
         binder = record.binding.binder or record.binding.attempt[0].unconditional_binder
         text = f'running Bind plugin "{binder}": {reason}'
-        lane = self._context.lane_of(record.pod)
+        lane = self._context.lanes.of(record.pod)
         delay = None if lane is None else lane.read_delay(event.uid)
         if delay is not None:
             self._outcome_unknown(record, text, after=delay)
@@ -568,7 +568,7 @@ class BindingCycles:
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
         held = self._context.cache.forget(uid) is not None
-        self._context.notify(PodForgotten(uid))
+        self._context.lanes.notify(PodForgotten(uid))
         return held
 
     def _cancel_pending(self, record: PodRecord) -> None:

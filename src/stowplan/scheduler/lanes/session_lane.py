@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from stowplan.framework import ContractError
+from stowplan.framework import ContractError, Framework
 from stowplan.framework.clusterevents import node_update_events
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.decider import Decision
@@ -53,6 +54,21 @@ from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, is_condition_new
 
 TASK_LATENCY = "volcano_task_scheduling_latency_microseconds"
+
+
+class SessionLaneFactory(msgspec.Struct, frozen=True):
+    """Makes the lane of a session decider; see `LaneFactory`."""
+
+    decider: SessionDecider
+
+    @property
+    def frameworks(self) -> dict[str, Framework]:
+        """The decider's framework, by each of its scheduler names."""
+        return dict.fromkeys(self.decider.scheduler_names, self.decider.framework)
+
+    def __call__(self, context: SchedulerContext, bindings: BindingCycles) -> SessionLane:
+        """Make the lane."""
+        return SessionLane(context, bindings, self.decider)
 
 
 class SessionLane:

@@ -60,12 +60,14 @@ def _check_table(context: SchedulerContext) -> None:
             raise context.invariant_broken(f"{record.state.label}: record of an unknown pod", uid)
         if record.state not in AT_REST:
             raise context.invariant_broken(f"{record.state.label}: between calls", uid)
-        if record.state in (*QUEUED, AWAITING_EXTENDER, SKIPPED) and not context.is_queued(pod):
+        if record.state in (*QUEUED, AWAITING_EXTENDER, SKIPPED) and not context.lanes.is_queued(
+            pod
+        ):
             raise context.invariant_broken(f"{record.state.label}: no pod of the pod lane", uid)
         if record.state is SKIPPED and pod.metadata.deletion_timestamp is None:
             raise context.invariant_broken("skipped, but not being deleted", uid)
     for uid, pod in pending.items():
-        if uid not in table.records and context.is_queued(pod):
+        if uid not in table.records and context.lanes.is_queued(pod):
             raise context.invariant_broken("pending pod without a record", uid)
 
 
@@ -103,7 +105,8 @@ def _check_in_flight(context: SchedulerContext, queue: SchedulingQueue) -> None:
     flying = {
         uid
         for uid, record in context.table.records.items()
-        if record.state in (AWAITING_EXTENDER, WAITING_ON_PERMIT) and context.is_queued(record.pod)
+        if record.state in (AWAITING_EXTENDER, WAITING_ON_PERMIT)
+        and context.lanes.is_queued(record.pod)
     }
     found = set(queue.in_flight.pods())
     for uid in sorted(found ^ (flying if queue.options.hints else set())):
