@@ -49,6 +49,14 @@ class KeyedHeap:
         if len(heap) > 2 * len(live) + _STALE_MIN:
             self._sweep()
 
+    def use_rank(self, rank: SortKey) -> None:
+        """Sort by another key; entries of equal sort keys stay in order of arrival."""
+        self._rank = rank
+        self.live = {
+            key: (rank(entry), arrival, entry) for key, (_, arrival, entry) in self.live.items()
+        }
+        self._sweep()
+
     def put_first(self, entry: PodRecord) -> None:
         """Return a popped entry to the heap, ahead of entries with an equal sort key."""
         self._returns -= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+
 from msgspec.structs import replace
 
 from stowplan.cache import Cache

@@ -17,7 +17,13 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
-from stowplan.scheduler.pods.transitions import BOUND, DELETED, IN_BINDING_CYCLE, PodEvent
+from stowplan.scheduler.pods.transitions import (
+    BOUND,
+    DELETED,
+    IN_BINDING_CYCLE,
+    LEFT_ALONE,
+    PodEvent,
+)
 
 # Members of an enum are found slowly, and these are needed for every pod.
 _UPDATED, _TERMINATING = PodEvent.UPDATED, PodEvent.TERMINATING
@@ -103,7 +109,7 @@ class EventHandlers:
         self._cache.drop_pod(uid)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
-        elif self._lanes.is_ours(before):
+        elif held is not None or self._lanes.is_ours(before):
             queue.nominator.drop(uid)
             if held is not None:
                 queue.move(ASSIGNED_POD_DELETE, held, None, now)
@@ -184,6 +190,11 @@ class EventHandlers:
         """A pod in the queue was deleted."""
         self._queue.delete(pod)
         self._table.drop(pod.uid, DELETED)
+
+    def queued_pod_left_alone(self, record: PodRecord, _: object) -> None:
+        """No lane has the pod's scheduler name any more."""
+        self._queue.delete(record.pod)
+        self._table.drop(record.uid, LEFT_ALONE)
 
     # Nodes and other objects.
 

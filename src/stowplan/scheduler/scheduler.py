@@ -35,6 +35,7 @@ from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.lanes.lane_factory import LaneFactory
 from stowplan.scheduler.lanes.pod_lane import PodLane
+from stowplan.scheduler.lanes.profile_swap import RereadProfiles
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.pods.indexes import check_indexes
 from stowplan.scheduler.pods.transitions import PodEvent
@@ -51,10 +52,12 @@ class Scheduler:
         rng: np.random.Generator | None = None,
         extenders: Iterable[HTTPExtender] = (),
         batch_lanes: Sequence[LaneFactory] = (),
+        reread: RereadProfiles | None = None,
     ) -> None:
         """frameworks: by scheduler name; they share one `HandleState`. decider: chooses nodes. rng:
         breaks ties; None takes the first node. extenders: in configuration order. batch_lanes: make
-        the lanes that decide the pods of other scheduler names in batches."""
+        the lanes that decide the pods of other scheduler names in batches. reread: reads the
+        profiles of a changed configuration; None keeps those of the start."""
         self.options = options or SchedulerOptions()
         self.cache = Cache(self.options.assume_limit_s)
         others = {name: one for make in batch_lanes for name, one in make.frameworks.items()}
@@ -80,6 +83,7 @@ class Scheduler:
             self._failure_handler,
             decider,
             rng,
+            reread,
         )
         self.lanes.use(self.pod_lane, [make(context, self.bindings) for make in batch_lanes])
         self._event_handlers = EventHandlers(context, self.evictions)
@@ -182,7 +186,7 @@ class Scheduler:
             happened.LeaderLost: lambda e: self._step_down(),
             happened.Tick: lambda e: None,
             happened.Synced: self._context.lanes.notify,
-            happened.ConfigurationChanged: self._context.lanes.notify,
+            happened.ConfigurationChanged: self._configuration_changed,
             happened.SessionEnded: self._context.lanes.notify,
         }
 
@@ -194,6 +198,10 @@ class Scheduler:
             self._context.lanes.notify(event)
 
         return handle
+
+    def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
+        self._context.outbox.refused_configuration = ""
+        self.lanes.notify(event)
 
     # Leadership.
 

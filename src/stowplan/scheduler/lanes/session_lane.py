@@ -233,8 +233,9 @@ class SessionLane:
 
     def _configuration_changed(self, event: ConfigurationChanged) -> None:
         """The configuration has changed; the next session loads it unless it is invalid."""
-        self._changed = event
-        self._has_changes = True
+        if event.has_sessions:
+            self._changed = event
+            self._has_changes = True
 
     # Sessions.
 
@@ -394,12 +395,7 @@ class SessionLane:
         if event is None:
             return
         refused = self.decider.reload(event.text, event.source)
-        text = f"{event.source}: invalid configuration, keeping the last valid one: {refused}"
-        self._context.outbox.report(
-            "configuration",
-            text if refused else f"{event.source}: configuration reloaded",
-            is_fault=bool(refused),
-        )
+        self._context.outbox.report_reload(event.source, refused)
 
     # Reports.
 
