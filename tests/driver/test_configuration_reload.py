@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.driver import process
+from stowplan.driver.live import configuration_reload
 from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from tests.driver.logged import line_of
@@ -34,7 +34,7 @@ def actions(live: SchedulerServer) -> tuple[str, ...]:
 def test_a_changed_file_applies_or_the_last_good_one_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "CONFIGURATION_POLL_S", 0.1)
+    monkeypatch.setattr(configuration_reload, "CONFIGURATION_POLL_S", 0.1)
     caplog.set_level("INFO")
     config = tmp_path / "gangs.yaml"
 
@@ -49,7 +49,7 @@ def test_a_changed_file_applies_or_the_last_good_one_stays(
             api.node("n1", cpu="2")
             solo(api, "a")
             async with scheduler(api, decider=found) as live:
-                rereading = asyncio.create_task(process._reload_configuration(live))
+                rereading = asyncio.create_task(configuration_reload.reload_configuration(live))
                 await api.until(lambda: bool(live.informers and served(live, "queues")))
                 config.write_text(group_commands.configured(["actions=backfil"]))
                 await api.until(

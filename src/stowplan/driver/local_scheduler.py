@@ -116,7 +116,7 @@ async def _restarting_scheduler(
     identity = local_lease_identity()
     try:
         while True:
-            await _run_scheduler(client_config, deciders, identity, on_synced)
+            deciders = await _run_scheduler(client_config, deciders, identity, on_synced)
     except Exception as fault:
         if not failed.done():
             failed.set_result(f"the scheduler failed: {fault!r}")
@@ -128,8 +128,9 @@ async def _run_scheduler(
     deciders: Deciders,
     identity: str,
     on_synced: Callable[[], None],
-) -> None:
-    """Run a scheduler until it loses a lease; raises any other exception that ends it."""
+) -> Deciders:
+    """Run a scheduler until it loses a lease; returns its deciders, which a changed configuration
+    may have replaced. Raises any other exception that ends it."""
     leases = leader_election_configs(deciders, identity)
     first = leases[0] if leases else None
     ports: list[int] = []
@@ -179,6 +180,7 @@ async def _run_scheduler(
         raise background_scheduler.fault
     reason = background_scheduler.server.stop_reason
     log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
+    return background_scheduler.server.deciders
 
 
 def _log_foreign_leases(
