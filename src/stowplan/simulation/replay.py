@@ -89,6 +89,12 @@ class PodHistory(msgspec.Struct):
     note: str = ""
     bound_at_start: bool = False
 
+    @property
+    def is_deleted_unbound(self) -> bool:
+        """True for a pod that was deleted before it was bound: by a scale-down, say, or with the
+        node that it was made for."""
+        return self.bound is None and not self.node and self.ended is not None
+
 
 class Replay:
     """A simulated cluster with one scheduler, in virtual time."""
