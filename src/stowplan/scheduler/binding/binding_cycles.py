@@ -28,6 +28,7 @@ from stowplan.messages.extender_api import (
     ExtenderVerb,
     read_binding_result,
 )
+from stowplan.objects.due_times import DueHeap
 from stowplan.objects.encoding.duration import render
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
@@ -36,7 +37,6 @@ from stowplan.queue.pod_record import NO_BINDING, BindingCycle
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.binding.prebind import PreBindRunner
 from stowplan.scheduler.context import SchedulerContext, placed_on
-from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.pods.transitions import (
@@ -77,7 +77,7 @@ class BindingCycles:
         self._read_again = seconds_to_ns(context.options.read_again_s)
         # In the order in which nodes were chosen.
         self._records: dict[str, PodRecord] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: DueHeap[str, int] = DueHeap()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -513,7 +513,7 @@ class BindingCycles:
     def next_deadline(self) -> int | None:
         """The next time at which a wait, a read or plugin I/O times out; None if there is none."""
         times = (
-            self._deadlines.next(),
+            self._deadlines.next_at(),
             self._plugin_io.next_deadline(),
             self.prebind.next_deadline(),
             self._context.cache.next_expiry(),

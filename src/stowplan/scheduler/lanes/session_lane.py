@@ -41,6 +41,7 @@ from stowplan.messages.events import (
     SessionEnded,
     Synced,
 )
+from stowplan.objects.due_times import DueHeap, exponential_backoff
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -50,7 +51,6 @@ from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, is_condition_new
 
 TASK_LATENCY = "volcano_task_scheduling_latency_microseconds"
@@ -94,7 +94,7 @@ class SessionLane:
         self._pending_evictions: dict[int, Pod] = {}
         self._refused_evictions: dict[str, Pod] = {}
         self._n_refused: dict[str, int] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: DueHeap[str, int] = DueHeap()
         # By group uid: the effect that last wrote its status, its namespace and its name.
         self._groups: dict[str, tuple[int, str, str]] = {}
         self._outcome_table = self._outcomes_handled()
@@ -256,7 +256,7 @@ class SessionLane:
 
     def next_deadline(self) -> int | None:
         """The next time at which a session or a read is due; None if there is none."""
-        times = [self._deadlines.next()]
+        times = [self._deadlines.next_at()]
         if self._has_changes and self._is_synced and self._context.outbox.leads:
             times.append(self._due)
         return min((at for at in times if at is not None), default=None)
@@ -444,7 +444,7 @@ class SessionLane:
 
     def _retry_delay(self, times: int) -> int:
         options = self._context.options
-        return seconds_to_ns(min(options.resync_s * 2 ** min(times, 40), options.resync_max_s))
+        return seconds_to_ns(exponential_backoff(times, options.resync_s, options.resync_max_s))
 
     # Evictions.
 
