@@ -50,8 +50,8 @@ class RequestedStatus(msgspec.Struct, frozen=True):
 class Outbox:
     """One method per effect; it returns the effect number where an outcome may follow.
 
-    term: leadership term. leads: without leadership no status, event or report is emitted; other
-    effects follow from decisions, which only a leader makes. requested_status: by uid, status
+    term: leadership term. leads: without leadership no status or event is emitted; other effects
+    but reports follow from decisions, which only a leader makes. requested_status: by uid, status
     changes that the watch has not shown yet. refused_configuration: the mistake of the changed
     configuration, "" for none.
     """

@@ -119,7 +119,7 @@ def _explained_key(
         return ""
     place = namespace or request.source.namespace
     keeps_names = keeps_names or not has_workloads(cluster.manifests)
-    return find_pod_argument(request.explain, place, cluster, says_which=keeps_names).key
+    return find_pod_argument(request.explain, place, cluster, reports_choice=keeps_names).key
 
 
 def _check_for_sessions(request: SimulateRequest) -> None:
