@@ -43,8 +43,8 @@ class SessionDriver:
 
     @property
     def decider(self) -> BatchDecider:
-        assert self.scheduler.sessions is not None
-        decider = self.scheduler.sessions.decider
+        (lane,) = self.scheduler.lanes.batch
+        decider = lane.decider
         assert isinstance(decider, BatchDecider)
         return decider
 

@@ -58,15 +58,14 @@ def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
         driver.handle(happened.ObjectAdded(group_commands.priority(name, "1", {"value": value})))
     driver.handle(*driver.gang("first", 1, priority="higher"))
     driver.handle(*driver.gang("second", 1, priority="high"))
-    assert driver.scheduler.sessions is not None
     nominations = {
-        uid.partition("/")[2]: n for uid, n in driver.scheduler.sessions.nominations.items()
+        uid.partition("/")[2]: n for uid, n in driver.scheduler.lanes.batch[0].nominations.items()
     }
     assert sorted(nominations) == ["first-0", "second-0"]
     free = nominations["second-0"]
     gone = happened.PodDeleted(member(f"old-{free}", "old", on=free))
     assert binds(driver.handle(gone)) == {"second-0": free}
-    assert len(driver.scheduler.sessions.nominations) == 1
+    assert len(driver.scheduler.lanes.batch[0].nominations) == 1
     driver.scheduler.validate()
 
 
@@ -119,13 +118,12 @@ def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_se
     vip = happened.ObjectAdded(group_commands.group("vip", "1", {"min": "1", "priority": "high"}))
     asked = send(vip, happened.PodAdded(member("vip-0", "vip")))
     assert [one.name for one in asked if isinstance(one, to_do.Evict)] == ["old-0"]
-    assert scheduler.sessions is not None
-    assert set(scheduler.sessions.nominations) == {"default/vip-0"}
+    assert set(scheduler.lanes.batch[0].nominations) == {"default/vip-0"}
     # Before the next session is due.
     asked = send(happened.PodAdded(pod("taker", cpu="2", priority=100)), after=SECOND // 2)
     assert [one.preemptor for one in asked if isinstance(one, to_do.Evict)] == ["default/taker"]
     send(happened.PodDeleted(old))
-    assert not scheduler.sessions.nominations
+    assert not scheduler.lanes.batch[0].nominations
 
 
 def test_a_gang_with_enough_members_also_goes_first_after_a_failed_bind() -> None:
@@ -228,15 +226,14 @@ def test_a_session_runs_when_a_node_becomes_ready() -> None:
 def test_actions_know_cordoned_nodes() -> None:
     driver = SessionDriver("2")
     driver.handle()
-    held = driver.scheduler.sessions.number if driver.scheduler.sessions is not None else 0
+    held = driver.scheduler.lanes.n_sessions
     there = node("n1", cpu="2", cordoned=True)
     driver.handle(happened.NodeUpdated(there))
     (seen,) = driver.decider.inventory.nodes.nodes
     assert seen is not None
     assert seen.spec.unschedulable
     # It makes no pod schedulable, so it triggers no session.
-    assert driver.scheduler.sessions is not None
-    assert driver.scheduler.sessions.number == held
+    assert driver.scheduler.lanes.n_sessions == held
 
 
 # Custom plugins with faults.

@@ -173,6 +173,21 @@ def test_simulate_shows_one_namespace(cluster: str) -> None:
     assert run("simulate", cluster, "-n", "team", "-A", "-o", "csv").out.count("\n") == 6
 
 
+@pytest.mark.parametrize("output", ["table", "json", "csv", "name"])
+def test_a_namespace_without_pending_pods_is_named_on_standard_error(
+    cluster: str, output: str
+) -> None:
+    ran = run("simulate", cluster, "-n", "nope", "-o", output)
+    assert (ran.code, ran.err) == (0, 'No pending pods found in namespace "nope".\n')
+
+
+def test_exit_codes_of_a_replay_are_those_of_a_run_without_one(cluster: str) -> None:
+    for strict, code in ((), 0), (("--strict",), 1):
+        for replay in (), ("--replay", "--until", "60"):
+            ran = run("simulate", cluster, *strict, *replay)
+            assert (ran.code, ran.err) == (code, ""), replay
+
+
 def test_placements_are_printed_as_json_yaml_and_csv(cluster: str, tmp_path: Path) -> None:
     run("simulate", cluster, "--out", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "placements.jsonl").read_text().splitlines()

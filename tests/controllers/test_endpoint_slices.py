@@ -8,6 +8,7 @@ kube-controller-manager v1.36, pkg/controller/{endpointslice,serviceaccount,repl
 
 from __future__ import annotations
 
+from stowplan.controllers.endpoints import endpoints_of
 from tests.apiserver.small_cluster import (
     DEPLOYMENTS,
     SmallCluster,
@@ -70,6 +71,70 @@ def test_a_slice_has_the_pods_with_addresses_ports_and_nodes() -> None:
     assert conditions(cluster) == [(True, True, False)] * 2
     managed = found["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"]
     assert managed == "endpointslice-controller.k8s.io"
+
+
+def test_endpoints_have_the_addresses_of_the_slices() -> None:
+    cluster = SmallCluster(2)
+    cluster.create("services", service(publishNotReadyAddresses=False))
+    cluster.settle()
+    empty = cluster.get("endpoints", "s")
+    assert empty is not None
+    assert not empty.get("subsets")
+    cluster.create(DEPLOYMENTS, web(2))
+    cluster.run(10)
+    found = cluster.get("endpoints", "s")
+    assert found is not None
+    (subset,) = found["subsets"]
+    assert subset["ports"] == [{"name": "http", "protocol": "TCP", "port": 8080}]
+    assert "notReadyAddresses" not in subset
+    pods = {pod["status"]["podIP"]: pod for pod in cluster.pods()}
+    assert [each["ip"] for each in subset["addresses"]] == sorted(pods)
+    for each in subset["addresses"]:
+        pod = pods[each["ip"]]
+        assert each["nodeName"] == pod["spec"]["nodeName"]
+        assert each["targetRef"]["name"] == pod["metadata"]["name"]
+    labels = {"endpoints.kubernetes.io/managed-by": "endpoint-controller"}
+    assert found["metadata"]["labels"] == labels
+    # One that was deleted by hand is written again; it goes with its Service.
+    cluster.delete("endpoints", "s")
+    cluster.run(2)
+    assert cluster.get("endpoints", "s") is not None
+    cluster.delete("services", "s")
+    cluster.settle()
+    assert cluster.get("endpoints", "s") is None
+
+
+def endpoint(ip: str, *, ready: bool = True, terminating: bool = False) -> Tree:
+    conditions = {"ready": ready, "serving": ready, "terminating": terminating}
+    return {"addresses": [ip], "conditions": conditions, "targetRef": {"uid": ip}}
+
+
+def test_subsets_are_made_by_ports_and_readiness() -> None:
+    ports = [{"name": "", "protocol": "TCP", "port": 80}]
+    first = [endpoint("10.0.0.9"), endpoint("10.0.0.2", ready=False)]
+    second = [endpoint("10.0.0.1"), endpoint("10.0.0.3", ready=False, terminating=True)]
+    slices = [
+        {"ports": ports, "endpoints": first},
+        {"ports": ports, "endpoints": second},
+        {"ports": [], "endpoints": []},
+    ]
+    of = {"metadata": {"name": "s", "namespace": "a", "labels": {"app": "web"}}}
+    made = endpoints_of(of | {"spec": {"clusterIP": "None", "ports": [{}]}}, slices)
+    (subset,) = made["subsets"]
+    assert [one["ip"] for one in subset["addresses"]] == ["10.0.0.1", "10.0.0.9"]
+    assert [one["ip"] for one in subset["notReadyAddresses"]] == ["10.0.0.2"]
+    assert subset["ports"] == [{"protocol": "TCP", "port": 80}]
+    assert made["metadata"]["labels"]["service.kubernetes.io/headless"] == ""
+    assert made["metadata"]["labels"]["app"] == "web"
+
+
+def test_endpoints_are_cut_at_a_thousand_addresses() -> None:
+    many = [endpoint(f"10.0.{i // 250}.{i % 250}", ready=i % 2 == 0) for i in range(1200)]
+    of = {"metadata": {"name": "s", "namespace": "a"}, "spec": {"clusterIP": "1", "ports": [{}]}}
+    made = endpoints_of(of, [{"ports": [], "endpoints": many}])
+    (subset,) = made["subsets"]
+    assert (len(subset["addresses"]), len(subset["notReadyAddresses"])) == (600, 400)
+    assert made["metadata"]["annotations"] == {"endpoints.kubernetes.io/over-capacity": "truncated"}
 
 
 def test_a_terminating_pod_serves_but_is_not_ready() -> None:

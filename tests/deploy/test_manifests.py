@@ -17,12 +17,12 @@ from stowplan.cli.commands.run import command
 from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
 from stowplan.client.resources import RESOURCES, ApiResource
 from stowplan.config.session_configuration import SCHEDULER_NAMES
+from stowplan.driver.live.competing_schedulers import LEASE_NAMESPACE
 from stowplan.driver.live.configuration_files import (
     KUBE_SCHEDULER,
     leader_election_config,
     read_configuration_files,
 )
-from stowplan.driver.process import LEASE_NAMESPACE
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, VOLCANO_API_VERSION, PodGroup, Queue
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"

@@ -18,9 +18,11 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.http.http_server import HttpServer
+from stowplan.driver.live import configuration_reload
 from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
+from stowplan.driver.process import ProcessOptions
 from tests.driver.deciders import default_deciders
 from tests.driver.logged import lines_of
 from tests.driver.small_api import SmallApi
@@ -159,17 +161,19 @@ def test_a_bug_in_an_informer_ends_the_scheduler_also_before_the_lists_are_compl
 def test_the_configuration_is_reread_after_a_bug(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(process, "CONFIGURATION_POLL_S", 0.01)
+    monkeypatch.setattr(configuration_reload, "CONFIGURATION_POLL_S", 0.01)
     config = tmp_path / "gangs.yaml"
     config.write_text(group_commands.configured(["actions=backfill"]))
     read: list[str] = []
 
-    def apply(server: SchedulerServer, text: str, source: str) -> None:
+    async def apply(
+        server: SchedulerServer, text: str, source: str, *, take_over: bool = False
+    ) -> None:
         read.append(text)
         if len(read) == 1:
             raise KeyError("tiers")
 
-    monkeypatch.setattr(process, "_apply_configuration", apply)
+    monkeypatch.setattr(configuration_reload, "_apply_text", apply)
 
     async def change_until_read(n_read: int) -> None:
         while len(read) < n_read:
@@ -182,7 +186,7 @@ def test_the_configuration_is_reread_after_a_bug(
         options = SchedulerServerOptions(ClientConfig("http://127.0.0.1:1", "test"))
         server = SchedulerServer(deciders, options)
         async with background_tasks() as tasks:
-            process._start_background_tasks(server, tasks)
+            process._start_background_tasks(server, ProcessOptions(), tasks)
             await change_until_read(3)
 
     run(steps())

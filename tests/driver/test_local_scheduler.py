@@ -24,6 +24,11 @@ from tests.driver.processes import replica
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
 LEASES = ("kube-scheduler", "stowplan")
+PROFILES = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles: {}
+"""
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -80,6 +85,51 @@ def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: P
     assert process.returncode == 0
     assert "".join(lines) + rest == "".join(lines) + "Stopped.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_changed_configuration_applies_while_it_runs(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(PROFILES.format("[{schedulerName: one}]"))
+    command = [sys.executable, "-m", "stowplan", "up", "--port", "0", "--node-count", "1"]
+    process = subprocess.Popen(
+        [*command, "--kubeconfig", str(tmp_path / "k"), "--config", str(config)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    while not process.stdout.readline().startswith("kubectl "):
+        pass
+
+    async def bound(api: ApiClient, name: str) -> None:
+        while not (await nodes_of(api))[name]:
+            await asyncio.sleep(0.1)
+
+    async def steps() -> None:
+        async with ApiClient(load_client_config(str(tmp_path / "k"))) as api:
+            await create(api, pod("first", scheduler="one"))
+            await create(api, pod("second", scheduler="two"))
+            await bound(api, "first")
+            config.write_text(PROFILES.format("[{schedulerName: one}, {schedulerName: two}]"))
+            await bound(api, "second")
+            config.write_text(PROFILES.format("[{schedulerName: one, plugin: {}}]"))
+            assert process.stderr is not None
+            line = ""
+            while "keeping the last valid one" not in line:
+                line = await asyncio.to_thread(process.stderr.readline)
+            assert "profiles[0].plugin: Unknown field" in line
+            await create(api, pod("third", scheduler="two"))
+            await bound(api, "third")
+
+    try:
+        run(steps())
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert process.returncode == 0
 
 
 def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> None:

@@ -145,8 +145,7 @@ def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> Non
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             api.node("n1", cpu="4")
             async with patient(api, found) as one:
-                sessions = one.live.scheduler.sessions
-                assert sessions is not None
+                (sessions,) = one.live.scheduler.lanes.batch
                 ended: list[float] = []
                 decider: Any = sessions.decider
                 decider.run_session = one.slowed(
@@ -172,8 +171,7 @@ async def taken_in(tmp_path: Path, kind: type[SchedulerServer]) -> bool:
         meta = {"apiVersion": "scheduling.sigs.dev/v1alpha2", "metadata": {"name": "default"}}
         api.put("queues", meta | {"spec": {"weight": 1}})
         async with patient(api, found, kind) as one:
-            sessions, informers = one.live.scheduler.sessions, one.live.informers
-            assert sessions is not None
+            (sessions,), informers = one.live.scheduler.lanes.batch, one.live.informers
             assert informers is not None
             pods = next(one for one in informers.informers if one.resource.plural == "pods")
             decider: Any = sessions.decider

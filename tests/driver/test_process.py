@@ -15,6 +15,8 @@ from aiohttp import web
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
+from stowplan.driver.live import competing_schedulers
+from stowplan.driver.live.competing_schedulers import CompetingSchedulerError
 from stowplan.driver.live.scheduler_server import SchedulerServerOptions
 from stowplan.driver.process import ProcessOptions
 from tests.driver.deciders import default_deciders
@@ -114,7 +116,7 @@ def test_which_holders_count_as_competing(
     orders: ProcessOptions,
     is_refused: bool,
 ) -> None:
-    monkeypatch.setattr(process, "LEASE_POLL_S", 0.1)
+    monkeypatch.setattr(competing_schedulers, "LEASE_POLL_S", 0.1)
 
     async def steps() -> None:
         async with SmallApi() as api:
@@ -123,7 +125,7 @@ def test_which_holders_count_as_competing(
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
             begins = process.check_startup(default_deciders("stowplan"), options, orders)
             if is_refused:
-                with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
+                with pytest.raises(CompetingSchedulerError, match="'other' renews lease"):
                     await begins
             else:
                 await begins
@@ -138,7 +140,7 @@ def test_failing_reads_do_not_hide_the_renewing_holder(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """Of the looks at the lease some fail, the first among them."""
-    monkeypatch.setattr(process, "LEASE_POLL_S", 0.05)
+    monkeypatch.setattr(competing_schedulers, "LEASE_POLL_S", 0.05)
     n_looks = 0
 
     async def trouble(request: web.Request) -> web.StreamResponse | None:
@@ -156,7 +158,7 @@ def test_failing_reads_do_not_hide_the_renewing_holder(
             api.fault = trouble
             task = asyncio.create_task(renewing(api, "other"))
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
-            with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
+            with pytest.raises(CompetingSchedulerError, match="'other' renews lease"):
                 await process.check_startup(default_deciders("stowplan"), options, ProcessOptions())
             task.cancel()
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.in_tree import IN_TREE
-from stowplan.assembly.watched_kinds import SESSIONS_READ, kinds_of, kinds_read
+from stowplan.assembly.plugin_kinds import kinds_of
+from stowplan.assembly.watched_kinds import SESSIONS_READ, kinds_read
 from stowplan.client.resources import RESOURCES
 from stowplan.conformance.evaluate import evaluate
 from stowplan.driver.live.configuration_files import read_configuration_files

@@ -375,8 +375,8 @@ class FaultRun:
 
     def _inconsistent_pods(self, scheduler: Scheduler, there: dict[str, Pod]) -> Iterator[str]:
         waiting = {entry.uid for entry in scheduler.queue} | {uid for uid, _ in scheduler.bindings}
-        if scheduler.sessions is not None:
-            waiting.update(scheduler.sessions.decider.waiting())
+        for lane in scheduler.lanes.batch:
+            waiting.update(lane.decider.waiting())
         for pod in there.values():
             known = pod.uid in waiting or scheduler.cache.nodes.knows_pod(pod.uid)
             if not known and not is_terminating(pod):

@@ -78,8 +78,8 @@ def scheduler(seed: int, leads: bool, term: int) -> Scheduler:
 
 
 def decider_of(made: Scheduler) -> BatchDecider:
-    assert made.sessions is not None
-    decider = made.sessions.decider
+    (lane,) = made.lanes.batch
+    decider = lane.decider
     assert isinstance(decider, BatchDecider)
     return decider
 
@@ -159,8 +159,8 @@ def is_session_pod(one: Pod, cluster: SimulatedCluster, note: str = "") -> bool:
 def check_rest(made: Scheduler) -> None:
     """At rest another session decides nothing."""
     decider = decider_of(made)
-    assert made.sessions is not None
-    if not made.sessions.is_idle:
+    (lane,) = made.lanes.batch
+    if not lane.is_idle:
         raise Violation("sessions are not idle at rest")
     nominator = made.queue.nominator
     others = [

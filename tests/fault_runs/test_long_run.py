@@ -144,8 +144,8 @@ def templates_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 LEAKS = {
-    "scheduler.sessions._arrived_at": arrivals_are_kept,
-    "scheduler.queue._gates._by_spec": specs_are_kept,
+    "scheduler.lanes.batch[]._arrived_at": arrivals_are_kept,
+    "scheduler.queue.gates._by_spec": specs_are_kept,
     "scheduler.cache.nodes.journal._rows": journals_are_kept,
     "scheduler.cache.nodes.labels._columns[].vocabulary": values_are_kept,
     "scheduler.pod_lane.decider._engine._index": classes_are_kept,

@@ -85,8 +85,8 @@ def driver(cpu: str = "2") -> SessionDriver:
 
 
 def decider(driver: SessionDriver) -> KubeBatchDecider:
-    assert driver.scheduler.sessions is not None
-    found = driver.scheduler.sessions.decider
+    (lane,) = driver.scheduler.lanes.batch
+    found = lane.decider
     assert isinstance(found, KubeBatchDecider)
     return found
 

@@ -29,6 +29,7 @@ from stowplan.plugins.volumes.volume_binding import VolumeBinding
 from stowplan.plugins.volumes.volume_reservation import AssumedPodVolumes
 from stowplan.queue.pod_record import PodRecord
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.lanes import profile_swap
 from stowplan.testing import node, pod
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made
@@ -90,6 +91,36 @@ def test_a_volume_that_stays_assumed_without_a_pod_is_noticed(
     """Wrong: a reservation is forgotten and not taken back."""
     monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, store: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
+
+
+# No pod is lost when the configuration changes.
+
+
+def nothing_is_lost_by_changes(seed: int, n_steps: int) -> None:
+    """As `nothing_is_lost`, while profiles, gates, backoffs and scheduler names change."""
+    walk = RandomWalk(rng(seed), reloads=True)
+    for _ in range(n_steps):
+        walk.step()
+    walk.settle()
+    walk.check_rest()
+
+
+@settings(max_examples=examples(12))
+@given(SEEDS, STEPS)
+def test_no_pod_is_lost_when_the_configuration_changes(seed: int, n_steps: int) -> None:
+    nothing_is_lost_by_changes(seed, n_steps)
+
+
+def test_pods_of_a_new_name_that_are_not_queued_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: only pods that arrive later are scheduled."""
+    monkeypatch.setattr(profile_swap, "_adopt", lambda context, added: None)
+    assert_caught(nothing_is_lost_by_changes, SEEDS, STEPS)
+
+
+def test_pods_that_a_new_profile_does_not_try_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a gate that is gone keeps its pods."""
+    monkeypatch.setattr(profile_swap, "retry_all", lambda queue, changed, now: None)
+    assert_caught(nothing_is_lost_by_changes, SEEDS, STEPS)
 
 
 # No binding that does not fit.

@@ -106,8 +106,8 @@ class ClusterScript:
         ]
         scheduler = deciders_of(files, compat=compat).scheduler()
         TransitionTrace().follow(scheduler)
-        assert scheduler.sessions is not None
-        decider = scheduler.sessions.decider
+        (lane,) = scheduler.lanes.batch
+        decider = lane.decider
         if isinstance(decider, BatchDecider):
             decider.on_closed = lambda session, result: self._check_session(session)
         instance = SchedulerInstance(

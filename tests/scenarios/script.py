@@ -7,6 +7,7 @@ comment before a block says what it shows. The first block may configure the sch
     scheduler assume_limit=30
     scheduler extenders=fit:filter:names waits=2          see `extender_commands`
     scheduler engine=compiled repeats=yes                 kernels; repeated refusals are counted
+    scheduler off=SchedulingGates                         a plugin is disabled in all profiles
 
 The watch; settings are those of `draw` and a few more, kept from command to command:
 
@@ -30,6 +31,10 @@ Sessions, for pods with `scheduler=kube-batch`; `group=NAME` names their group:
     queue default weight=1                  group train min=2 queue=q1 priority=high
     priority high value=100                 synced
     reload actions=allocate,backfil         (default tiers)
+
+The profiles of a changed configuration; it has no others:
+
+    profiles one,three off=NodeName backoff=5
 
 Outcomes of effects, the latest about that pod or object:
 
@@ -63,6 +68,7 @@ from msgspec.structs import replace
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.extenders import extenders_of
+from stowplan.assembly.profile_reload import ProfileReload
 from stowplan.cycle import CycleDecider
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.messages import effects as to_do
@@ -75,6 +81,7 @@ from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.lanes.session_lane import SessionLaneFactory
 from stowplan.testing import draw
 from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
@@ -82,6 +89,7 @@ from tests.scenarios.storage_commands import KINDS
 from tests.scheduler.transition_trace import TransitionTrace
 
 DASHES = "----"
+SCRIPT = "script"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 # Binding states are shown in a word.
 _STATE_TEXTS = {
@@ -170,8 +178,8 @@ class Player:
         for _, record in bindings:
             text = _STATE_TEXTS.get(record.state, record.state.label)
             yield f"{short(record.pod)}: {text} on {record.binding.node}"
-        if self.scheduler.sessions is not None:
-            for uid, node in self.scheduler.sessions.nominations.items():
+        for lane in self.scheduler.lanes.batch:
+            for uid, node in lane.nominations.items():
                 yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
             yield f"{short(attempt.entry.pod)}: {attempt.entry.state.label}"
@@ -314,6 +322,10 @@ class Player:
     def _read_reload(self, *settings: str) -> Event:
         return happened.ConfigurationChanged(group_commands.configured(settings), "batch.yaml")
 
+    def _read_profiles(self, names: str, *settings: str) -> Event:
+        text = profiles_text(names, **dict(setting.split("=", 1) for setting in settings))
+        return happened.ConfigurationChanged(text, SCRIPT, has_profiles=True, has_sessions=False)
+
     def _read_allow(self, name: str, plugin: str) -> Event:
         return happened.Allowed(f"default/{name}", plugin)
 
@@ -341,6 +353,7 @@ def made(
     synced: str = "yes",
     engine: str = "auto",
     repeats: str = "no",
+    off: str = "",
     **batch: str,
 ) -> Scheduler:
     """A scheduler with these profiles, all alike, with label plugins and Bind plugins by name.
@@ -348,20 +361,12 @@ def made(
     extenders: see `extender_commands`. waits: how many attempts may wait for them. sessions:
     whether sessions run too; batch: their options.
     """
-    bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
-    tree = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [
-            {"schedulerName": name, "plugins": {"bind": bind} if binders else {}}
-            for name in profiles.split(",")
-        ],
-        "extenders": extender_commands.configured(extenders),
-    }
+    text = profiles_text(profiles, binders=binders, extenders=extenders, off=off)
     custom = [LABEL_PLUGINS[name] for name in plugins.split(",") if name]
-    configuration, registry = configuration_of(json.dumps(tree), "script", custom)
+    configuration, registry = configuration_of(text, SCRIPT, custom)
     limit = float(assume_limit) if assume_limit else None
-    queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
+    initial_s = float(backoff) if backoff else None
+    queue = QueueOptions(hints=hints == "yes", initial_backoff_s=initial_s)
     options = SchedulerOptions(
         queue=queue,
         assume_limit_s=limit,
@@ -372,13 +377,40 @@ def made(
     )
     built = frameworks_for(configuration, registry)
     asked = extenders_of(configuration)
-    held = None
+    lanes = []
     if sessions:
         text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
         held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
+        lanes.append(SessionLaneFactory(held))
     decider = CycleDecider() if engine == "auto" else CycleDecider(EngineMode(engine))
-    return Scheduler(built, decider, options, extenders=asked, sessions=held)
+    reload = ProfileReload(
+        lambda text, source: configuration_of(text, source, custom)[0],
+        configuration,
+        registry,
+        dict,
+        options=options,
+    )
+    return Scheduler(built, decider, options, extenders=asked, batch_lanes=lanes, reread=reload)
+
+
+def profiles_text(
+    names: str, binders: str = "", extenders: str = "", off: str = "", backoff: str = ""
+) -> str:
+    """A configuration of profiles with these names, all alike."""
+    bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
+    plugins: dict[str, Any] = {"bind": bind} if binders else {}
+    if off:
+        plugins["multiPoint"] = {"disabled": [{"name": name} for name in off.split(",")]}
+    tree = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": n, "plugins": plugins} for n in names.split(",")],
+        "extenders": extender_commands.configured(extenders),
+    }
+    if backoff:
+        tree["podInitialBackoffSeconds"] = int(backoff)
+    return json.dumps(tree)
 
 
 def _subject(effect: Any) -> str:

@@ -28,7 +28,7 @@ from stowplan.plugins.volumes.volume_claims import volume_uses_of
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
-from tests.scenarios.script import made
+from tests.scenarios.script import SCRIPT, made, profiles_text
 from tests.scheduler.fake_cluster import (
     EPOCH,
     READS_AND_STOPS,
@@ -49,6 +49,16 @@ LABEL_PLUGINS = (
 )
 BINDERS = "ContractBreaker,BindIO,DefaultBinder"
 
+PROFILES: tuple[dict[str, str], ...] = (
+    {"names": "one,two"},
+    {"names": "one"},
+    {"names": "two,one", "backoff": "3"},
+    {"names": "one,two,other"},
+    {"names": "one,two", "off": "SchedulingGates"},
+    {"names": "two", "off": "NodeResourcesBalancedAllocation"},
+)
+"""Configurations that a walk changes to; at its end it is the first again."""
+
 REST = 700 * SECOND
 HELD = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
@@ -59,7 +69,7 @@ Action = Callable[["RandomWalk"], None]
 
 class RandomWalk:
     """A scheduler on a random walk. strangers: whether other clients bind pods and nodes shrink or
-    are deleted.
+    are deleted. reloads: whether its configuration changes.
 
     extenders: of the scheduler, as in scripts. n_waits: number of calls with attempts that wait for
     extenders.
@@ -73,8 +83,12 @@ class RandomWalk:
         strangers: bool = True,
         extenders: str = "",
         waits: str = "1",
+        reloads: bool = False,
     ) -> None:
         self.rng = rng
+        self.reloads = reloads
+        self.profiles: list[Event] = []
+        self._extenders = extenders
         self.strangers = strangers
         self.manned = not chance(rng, 4)
         self.cluster = FakeCluster(rng, faults)
@@ -108,13 +122,25 @@ class RandomWalk:
             one_of(self.rng, actions)(self)
         for _ in range(random_int(self.rng, 0, 6)):
             self.cluster.perform()
-        self.call(self.cluster.deliver(), pick(self.rng, (1000, 1, 3)))
+        if self.reloads and chance(self.rng, 4):
+            self.profiles.append(self.changed_profiles(pick(self.rng, PROFILES)))
+        batch = [*self.profiles, *self.cluster.deliver()]
+        self.profiles.clear()
+        self.call(batch, pick(self.rng, (1000, 1, 3)))
+
+    def changed_profiles(self, settings: dict[str, str]) -> Event:
+        """A change of the configuration."""
+        more = settings | {"binders": BINDERS} if self.manned else settings
+        text = profiles_text(extenders=self._extenders, **more)
+        return happened.ConfigurationChanged(text, SCRIPT, has_profiles=True, has_sessions=False)
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
         """Call the scheduler and check its state and effects."""
         before = {uid for uid, _ in self.scheduler.bindings}
         effects = self.scheduler.handle(batch, self.now, heads_max)
         self.scheduler.validate()
+        # A changed configuration is reported to the log, by a standby too.
+        effects = [effect for effect in effects if not isinstance(effect, to_do.Report)]
         self.n_waits += len(self.scheduler.extender_attempts)
         self._check([_as_bind(effect) for effect in effects], before)
         # Claims may change during an extender's bind call; the plugins bind all the same.
@@ -178,6 +204,8 @@ class RandomWalk:
         self.rng = self.cluster.rng = np.random.default_rng(0)
         if not self.leads:
             elect(self)
+        if self.reloads:
+            self.call([self.changed_profiles(PROFILES[0])])
         until = self.now + REST
         while True:
             while self.cluster.pending_effects:

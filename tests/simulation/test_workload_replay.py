@@ -374,3 +374,43 @@ def test_pods_of_a_replay_that_fail_are_grouped_by_their_owners(tmp_path: Path) 
     assert (failure.namespace, failure.reason) == ("default", "Insufficient cpu")
     assert failure.owner == "deployment/web"
     assert len(failure.pods) == 2
+
+
+# What a user reads of a replay.
+
+
+SCALED = "stowplan.dev/replica-changes"
+
+
+@pytest.mark.parametrize("change", ["60=100001", "5=2, 60=9999999999999999999"])
+def test_too_many_replicas_are_an_error(tmp_path: Path, change: str) -> None:
+    with pytest.raises(InputError, match="expected at most 100000 replicas"):
+        replay_of(tmp_path, node("n1"), deployment(1, {SCALED: change}))
+
+
+def simulated(folder: Path, *objects: Tree, explain: str = "", **options: Any) -> Any:
+    file = folder / "objects.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return stowplan.simulate(file, replay=ReplayOptions(**options), explain=explain)
+
+
+def test_pods_deleted_before_they_are_bound_have_not_failed(tmp_path: Path) -> None:
+    objects = node("n1", cpu="2"), deployment(5, {SCALED: "60=1"})
+    run = simulated(tmp_path, *objects, until_s=300.0)
+    assert (run.summary["pods"], run.summary["placed"], run.summary["deleted"]) == (2, 2, 3)
+    assert run.summary["failed"] == {}
+    assert run.failures == []
+    assert "deleted before being bound, and not counted: 3 pods" in run.summary["notes"]
+    # Before the change they are pending.
+    run = simulated(tmp_path, *objects, until_s=30.0)
+    assert (run.summary["pods"], run.summary["placed"], run.summary["deleted"]) == (5, 2, 0)
+
+
+def test_a_workload_is_explained_by_its_pod_in_the_replay(tmp_path: Path) -> None:
+    objects = node("n1", cpu="2"), deployment(3, {SCALED: "60=1"})
+    run = simulated(tmp_path, *objects, explain="default/web-2", until_s=30.0)
+    (pending,) = [one.pod for one in run.placements if not one.node]
+    assert run.explanation.pod == pending
+    run = simulated(tmp_path, *objects, explain="default/web-2", until_s=300.0)
+    assert run.explanation is None
+    assert "no pod of deployment/web is pending at the end: not explained" in run.summary["notes"]

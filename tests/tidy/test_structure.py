@@ -23,6 +23,7 @@ MEANINGS = {
     "decider": "a Decider: the protocol, and one per lane",
     "deployment": "Deployment: the kind and its controller",
     "endpoint_slice": "EndpointSlice: the kind and its controller",
+    "endpoints": "Endpoints: the kind, and what is written to it",
     "errors": "errors with the texts that users read: of the API server, of the command line",
     "heap": "a heap",
     "hints": "queueing hints of a family of plugins",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,8 @@ from stowplan.framework.metrics import Metrics
 from stowplan.framework.runtime.framework import build_frameworks
 from stowplan.framework.runtime.timed_framework import TimedFramework
 from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.lanes.profile_swap import RereadProfiles
+from stowplan.scheduler.lanes.session_lane import SessionLaneFactory
 from stowplan.scheduler.timed_scheduler import TimedScheduler
 
 
@@ -77,17 +79,16 @@ def frameworks_for(
     full: Registry,
     gates: FeatureGates | None = None,
     metrics: Metrics | None = None,
+    in_use: Mapping[str, Framework] | None = None,
 ) -> dict[str, Framework]:
     """Build a framework per scheduler name; raises ContractError. metrics: receives plugin
-    durations; None disables timing."""
+    durations; None disables timing. in_use: see `build_frameworks`."""
     profiles = {
         name: _with_ignored_resources(profile, full, configuration.ignored_resources())
         for name, profile in configuration.profiles.items()
     }
-    if metrics is None:
-        return build_frameworks(profiles, full, gates or FeatureGates())
-    timed = partial(TimedFramework, metrics=metrics)
-    return build_frameworks(profiles, full, gates or FeatureGates(), timed)
+    made = Framework if metrics is None else partial(TimedFramework, metrics=metrics)
+    return build_frameworks(profiles, full, gates or FeatureGates(), made, in_use)
 
 
 def _with_ignored_resources(profile: Profile, full: Registry, ignored: tuple[str, ...]) -> Profile:
@@ -113,29 +114,34 @@ def scheduler_for(
     engine: str = EngineMode.AUTO.value,
     sessions: Callable[[HandleState], SessionDecider] | None = None,
     metrics: Metrics | None = None,
+    reread: RereadProfiles | None = None,
 ) -> Scheduler:
     """Build a scheduler for a configuration.
 
     rng: breaks ties. metrics: see `frameworks_for`. engine: "auto" uses compiled kernels once
     compiling pays off, "compiled" from the first pod on, "walk" never; the decisions are the same.
     options: backoff durations set here override the configuration's. sessions: builds the session
-    decider. Raises ContractError, and ConfigError if options are out of range.
+    decider. reread: for profiles of a changed configuration; None keeps those of the start. Raises
+    ContractError, and ConfigError if options are out of range.
     """
     chosen = options or SchedulerOptions()
     problems = list(chosen.problems("options"))
     if problems:
         raise ConfigError("scheduler_for", problems)
-    chosen = _filled(chosen, configuration)
+    chosen = filled_options(chosen, configuration)
     decider = CycleDecider(EngineMode(engine))
     built = frameworks_for(configuration, full, gates, metrics)
-    held = None
+    lanes: list[SessionLaneFactory] = []
     if sessions is not None:
-        held = sessions(next((one.shared for one in built.values()), HandleState()))
+        shared = next((one.shared for one in built.values()), HandleState())
+        lanes.append(SessionLaneFactory(sessions(shared)))
     made = Scheduler if metrics is None else partial(TimedScheduler, metrics)
-    return made(built, decider, chosen, rng, extenders_of(configuration), held)
+    return made(built, decider, chosen, rng, extenders_of(configuration), lanes, reread)
 
 
-def _filled(options: SchedulerOptions, configuration: config.Configuration) -> SchedulerOptions:
+def filled_options(
+    options: SchedulerOptions, configuration: config.Configuration
+) -> SchedulerOptions:
     """The options, with unset durations taken from the configuration."""
     queue = options.queue
     initial_s, max_s = queue.initial_backoff_s, queue.max_backoff_s

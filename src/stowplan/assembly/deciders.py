@@ -12,6 +12,7 @@ from stowplan import config
 from stowplan.assembly.build import decoded, registered, scheduler_for
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.assembly.plugin_files import batch_parts
+from stowplan.assembly.profile_reload import ProfileReload
 from stowplan.assembly.sessions.kube_batch_v05 import kube_batch_plan
 from stowplan.assembly.sessions.profile_rules import session_framework
 from stowplan.assembly.sessions.session_config import (
@@ -55,13 +56,15 @@ class Deciders(msgspec.Struct, frozen=True):
     """A configuration and its custom parts.
 
     registry: of the scheduling plugins. actions, session_plugins: custom session actions and
-    session plugins, by name. compat: "" for the sessions of today, KUBE_BATCH_0_5 for the original.
+    session plugins, by name. files: what each file configures, without the others. compat: "" for
+    the sessions of today, KUBE_BATCH_0_5 for the original.
     """
 
     configuration: config.Configuration
     registry: Registry
     actions: dict[str, type[SessionAction]]
     session_plugins: dict[str, type[SessionPlugin]]
+    files: tuple[config.Configuration, ...] = ()
     compat: str = ""
 
     @property
@@ -131,6 +134,15 @@ class Deciders(msgspec.Struct, frozen=True):
             raise ConfigError(source, [problem])
         return msgspec.structs.replace(self, configuration=read)
 
+    def with_file(self, text: str, source: str) -> Deciders:
+        """The same with another text of one of the files; raises ConfigError."""
+        known = known_names(self.actions, self.session_plugins, lenient=bool(self.compat))
+        read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
+        files = tuple(read if one.source == source else one for one in self.files)
+        if read not in files:
+            files = (*files, read)
+        return msgspec.structs.replace(self, configuration=config.merged(files), files=files)
+
     def _plan(self, snapshot: Callable[[], Snapshot], framework: Framework) -> BatchPlan:
         batch = self.batch
         assert batch is not None, "no sessions are configured"
@@ -158,6 +170,20 @@ class Deciders(msgspec.Struct, frozen=True):
             own = None if rng is None else rng.spawn(1)[0]
             return self.session_decider(shared, own, metrics)
 
+        def others() -> dict[str, Framework]:
+            batch = self.batch
+            return {} if batch is None else dict.fromkeys(batch.scheduler_names, self.framework())
+
+        reread = ProfileReload(
+            lambda text, source: self.with_file(text, source).configuration,
+            self.configuration,
+            self.registry,
+            others,
+            gates,
+            options,
+            engine,
+            metrics,
+        )
         return scheduler_for(
             self.configuration,
             self.registry,
@@ -167,6 +193,7 @@ class Deciders(msgspec.Struct, frozen=True):
             engine,
             None if self.batch is None else sessions,
             metrics,
+            reread,
         )
 
 
@@ -204,7 +231,8 @@ def deciders_of(
         check_part(part, where)
     full, defaults = registered(given, texts)
     if not files:
-        return Deciders(config.default(full, defaults), full, actions, session_plugins, compat)
+        configuration = config.default(full, defaults)
+        return Deciders(configuration, full, actions, session_plugins, compat=compat)
     known = known_names(actions, session_plugins, lenient=bool(compat))
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
-    return Deciders(config.merged(read), full, actions, session_plugins, compat)
+    return Deciders(config.merged(read), full, actions, session_plugins, tuple(read), compat)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.duration import SECOND
 
 
@@ -22,12 +23,12 @@ class JitteredBackoff:
         self._first_s = first_s
         self._most_s = most_s
         self._jitter = jitter
-        self._next_s = first_s
+        self._n_failures = 0
 
     def next_s(self) -> float:
         """Seconds until the next attempt."""
-        wait_s = self._next_s
-        self._next_s = min(self._most_s, wait_s * 2)
+        wait_s = exponential_backoff(self._n_failures, self._first_s, self._most_s)
+        self._n_failures += 1
         return self.jittered(wait_s)
 
     def jittered(self, wait_s: float) -> float:
@@ -36,7 +37,7 @@ class JitteredBackoff:
 
     def reset(self) -> None:
         """Start again from first_s, after a success."""
-        self._next_s = self._first_s
+        self._n_failures = 0
 
 
 def seconds_after(now: int, wait_s: float) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.assembly.watched_kinds import VOLUME_AND_DEVICE_KINDS
+from stowplan.assembly.plugin_kinds import VOLUME_AND_DEVICE_KINDS
 from stowplan.conformance.case_lines import case_reader
 from stowplan.inputs.input_error import mismatch
 from stowplan.objects.encoding.json_codec import convert

@@ -2,7 +2,8 @@
 
 Differs: IPv4 only, as simulated pods have; no topology hints; slices are filled in the order of
 pod names, so that a change rewrites those after it, where the original changes as few as it can.
-The core kind Endpoints gets no objects.
+The controller also writes the object of the core kind Endpoints (see `endpoints`), which the
+original's endpoint controller does.
 
 Source: kube-controller-manager v1.36, pkg/controller/endpointslice and k8s.io/endpointslice.
 """
@@ -23,12 +24,18 @@ from stowplan.controller_runtime.object_fields import (
     is_deleting,
 )
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.controller_runtime.resource_paths import ENDPOINT_SLICES, NODES, PODS, SERVICES
+from stowplan.controller_runtime.resource_paths import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    NODES,
+    PODS,
+    SERVICES,
+)
+from stowplan.controllers.endpoints import HEADLESS_LABEL, delete_endpoints, write_endpoints
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.store import Store, WatchEvent
 
 CONTROLLER = "endpointslice-controller.k8s.io"
-HEADLESS_LABEL = "service.kubernetes.io/headless"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 ENDPOINTS_PER_SLICE_MAX = 100
 BATCH_SECONDS = 0.5
@@ -60,6 +67,9 @@ class EndpointSliceController(Controller):
                 for service, selector in selectors.items():
                     if any(selector.items() <= labels.items() for labels in known):
                         self.queue.add((namespace, service), self.api.now + BATCH_SECONDS)
+        elif change.path == ENDPOINTS and change.type != "ADDED":
+            if key[1] in self._selectors.get(namespace, {}):
+                self.queue.add(key, self.api.now + BATCH_SECONDS)
         elif change.path == ENDPOINT_SLICES and change.type != "ADDED":
             owner = controller_of(self.decoded(change.value) or {"metadata": {}})
             if owner is not None and owner["kind"] == "Service":
@@ -68,12 +78,16 @@ class EndpointSliceController(Controller):
     def sync(self, key: Key) -> None:
         """Write the slices of a Service that differ, and delete those too many."""
         service = self.api.get(SERVICES, *key)
-        if service is None or is_deleting(service):
+        if service is None:
+            delete_endpoints(self.api, key)
+            return
+        if is_deleting(service):
             return
         spec = service["spec"]
         if not spec.get("selector") or spec.get("type") == "ExternalName":
             return
         wanted = list(self._wanted_slices(service))
+        write_endpoints(self.api, service, wanted)
         items = sorted(self.index.dependents(service["metadata"]["uid"]))
         stored = (self.api.get(*item) for item in items if item[0] == ENDPOINT_SLICES)
         existing = [each for each in stored if each is not None]

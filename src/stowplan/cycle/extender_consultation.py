@@ -85,7 +85,8 @@ class ConsultationStep(Enum):
 
 
 class ExtenderConsultation:
-    """One pod's attempt with extenders. pending_requests: calls without a response."""
+    """One pod's attempt with extenders. pending_requests: calls without a response. framework: of
+    the pod's profile when the attempt began."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class ExtenderConsultation:
         self.pending_requests: list[ExtenderRequest] = []
         self.step = ConsultationStep.NOMINATED
         self._pod = pod
-        self._framework = framework
+        self.framework = framework
         self._extenders = extenders
         self._draw = draw
         self._sampling = sampling or SamplingState()
@@ -127,7 +128,7 @@ class ExtenderConsultation:
 
     def try_decide(self, snapshot: Snapshot) -> Decision | None:
         """See `Consultation.try_decide`."""
-        attempt = filter_pod(self._pod, snapshot, self._framework)
+        attempt = filter_pod(self._pod, snapshot, self.framework)
         if self._failure is not None:
             attempt.errors.append(error(self._failure))
         if attempt.failure is not None:
@@ -309,7 +310,7 @@ class ExtenderConsultation:
         nodes = attempt.snapshot.nodes
         names = [nodes.names[row] for row in rows.tolist()]
         total = np.array([wrapped(self._totals.get(name, 0)) for name in names], dtype=np.int64)
-        if self._framework.at("score"):
+        if self.framework.at("score"):
             scores = score_pod(attempt, rows, without_pods(nodes) if self._returned else None)
             if scores is None:
                 return None

@@ -124,7 +124,9 @@ async def _restarting_scheduler(
     identity = local_lease_identity()
     try:
         while True:
-            await _run_scheduler(client_config, deciders, identity, on_synced, recorder)
+            deciders = await _run_scheduler(
+                client_config, deciders, identity, on_synced, recorder
+            )
     except Exception as fault:
         if not failed.done():
             failed.set_result(f"the scheduler failed: {fault!r}")
@@ -137,8 +139,9 @@ async def _run_scheduler(
     identity: str,
     on_synced: Callable[[], None],
     recorder: RecordingWriter | None,
-) -> None:
-    """Run a scheduler until it loses a lease; raises any other exception that ends it."""
+) -> Deciders:
+    """Run a scheduler until it loses a lease; returns its deciders, which a changed configuration
+    may have replaced. Raises any other exception that ends it."""
     leases = leader_election_configs(deciders, identity)
     first = leases[0] if leases else None
     ports: list[int] = []
@@ -187,6 +190,7 @@ async def _run_scheduler(
         raise background_scheduler.fault
     reason = background_scheduler.server.stop_reason
     log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
+    return background_scheduler.server.deciders
 
 
 def _log_foreign_leases(

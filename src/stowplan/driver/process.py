@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import threading
 from functools import partial
-from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.backoff import JitteredBackoff
-from stowplan.client.leader_election import Lease
-from stowplan.client.requests import read_lease
-from stowplan.client.responses import ResponseOutcome, decode_body, error_message
 from stowplan.driver.background_tasks import BackgroundTasks
-from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
-from stowplan.driver.live.configuration_files import (
-    SCHEDULER_NAME,
-    lease_name,
-    log_warnings,
-    scheduler_names,
-)
+from stowplan.driver.live.competing_schedulers import refuse_competing_scheduler
+from stowplan.driver.live.configuration_files import scheduler_names
+from stowplan.driver.live.configuration_reload import start_configuration_reload
 from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
     OTHER,
@@ -43,20 +32,10 @@ from stowplan.driver.live.decision_comparer import (
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.live.scheduler_status import write_state_dump
 from stowplan.driver.logs import log_keys
-from stowplan.framework import ConfigError, ContractError
-from stowplan.messages.events import ConfigurationChanged
-from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.scheduler")
 
-LEASE_POLL_S = 1.0
-LEASE_NAMESPACE = "kube-system"
 LEASE_LOST_EXIT_S = 5.0
-CONFIGURATION_POLL_S = 2.0
-
-
-class CompetingSchedulerError(RuntimeError):
-    """Another scheduler schedules the same pods."""
 
 
 class ProcessOptions(msgspec.Struct, frozen=True):
@@ -89,7 +68,7 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
         loop.add_signal_handler(number, partial(_on_stop_signal, server, number))
     with paused_collector() as resume_collector:
         server.on_synced = resume_collector
-        code = await server.run(partial(_start_background_tasks, server))
+        code = await server.run(partial(_start_background_tasks, server, orders))
     # By default this signal ends a process.
     loop.add_signal_handler(signal.SIGUSR2, _ignore)
     if server.comparer is not None:
@@ -97,14 +76,14 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     return code
 
 
-def _start_background_tasks(server: SchedulerServer, tasks: BackgroundTasks) -> None:
+def _start_background_tasks(
+    server: SchedulerServer, orders: ProcessOptions, tasks: BackgroundTasks
+) -> None:
     """Start what a scheduler process does besides scheduling."""
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGUSR2, lambda: tasks.start_independent(_dump(server), "state dump")
     )
-    reload = partial(_reload_configuration, server)
-    backoff = JitteredBackoff(np.random.default_rng(), first_s=CONFIGURATION_POLL_S)
-    tasks.start_restarted(reload, "configuration reload", backoff)
+    start_configuration_reload(server, tasks, take_over=orders.take_over)
 
 
 async def _wait_for_startup(
@@ -130,45 +109,7 @@ async def check_startup(
     CompetingSchedulerError and CredentialError."""
     await wait_for_apiserver(options.client_config)
     if not orders.take_over and not options.dry_run:
-        await refuse_competing_scheduler(deciders, options)
-
-
-async def _reload_configuration(server: SchedulerServer) -> None:
-    """Send the session configuration to the scheduler when its file changes; the scheduler reports
-    errors."""
-    batch = server.deciders.batch
-    path = Path(batch.source) if batch is not None else None
-    if path is None or not path.is_file():
-        return
-    known = path.stat().st_mtime_ns
-    while True:
-        await asyncio.sleep(CONFIGURATION_POLL_S)
-        try:
-            changed = path.stat().st_mtime_ns
-            if changed != known:
-                known = changed
-                text = path.read_text()
-                server.add_event(ConfigurationChanged(text, str(path)))
-                _apply_configuration(server, text, str(path))
-        except (OSError, UnicodeDecodeError) as problem:
-            log_keys(
-                log,
-                logging.WARNING,
-                "Unable to read configuration",
-                file=str(path),
-                err=str(problem),
-            )
-
-
-def _apply_configuration(server: SchedulerServer, text: str, source: str) -> None:
-    """Update the reported configuration; the scheduler reports errors."""
-    with contextlib.suppress(ConfigError, ContractError):
-        had, batch = server.deciders.batch, server.deciders.reread(text, source).batch
-        if had is None or batch is None or had.scheduler_names != batch.scheduler_names:
-            return
-        log_warnings(batch)
-        changed = msgspec.structs.replace(server.deciders.configuration, batch=batch)
-        server.deciders = msgspec.structs.replace(server.deciders, configuration=changed)
+        await refuse_competing_scheduler(scheduler_names(deciders), options.client_config)
 
 
 def _on_stop_signal(server: SchedulerServer, number: int) -> None:
@@ -195,66 +136,6 @@ def exit_after(seconds: float, code: int) -> None:
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
-
-
-# Competing schedulers.
-
-
-async def refuse_competing_scheduler(deciders: Deciders, options: SchedulerServerOptions) -> None:
-    """Raise CompetingSchedulerError if a scheduler of another kind renews the lease of one of our
-    scheduler names."""
-    names = {lease_name(name): name for name in scheduler_names(deciders)}
-    async with ApiClient(options.client_config) as api:
-        for lease, name in names.items():
-            holder = await renewing_holder(api, LEASE_NAMESPACE, lease)
-            if holder and not holder.startswith(f"{SCHEDULER_NAME}_"):
-                raise CompetingSchedulerError(
-                    f"another scheduler schedules the pods of schedulerName {name!r}: {holder!r} "
-                    f"renews lease {LEASE_NAMESPACE}/{lease}; stop it, choose another "
-                    "schedulerName, or use --take-over"
-                )
-
-
-async def renewing_holder(api: ApiClient, namespace: str, name: str) -> str:
-    """The holder that renews a lease, "" for none. Takes until the next renewal, or the lease
-    duration."""
-    first = await _lease(api, namespace, name)
-    if first is None or not first.holder:
-        return ""
-    if first.holder.startswith(f"{SCHEDULER_NAME}_"):
-        return first.holder
-    ends = monotonic_ns() + max(1, first.spec.lease_duration_seconds or 15) * SECOND
-    lease = f"{namespace}/{name}"
-    log_keys(
-        log, logging.INFO, "Checking whether lease is renewed", lease=lease, holder=first.holder
-    )
-    while monotonic_ns() < ends:
-        await asyncio.sleep(LEASE_POLL_S)
-        now = await _lease(api, namespace, name)
-        if now is None or not now.holder:
-            return ""
-        if now.spec.renew_time != first.spec.renew_time:
-            return now.holder
-    return ""
-
-
-async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
-    """Read a lease, retrying until the server answers; None if it does not exist or may not be
-    read."""
-    fault = ""
-    while True:
-        answer = await api.send(read_lease(namespace, name, 10.0))
-        if answer.is_done:
-            found: Lease | None = decode_body(answer.body, Lease)
-            return found
-        is_refused = answer.verdict is ResponseOutcome.REFUSED
-        if answer.status != 404 and error_message(answer) != fault:
-            fault = error_message(answer)
-            message = "Unable to read lease" if is_refused else "Unable to read lease; retrying"
-            log_keys(log, logging.WARNING, message, lease=f"{namespace}/{name}", err=fault)
-        if is_refused:
-            return None
-        await asyncio.sleep(LEASE_POLL_S)
 
 
 # Dry runs.

@@ -173,9 +173,8 @@ def summary_of(restored: RestoredScheduler, recording: Recording) -> dict[str, A
     counts["binding"] = 0
     for record in scheduler.pods.records.values():
         counts[WAITING.get(record.state, "binding")] += 1
-    sessions = scheduler.sessions
-    if sessions is not None:
-        counts["awaitingSession"] = sessions.decider.n_waiting
+    for lane in scheduler.lanes.batch:
+        counts["awaitingSession"] = lane.n_waiting
     pods = scheduler.pods.pods.values()
     header = recording.header
     return {

@@ -126,6 +126,7 @@ UNSCHEDULABLE_POD_UPDATE = ClusterEvent(UNSCHEDULABLE_POD, Action.UPDATE)
 ANYTHING = ClusterEvent(WILDCARD, Action.ALL)
 UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout")
 FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
+CONFIGURATION_CHANGE = ClusterEvent(WILDCARD, Action.ALL, "ConfigurationChange")
 
 
 def event_matches(registered: ClusterEvent, incoming: ClusterEvent) -> bool:

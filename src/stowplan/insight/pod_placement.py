@@ -83,7 +83,7 @@ def refusal_of(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
 def _refusal(pod: Pod, note: str, scheduler: Scheduler) -> Placement:
     name = pod.spec.scheduler_name
     framework = frameworks_of(scheduler).get(name)
-    if scheduler.sessions is not None and name in scheduler.sessions.decider.scheduler_names:
+    if any(name in lane.scheduler_names for lane in scheduler.lanes.batch):
         message = condition_message(pod) or note
         return unplaced(pod, strip_node_counts(message) or "not tried by any session", message)
     if framework is None:

@@ -8,7 +8,6 @@ Source: kubelet v1.36, component-helpers apimachinery/lease and pkg/kubelet/node
 
 from __future__ import annotations
 
-import heapq
 import math
 
 import msgspec
@@ -20,6 +19,7 @@ from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controller_runtime.object_index import PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import LEASES, NODES
 from stowplan.kubelet.hollow_nodes import node_status
+from stowplan.objects.due_times import DueHeap
 from stowplan.objects.store import Store, WatchEvent
 
 RENEW_SECONDS = 10.0
@@ -37,7 +37,7 @@ class NodeHeartbeats:
 
     def __init__(self, api: Store) -> None:
         self.api = api
-        self._due: list[tuple[float, int, str]] = []
+        self._due: DueHeap[str, float] = DueHeap()
         self._alive: dict[str, int] = {}
         self._posted: dict[str, float] = {}
         self._count = 0
@@ -51,25 +51,24 @@ class NodeHeartbeats:
         if gone or is_kubelet_off(msgspec.json.decode(change.value)):
             self._alive.pop(name, None)
             self._posted.pop(name, None)
+            self._due.clear(name)
         elif name not in self._alive:
             self._count += 1
             self._alive[name] = self._count
-            heapq.heappush(self._due, (0.0, self._count, name))
+            self._due.set(name, 0.0)
 
     def work_once(self) -> bool:
         """Send the next due heartbeat; False if there is none."""
-        while self._due and self._due[0][0] <= self.api.now:
-            _, number, name = heapq.heappop(self._due)
-            if self._alive.get(name) != number:
-                continue
-            heapq.heappush(self._due, (self._next(number), number, name))
-            try:
-                self._send(name)
-            # Any exception concerns this node only: the others continue.
-            except Exception as error:  # noqa: BLE001
-                self.api.faults.add(self.name, name, error)
-            return True
-        return False
+        name = self._due.take(self.api.now)
+        if name is None:
+            return False
+        self._due.set(name, self._next(self._alive[name]))
+        try:
+            self._send(name)
+        # Any exception concerns this node only: the others continue.
+        except Exception as error:  # noqa: BLE001
+            self.api.faults.add(self.name, name, error)
+        return True
 
     @property
     def n_failing(self) -> int:
@@ -78,7 +77,7 @@ class NodeHeartbeats:
 
     def next_at(self) -> float | None:
         """When the next heartbeat is due."""
-        return self._due[0][0] if self._due else None
+        return self._due.next_at()
 
     def _next(self, number: int) -> float:
         """The node's next slot after now: the same offset in every period of ten seconds."""

@@ -25,9 +25,9 @@ from stowplan.controller_runtime.event_recorder import EventRecorder
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
-from stowplan.controller_runtime.work_queue import backoff_seconds
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
+from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
@@ -228,7 +228,9 @@ class Kubelets(Controller):
             return
         pause = 0.0
         if worker.crashes:
-            pause = backoff_seconds(worker.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+            pause = exponential_backoff(
+                worker.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS
+            )
         worker.crashes += 1
         if pause:
             worker.began, worker.restart_at = 0.0, now + pause

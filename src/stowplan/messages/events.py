@@ -188,10 +188,13 @@ class Synced(Message, frozen=True):
 
 
 class ConfigurationChanged(Message, frozen=True):
-    """The session configuration changed. source: name of the file, for messages."""
+    """A file of the configuration changed. source: name of the file. has_profiles, has_sessions:
+    what it configured when it was read first."""
 
     text: str
     source: str
+    has_profiles: bool = False
+    has_sessions: bool = True
 
 
 class SessionEnded(Message, frozen=True):

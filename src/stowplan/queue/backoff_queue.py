@@ -28,16 +28,21 @@ class BackoffQueue:
         """rank: sort key of the active queue."""
         self._initial = seconds_to_ns(options.initial_s)
         self._max = seconds_to_ns(options.max_s)
+        self._rank = rank
         self._windows = options.pops_from_backoff
         self._separates_errors = options.hints
         # Without hints a backoff is over at its expiry time itself, not after it.
         self._ends_late = options.hints or options.pops_from_backoff
-
-        def by_expiry_and_rank(entry: PodRecord) -> tuple[int, object]:
-            return self._ends(entry), rank(entry)
-
-        self.refused = KeyedHeap(by_expiry_and_rank if self._windows else self._ends)
+        self.refused = KeyedHeap(self._ends_and_rank if self._windows else self._ends)
         self.failed = KeyedHeap(self._ends)
+
+    def use(self, options: QueueOptions, rank: SortKey) -> None:
+        """Change the durations, also of pods that wait already, and the sort key."""
+        self._initial = seconds_to_ns(options.initial_s)
+        self._max = seconds_to_ns(options.max_s)
+        self._rank = rank
+        self.refused.use_rank(self._ends_and_rank if self._windows else self._ends)
+        self.failed.use_rank(self._ends)
 
     def __len__(self) -> int:
         return len(self.refused) + len(self.failed)
@@ -105,6 +110,9 @@ class BackoffQueue:
         if self._initial > self._max >> (count - 1):
             return self._max
         return self._initial << (count - 1)
+
+    def _ends_and_rank(self, entry: PodRecord) -> tuple[int, object]:
+        return self._ends(entry), self._rank(entry)
 
     def _ends(self, entry: PodRecord) -> int:
         """`expiry` as a sort key: -1 for an entry without backoff."""

@@ -1,7 +1,8 @@
 """KeyedHeap: a heap whose entries can be found, updated and removed by key.
 
 Heap items are tuples, so that comparisons stay in the interpreter's C code. Removing an entry only
-deletes it from the index; its tuple is dropped when it reaches the top, or when such stale tuples
+deletes it from the index (as in `objects.due_times`, whose entries are sorted by time instead of
+what a plugin says); its tuple is dropped when it reaches the top, or when such stale tuples
 outnumber the live ones. Entries with equal sort keys leave in order of arrival.
 """
 
@@ -48,6 +49,14 @@ class KeyedHeap:
         heappush(heap, item)
         if len(heap) > 2 * len(live) + _STALE_MIN:
             self._sweep()
+
+    def use_rank(self, rank: SortKey) -> None:
+        """Sort by another key; entries of equal sort keys stay in order of arrival."""
+        self._rank = rank
+        self.live = {
+            key: (rank(entry), arrival, entry) for key, (_, arrival, entry) in self.live.items()
+        }
+        self._sweep()
 
     def put_first(self, entry: PodRecord) -> None:
         """Return a popped entry to the heap, ahead of entries with an equal sort key."""

@@ -18,8 +18,9 @@ class PodState(IntEnum):
     """State of a pod that the scheduler knows.
 
     The events that end a state are in `scheduler.pods.transitions`. NEW: in no index yet. SKIPPED:
-    being deleted, so no attempt is made until its next update. AWAITING_SESSION, BOUND and DELETED
-    are where a record begins or ends: pods in these states have none.
+    being deleted, so no attempt is made until its next update. AWAITING_SESSION, BOUND, DELETED and
+    LEFT_ALONE, where no lane has its scheduler name any more, are where a record begins or ends:
+    pods in these states have none.
     """
 
     NEW = 0
@@ -38,6 +39,7 @@ class PodState(IntEnum):
     AWAITING_SESSION = 13
     BOUND = 14
     DELETED = 15
+    LEFT_ALONE = 16
 
     @property
     def label(self) -> str:

@@ -87,6 +87,7 @@ class SchedulingQueue:
     """Pending pods in their sub-queues.
 
     active, backoff, unschedulable_pods, in_flight, nominator: the parts, read-only for callers.
+    hints, gates, options: of the profiles; see `profile_change`.
     cycle: number of pops. move_request_cycle: value of `cycle` at the last event that matched a
     registration; -1 at first. discarded: entries that the last `pop` dropped because a pod of that
     uid was already in flight.
@@ -110,6 +111,7 @@ class SchedulingQueue:
         self.in_flight = InFlightPods()
         self.nominator = Nominator(listed)
         self.hints = hints if self.options.hints else hints.always()
+        self.gates = gates
         self._uses_hints = self.options.hints
         self.cycle = 0
         self.move_request_cycle = -1
@@ -118,7 +120,6 @@ class SchedulingQueue:
         self._cause: ArrivalCause = ""
         self._arrivals: dict[ArrivalCause, list[int]] = {}
         self._counts = [0] * len(_COUNTED)
-        self._gates = gates
         self._object_store = ObjectStore() if object_store is None else object_store
         self._max_unschedulable = seconds_to_ns(self.options.unschedulable_limit_s)
 
@@ -150,8 +151,8 @@ class SchedulingQueue:
 
         A pod whose PreEnqueue plugin fails is kept out of the queue.
         """
-        faults = [*self._gates.faults, *self.hints.faults]
-        self._gates.faults.clear()
+        faults = [*self.gates.faults, *self.hints.faults]
+        self.gates.faults.clear()
         self.hints.faults.clear()
         return faults
 
@@ -283,6 +284,12 @@ class SchedulingQueue:
             self._set_arrival_cause(POP_FROM_BACKOFF)
             self._counts[_TO_ACTIVE] += 1
         return entry
+
+    def gate(self, entry: PodRecord) -> None:
+        """Ask the gates about a pod of the active or backoff queue again."""
+        if not self.gates.admits(entry):
+            _ = self.active.take(entry.key) or self.backoff.take(entry.key)
+            self._add_unschedulable(entry)
 
     def undo_pops(self, entries: Sequence[PodRecord]) -> None:
         """Undo the latest pops of active pods that were not attempted; entries are in pop order."""
@@ -500,7 +507,7 @@ class SchedulingQueue:
         self._set_arrival_cause(event)
         for entry in entries:
             gate = entry.gated_by
-            if gate and (gate not in opened or self._gates.holds(entry)):
+            if gate and (gate not in opened or self.gates.holds(entry)):
                 continue
             queueing_strategy = self.hints.queueing_strategy(entry, event, old, new)
             if queueing_strategy is not QueueingStrategy.SKIP:
@@ -550,7 +557,7 @@ class SchedulingQueue:
     def _back_off(self, entry: PodRecord) -> SubQueue:
         """Move to the backoff queue. A pod can be popped from there, so its gates are checked
         now."""
-        if self.options.pops_from_backoff and not self._gates.admits(entry):
+        if self.options.pops_from_backoff and not self.gates.admits(entry):
             self._add_unschedulable(entry)
             return SubQueue.GATED
         entry.state = _BACKOFF
@@ -567,7 +574,7 @@ class SchedulingQueue:
         """Move to the active queue; False when a gate keeps the pod out. Replaces an entry of the
         same key."""
         key = entry.key
-        if ask_gates and not self._gates.admits(entry):
+        if ask_gates and not self.gates.admits(entry):
             if key not in self.active and key not in self.backoff:
                 self._add_unschedulable(entry)
             return False

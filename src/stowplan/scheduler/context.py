@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,8 +11,6 @@ from stowplan.cache import Cache
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
-from stowplan.framework.deciders.lane import Lane
-from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -21,6 +18,7 @@ from stowplan.messages.extender_api import EXTENDER, HTTPExtender
 from stowplan.objects.pod import Pod
 from stowplan.queue import SchedulingQueue
 from stowplan.scheduler.extenders.interest import InterestedExtenders
+from stowplan.scheduler.lanes.lane_list import LaneList
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.outbox import Outbox
 from stowplan.scheduler.pods.pod_records import PodTable
@@ -41,30 +39,32 @@ class SchedulerContext:
         cache: Cache,
         options: SchedulerOptions,
         extenders: Iterable[HTTPExtender] = (),
-        sessions: SessionDecider | None = None,
+        others: Mapping[str, Framework] | None = None,
     ) -> None:
+        """others: frameworks of pods that profiles do not decide; the queue has their plugins where
+        there are no profiles."""
         self.frameworks = dict(frameworks)
-        if sessions is not None and not frameworks:
-            frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
+        frameworks = frameworks or others or {}
         self.extenders = InterestedExtenders(extenders)
         self.cache = cache
         self.table = PodTable()
         self.pods = self.table.pods
         self.options = options
-        others = (EXTENDER,) if len(self.extenders) else ()
         self.queue = SchedulingQueue.of(
-            frameworks, self.pods.get, cache.object_store, options.queue, others
+            frameworks, self.pods.get, cache.object_store, options.queue, self.rejecters
         )
         cache.use_nominations(self.queue.nominator)
         self.shared: HandleState = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
-        self.lanes: tuple[Lane, ...] = ()
-        self.pod_watchers: tuple[Lane, ...] = ()
-        self._lane_of: dict[str, Lane] = {}
-        self._listeners: dict[type[Any], tuple[Lane, ...]] = {}
+        self.lanes = LaneList()
         # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
+
+    @property
+    def rejecters(self) -> tuple[str, ...]:
+        """Names of rejecters that are not plugins."""
+        return (EXTENDER,) if len(self.extenders) else ()
 
     def note(self, now: int, messages: Iterable[Event | Effect]) -> None:
         """Append messages to the event log."""
@@ -107,40 +107,6 @@ class SchedulerContext:
         self.queue.move(
             ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.priority <= priority
         )
-
-    # Lanes.
-
-    def use_lanes(self, lanes: Iterable[Lane]) -> None:
-        """Set the lanes, in the order in which they decide."""
-        self.lanes = tuple(lanes)
-        self.pod_watchers = tuple(lane for lane in self.lanes if lane.follows_pods)
-        self._lane_of = {name: lane for lane in self.lanes for name in lane.scheduler_names}
-        kinds = {kind for lane in self.lanes for kind in lane.outcomes}
-        self._listeners = {
-            kind: tuple(lane for lane in self.lanes if kind in lane.outcomes) for kind in kinds
-        }
-
-    def listeners(self, kind: type[Any]) -> tuple[Lane, ...]:
-        """Lanes that receive outcomes of a type."""
-        return self._listeners.get(kind, ())
-
-    def notify(self, outcome: Any) -> None:
-        """Tell the lanes about an outcome."""
-        for lane in self._listeners.get(type(outcome), ()):
-            lane.on_outcome(outcome)
-
-    def lane_of(self, pod: Pod) -> Lane | None:
-        """The lane that decides a pod; None for a pod of another scheduler."""
-        return self._lane_of.get(pod.spec.scheduler_name)
-
-    def is_ours(self, pod: Pod) -> bool:
-        """True for a pod that one of our lanes decides."""
-        return pod.spec.scheduler_name in self._lane_of
-
-    def is_queued(self, pod: Pod) -> bool:
-        """True for a pod of a lane whose pods wait in the scheduling queue."""
-        lane = self._lane_of.get(pod.spec.scheduler_name)
-        return lane is not None and lane.is_queued
 
 
 def placed_on(pod: Pod, node: str) -> Pod:

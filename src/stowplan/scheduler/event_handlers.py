@@ -17,7 +17,13 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
-from stowplan.scheduler.pods.transitions import BOUND, DELETED, IN_BINDING_CYCLE, PodEvent
+from stowplan.scheduler.pods.transitions import (
+    BOUND,
+    DELETED,
+    IN_BINDING_CYCLE,
+    LEFT_ALONE,
+    PodEvent,
+)
 
 # Members of an enum are found slowly, and these are needed for every pod.
 _UPDATED, _TERMINATING = PodEvent.UPDATED, PodEvent.TERMINATING
@@ -33,6 +39,7 @@ class EventHandlers:
 
     def __init__(self, context: SchedulerContext, evictions: Evictions) -> None:
         self._context = context
+        self._lanes = context.lanes
         self._cache = context.cache
         self._queue = context.queue
         self._evictions = evictions
@@ -55,7 +62,7 @@ class EventHandlers:
         is_finished = pod.is_finished
         if not is_finished:
             known[key] = pod
-        for lane in self._context.pod_watchers:
+        for lane in self._lanes.pod_watchers:
             lane.on_event(before, pod)
         if is_finished:
             if before is not None:
@@ -81,7 +88,7 @@ class EventHandlers:
             if not pod.is_finished:
                 return
         # Finished pods are known to sessions only.
-        for lane in self._context.pod_watchers:
+        for lane in self._lanes.pod_watchers:
             lane.on_event(pod, None)
 
     def _forget_pod(self, before: Pod, last: Pod) -> None:
@@ -91,7 +98,7 @@ class EventHandlers:
         del self._context.pods[before.key]
         self._context.outbox.forget_status(uid)
         if not (last.is_finished and last.uid == uid):
-            for lane in self._context.pod_watchers:
+            for lane in self._lanes.pod_watchers:
                 lane.on_event(before, None)
         self._evictions.victim_terminating(uid)
         self._evictions.preemptor_gone(uid)
@@ -102,7 +109,7 @@ class EventHandlers:
         self._cache.drop_pod(uid)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
-        elif self._context.is_ours(before):
+        elif held is not None or self._lanes.is_ours(before):
             queue.nominator.drop(uid)
             if held is not None:
                 queue.move(ASSIGNED_POD_DELETE, held, None, now)
@@ -126,7 +133,7 @@ class EventHandlers:
             self._table.transition(record, _BOUND, pod)
             is_pending = False
         else:
-            is_pending = before is not None and self._context.is_ours(before)
+            is_pending = before is not None and self._lanes.is_ours(before)
         self._cache.put_pod(pod)
         if queue.options.hints:
             queue.move(ASSIGNED_POD_ADD, None, pod, now)
@@ -184,6 +191,11 @@ class EventHandlers:
         self._queue.delete(pod)
         self._table.drop(pod.uid, DELETED)
 
+    def queued_pod_left_alone(self, record: PodRecord, _: object) -> None:
+        """No lane has the pod's scheduler name any more."""
+        self._queue.delete(record.pod)
+        self._table.drop(record.uid, LEFT_ALONE)
+
     # Nodes and other objects.
 
     def node_updated(self, node: Node) -> None:
@@ -212,7 +224,7 @@ class EventHandlers:
             self._notify_lanes(value, None)
 
     def _notify_lanes(self, before: Object | None, after: Object | None) -> None:
-        for lane in self._context.lanes:
+        for lane in self._lanes:
             lane.on_event(before, after)
 
 

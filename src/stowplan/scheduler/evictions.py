@@ -175,7 +175,7 @@ class Evictions:
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority and context.is_queued(info.pod):
+            if info.pod.priority < preemptor.priority and context.lanes.is_queued(info.pod):
                 nominator.drop(info.uid)
                 context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
 

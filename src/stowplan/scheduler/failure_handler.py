@@ -45,8 +45,11 @@ class FailureHandler:
         itself.
         """
         context = self._context
-        lane = context.lane_of(entry.pod)
-        if lane is not None and not lane.is_queued:
+        lane = context.lanes.of(entry.pod)
+        if lane is None:
+            self._leave_alone(entry, announced=announced)
+            return
+        if not lane.is_queued:
             context.table.drop(entry.uid, PodState.AWAITING_SESSION)
             lane.on_outcome(BindingCycleFailed(entry.pod, message, reason))
             return
@@ -59,6 +62,13 @@ class FailureHandler:
         requested_status = context.outbox.requested_status.get(pod.uid)
         if announced or is_condition_new(pod, reason, message, nominated_node, requested_status):
             context.outbox.patch_status(pod, nominated_node, reason, message)
+
+    def _leave_alone(self, entry: PodRecord, *, announced: bool) -> None:
+        """The configuration has changed since the attempt began: the pod is no lane's any more."""
+        self._context.queue.done(entry.uid)
+        self._context.table.drop(entry.uid, PodState.LEFT_ALONE)
+        if announced:
+            self._context.outbox.patch_status(self._context.pods[entry.key], "")
 
     def failed(self, entry: PodRecord, status: Status, *, announced: bool = False) -> None:
         """Requeue with backoff after a failure that no cluster event can resolve."""

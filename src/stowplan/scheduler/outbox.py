@@ -29,6 +29,8 @@ from stowplan.messages.extender_api import ExtenderRequest
 from stowplan.objects.pod import Pod
 
 NOTE_BYTES_MAX = 1024
+CONFIGURATION = "configuration"
+"""Subject of reports about a changed configuration."""
 
 
 NO_ANNOTATIONS: dict[str, str] = {}
@@ -51,16 +53,18 @@ class RequestedStatus(msgspec.Struct, frozen=True):
 class Outbox:
     """One method per effect; it returns the effect number where an outcome may follow.
 
-    term: leadership term. leads: without leadership no status, event or report is emitted; other
-    effects follow from decisions, which only a leader makes. requested_status: by uid, status
-    changes that the watch has not shown yet.
+    term: leadership term. leads: without leadership no status or event is emitted; other effects
+    but reports follow from decisions, which only a leader makes. requested_status: by uid, status
+    changes that the watch has not shown yet. refused_configuration: the mistake of the changed
+    configuration, "" for none.
     """
 
-    __slots__ = ("_effects", "_last", "leads", "requested_status", "term")
+    __slots__ = ("_effects", "_last", "leads", "refused_configuration", "requested_status", "term")
 
     def __init__(self, *, leads: bool = True, term: int = 1) -> None:
         self.term = term
         self.leads = leads
+        self.refused_configuration = ""
         self.requested_status: dict[str, RequestedStatus] = {}
         self._last = 0
         self._effects: list[Effect] = []
@@ -201,6 +205,19 @@ class Outbox:
     def report(self, subject: str, text: str, *, is_fault: bool) -> None:
         """Log a message for the operator."""
         self._effects.append(Report(self._next(), self.term, subject, text, is_fault))
+
+    def report_reload(self, source: str, refused: str = "", what: str = "") -> None:
+        """Log that a changed configuration applies, or why not; the same mistake is logged for one
+        lane only. what: more about it."""
+        if refused and refused == self.refused_configuration:
+            return
+        self.refused_configuration = refused
+        if refused:
+            problems = refused.replace("\n", "; ")
+            text = f"{source}: invalid configuration, keeping the last valid one: {problems}"
+        else:
+            text = f"{source}: configuration reloaded{what}"
+        self.report(CONFIGURATION, text, is_fault=bool(refused))
 
     def evict(self, victim: Pod, preemptor: Pod | None, message: str) -> int:
         """Evict a victim through the API server."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
+from stowplan.objects.due_times import DueHeap
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.deadlines import Deadlines
 
 
 class PodRequest(Protocol):
@@ -26,7 +26,7 @@ class PendingEffects(Generic[T]):
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
         self._pending: dict[int, T] = {}
-        self._deadlines: Deadlines[int] = Deadlines()
+        self._deadlines: DueHeap[int, int] = DueHeap()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -57,4 +57,4 @@ class PendingEffects(Generic[T]):
 
     def next_deadline(self) -> int | None:
         """The next time at which a request times out; None if there is none."""
-        return self._deadlines.next()
+        return self._deadlines.next_at()

@@ -11,7 +11,7 @@ One call is bounded: it decides at most `heads_max` pods and emits Wake to be ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,6 @@ import numpy as np
 from stowplan.cache import Cache
 from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decider
-from stowplan.framework.deciders.lane import Lane
-from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -35,8 +33,9 @@ from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.lanes.lane_factory import LaneFactory
 from stowplan.scheduler.lanes.pod_lane import PodLane
-from stowplan.scheduler.lanes.session_lane import SessionLane
+from stowplan.scheduler.lanes.profile_swap import RereadProfiles
 from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.pods.indexes import check_indexes
 from stowplan.scheduler.pods.transitions import PodEvent
@@ -56,15 +55,19 @@ class Scheduler:
         options: SchedulerOptions | None = None,
         rng: np.random.Generator | None = None,
         extenders: Iterable[HTTPExtender] = (),
-        sessions: SessionDecider | None = None,
+        batch_lanes: Sequence[LaneFactory] = (),
+        reread: RereadProfiles | None = None,
     ) -> None:
         """frameworks: by scheduler name; they share one `HandleState`. decider: chooses nodes. rng:
-        breaks ties; None takes the first node. extenders: in configuration order. sessions: decides
-        the pods of another scheduler name in batches."""
+        breaks ties; None takes the first node. extenders: in configuration order. batch_lanes: make
+        the lanes that decide the pods of other scheduler names in batches. reread: reads the
+        profiles of a changed configuration; None keeps those of the start."""
         self.options = options or SchedulerOptions()
         self.cache = Cache(self.options.assume_limit_s)
-        context = SchedulerContext(frameworks, self.cache, self.options, extenders, sessions)
+        others = {name: one for make in batch_lanes for name, one in make.frameworks.items()}
+        context = SchedulerContext(frameworks, self.cache, self.options, extenders, others)
         self._context = context
+        self.lanes = context.lanes
         self.queue, self.pods = context.queue, context.table
         self._failure_handler = FailureHandler(context)
         self._plugin_io = PendingPluginIO(context)
@@ -84,10 +87,9 @@ class Scheduler:
             self._failure_handler,
             decider,
             rng,
+            reread,
         )
-        self.sessions = None if sessions is None else SessionLane(context, self.bindings, sessions)
-        lanes: list[Lane] = [self.pod_lane]
-        context.use_lanes(lanes if self.sessions is None else [*lanes, self.sessions])
+        self.lanes.use(self.pod_lane, [make(context, self.bindings) for make in batch_lanes])
         self._event_handlers = EventHandlers(context, self.evictions)
         self.pods.connect(
             {
@@ -147,7 +149,7 @@ class Scheduler:
     @property
     def n_waiting(self) -> int:
         """Number of pods that wait for a node, in the queue and for sessions."""
-        return sum(lane.n_waiting for lane in self._context.lanes)
+        return self.lanes.n_waiting
 
     @property
     def has_extenders(self) -> bool:
@@ -190,9 +192,9 @@ class Scheduler:
             happened.LeaderElected: self._then_lanes(self._elected),
             happened.LeaderLost: lambda e: self._step_down(),
             happened.Tick: lambda e: None,
-            happened.Synced: self._context.notify,
-            happened.ConfigurationChanged: self._context.notify,
-            happened.SessionEnded: self._context.notify,
+            happened.Synced: self._context.lanes.notify,
+            happened.ConfigurationChanged: self._configuration_changed,
+            happened.SessionEnded: self._context.lanes.notify,
         }
 
     def _then_lanes(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -200,9 +202,13 @@ class Scheduler:
 
         def handle(event: Any) -> None:
             handler(event)
-            self._context.notify(event)
+            self._context.lanes.notify(event)
 
         return handle
+
+    def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
+        self._context.outbox.refused_configuration = ""
+        self.lanes.notify(event)
 
     # Leadership.
 
@@ -221,7 +227,7 @@ class Scheduler:
             self.extender_attempts.step_down()
             self.bindings.step_down()
             self.evictions.step_down()
-            self._context.notify(happened.LeaderLost())
+            self._context.lanes.notify(happened.LeaderLost())
 
     # Time.
 

@@ -12,6 +12,8 @@ from stowplan.objects.encoding.duration import SECOND
 class EventQueue:
     """Actions by time; those of one time run in the order in which they were added.
 
+    No `DueHeap`: actions have no keys and are never cancelled, and this runs for every event.
+
     now: virtual time; never decreases.
     """
 

@@ -11,6 +11,7 @@ from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
+from stowplan.insight.pod_owners import pods_of_owner
 from stowplan.insight.pod_placement import Placement, frameworks_of
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.scheduler import Scheduler
@@ -54,6 +55,20 @@ def place_and_explain(
         after = _part(on_progress, at + 1, len(pods))
         placements += fill.place_all(pods[at + 1 :], after)
     return ExplainedPlacements(placements, explanation)
+
+
+def explained_pod(key: str, owners: list[tuple[str, str]], run: Replay) -> tuple[str, str]:
+    """Key of the pod that a replay explains, and the beginning of a note if it is not pending.
+
+    key: of a pod of the input. owners: its controllers, if they make pods of other names in the
+    replay; of those the last pending one is explained.
+    """
+    if key in run.pod_histories or not owners:
+        return key, f"{key} is not"
+    namespace, (kind, name) = key.partition("/")[0], owners[-1]
+    pods = pods_of_owner(run.cluster.pods.values(), kind, name, namespace)
+    pending = [pod.key for pod in pods if not pod.node_name and not pod.is_finished]
+    return (pending or [key])[-1], f"no pod of {kind.lower()}/{name} is"
 
 
 def explain_after_replay(key: str, run: Replay) -> Explanation | None:

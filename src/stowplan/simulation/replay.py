@@ -89,6 +89,12 @@ class PodHistory(msgspec.Struct):
     note: str = ""
     bound_at_start: bool = False
 
+    @property
+    def is_deleted_unbound(self) -> bool:
+        """True for a pod that was deleted before it was bound: by a scale-down, say, or with the
+        node that it was made for."""
+        return self.bound is None and not self.node and self.ended is not None
+
 
 class Replay:
     """A simulated cluster with one scheduler, in virtual time."""
@@ -302,9 +308,8 @@ class Replay:
         since = self.event_queue.now - max(self.last_bound, self.last_left)
         if len(self.scheduler.queue) and since <= IDLE_TIMEOUT:
             return False
-        sessions = self.scheduler.sessions
         # Pipelined pods wait for others to end.
-        waits = sessions is not None and bool(sessions.nominations or not sessions.is_idle)
+        waits = any(lane.nominations or not lane.is_idle for lane in self.scheduler.lanes.batch)
         if waits and since <= IDLE_TIMEOUT:
             return False
         if self.node_churn is not None:

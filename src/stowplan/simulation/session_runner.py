@@ -142,8 +142,8 @@ class SessionRunner:
         self._instance.follow()
 
     def _attached(self) -> BatchDecider | KubeBatchDecider:
-        assert self.scheduler.sessions is not None
-        decider = self.scheduler.sessions.decider
+        (lane,) = self.scheduler.lanes.batch
+        decider = lane.decider
         assert isinstance(decider, BatchDecider | KubeBatchDecider)
         decider.on_run = lambda session: self.on_run(session)
         decider.on_closed = self._closed

@@ -40,6 +40,7 @@ from stowplan.insight.gpu_fragmentation import (
     typical_of_configuration,
 )
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
+from stowplan.insight.pod_owners import owners_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodSpec
@@ -61,7 +62,12 @@ from stowplan.simulation.cluster.simulated_extenders import (
 )
 from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.placement_run import PlacementRun, Progress
-from stowplan.simulation.pod_explanation import explain_after_replay, place_and_explain, position_of
+from stowplan.simulation.pod_explanation import (
+    explain_after_replay,
+    explained_pod,
+    place_and_explain,
+    position_of,
+)
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.result_files import write_files
@@ -291,8 +297,10 @@ def _replayed(
     on_tick: ReplayProgress | None,
 ) -> Simulation:
     options, explain = how.options, how.explain
+    owners: list[tuple[str, str]] = []
     if explain:
-        position_of(explain, cluster.pending())
+        at = position_of(explain, cluster.pending())
+        owners = owners_of(cluster.pending()[at])
     # When a replay may be cut short, the last message is read from the pod's condition.
     counts = (
         options.until_s is None
@@ -319,7 +327,7 @@ def _replayed(
     placements = [
         placement_of(pod_history, run)
         for pod_history in run.pod_histories.values()
-        if not pod_history.bound_at_start
+        if not (pod_history.bound_at_start or pod_history.is_deleted_unbound)
     ]
     summary = run_summary(cluster, list(placements), scheduler.cache.nodes)
     summary |= (
@@ -327,17 +335,23 @@ def _replayed(
         | extender_summary(answering)
         | _found(warnings, answering)
     )
-    if scheduler.sessions is not None:
-        summary["sessions"] = scheduler.sessions.number
+    if scheduler.lanes.batch:
+        summary["sessions"] = scheduler.lanes.n_sessions
     summary["not_created"] = run.not_created
     summary["notes"] += run.failure_notes
     if run.has_served_volumes:
         summary["notes"].append(VOLUMES_NOTE)
+    if summary["deleted"]:
+        n_deleted = count_of(summary["deleted"], "pod")
+        summary["notes"].append(f"deleted before being bound, and not counted: {n_deleted}")
     known = (pod_history.pod for pod_history in run.pod_histories.values())
     failures = failures_of(placements, known)
-    explanation = explain_after_replay(explain, run) if explain else None
-    if explain and explanation is None:
-        summary["notes"].append(f"{explain} is not pending at the end: not explained")
+    explanation = None
+    if explain:
+        key, name = explained_pod(explain, owners, run)
+        explanation = explain_after_replay(key, run)
+        if explanation is None:
+            summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
     _add_cards(found, meter, scheduler)
     return found

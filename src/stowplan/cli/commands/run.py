@@ -98,6 +98,7 @@ def _run(
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.http.status_server import AddressError, parse_listen_address
+    from stowplan.driver.live.competing_schedulers import CompetingSchedulerError
     from stowplan.driver.live.configuration_files import (
         SCHEDULER_NAME,
         ConfigurationFileError,
@@ -105,7 +106,7 @@ def _run(
         read_configuration_files,
     )
     from stowplan.driver.live.scheduler_server import SchedulerServerOptions
-    from stowplan.driver.process import CompetingSchedulerError, ProcessOptions, exit_after, run
+    from stowplan.driver.process import ProcessOptions, exit_after, run
     from stowplan.objects.pod import DEFAULT_SCHEDULER
 
     user_errors = (CredentialError, ConfigurationFileError, AddressError, logs.LogError)

@@ -12,11 +12,14 @@ from stowplan.objects.pod import Pod
 NAMES_LISTED = 5
 
 
-def find_pod_argument(text: str, namespace: str | None, cluster: Cluster) -> Pod:
+def find_pod_argument(
+    text: str, namespace: str | None, cluster: Cluster, *, reports_choice: bool = True
+) -> Pod:
     """The pod that an argument of the command line names; raises CommandError.
 
-    namespace: None for any. Of an owner's pods it is the last pending one, or else the last: pods
-    of a template are scheduled in order, so that the last is the first not to fit.
+    namespace: None for any. reports_choice: print which one of an owner's pods it is. Of an owner's
+    pods it is the last pending one, or else the last: pods of a template are scheduled in order, so
+    that the last is the first not to fit.
     """
     resource, slash, name = text.partition("/")
     if not slash:
@@ -27,7 +30,7 @@ def find_pod_argument(text: str, namespace: str | None, cluster: Cluster) -> Pod
         kind = OWNER_KINDS[resource]
         pods = pods_of_owner(cluster.pods, kind, name, namespace)
         if pods:
-            return _last(text, pods, cluster)
+            return _last(pods, cluster, reports_choice=reports_choice)
         # The word may be the name of a namespace, too.
         if not any(pod.key == text for pod in cluster.pods):
             raise CommandError(f'no pods found for {kind} "{name}"{_in(namespace)}')
@@ -60,11 +63,11 @@ def _in(namespace: str | None) -> str:
     return " in any namespace" if namespace is None else f' in namespace "{namespace}"'
 
 
-def _last(text: str, pods: list[Pod], cluster: Cluster) -> Pod:
+def _last(pods: list[Pod], cluster: Cluster, *, reports_choice: bool) -> Pod:
     keys = {pod.key for pod in pods}
     pending = [pod for pod in cluster.pending() if pod.key in keys]
     chosen = (pending or pods)[-1]
-    if len(pods) > 1:
+    if len(pods) > 1 and reports_choice:
         count = f"{len(pods)} pods, {len(pending)} of them pending"
         click.echo(f"Found {count}, using pod/{chosen.name}", err=True)
     return chosen

@@ -26,6 +26,7 @@ from stowplan.cli.tables.simulation_output import OutputRequest, print_simulatio
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.recording.recording_header import SchedulerRecorder
+from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.result_files import check_directory, write_files
 from stowplan.simulation.results.seed_comparison import files_of
@@ -110,7 +111,7 @@ def _run_simulate(
     runs: dict[int, Simulation] = {}
     for seed in request.seeds:
         used = cluster or generate_workload(n_nodes, n_pods, seed)
-        explain = _explained_key(request, namespace, used)
+        explain = _explained_key(request, namespace, used, keeps_names=replay is None)
         runs[seed] = _run(used, seed, {**how, "explain": explain})
     if results.out is not None:
         write_files(results.out, files_of(runs))
@@ -133,11 +134,16 @@ def _check(request: SimulateRequest, results: OutputRequest) -> bool:
     return given
 
 
-def _explained_key(request: SimulateRequest, namespace: str | None, cluster: Cluster) -> str:
-    """The key of the pod that --explain names, "" for none."""
+def _explained_key(
+    request: SimulateRequest, namespace: str | None, cluster: Cluster, *, keeps_names: bool
+) -> str:
+    """The key of the pod that --explain names, "" for none. keeps_names: False for a replay, where
+    the controllers of an owner give its pods other names."""
     if not request.explain:
         return ""
-    return find_pod_argument(request.explain, namespace or request.source.namespace, cluster).key
+    place = namespace or request.source.namespace
+    keeps_names = keeps_names or not has_workloads(cluster.manifests)
+    return find_pod_argument(request.explain, place, cluster, reports_choice=keeps_names).key
 
 
 def _check_for_sessions(request: SimulateRequest) -> None:

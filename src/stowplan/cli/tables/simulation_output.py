@@ -32,6 +32,9 @@ class OutputRequest(NamedTuple):
 def print_simulation(runs: Mapping[int, Simulation], request: OutputRequest) -> None:
     """Print the results of one run, or of several that differ in their seed."""
     _warn(runs.values())
+    own = _own_placements(runs, request.namespace)
+    if request.namespace is not None and not any(own.values()):
+        click.echo(f'No pending pods found in namespace "{request.namespace}".', err=True)
     only = next(iter(runs.values())) if len(runs) == 1 else None
     if request.output in TREES:
         click.echo(tree_text(_tree(runs, only, request.namespace), request.output), nl=False)

@@ -12,8 +12,8 @@ from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controller_runtime.object_times import format_time, unix_seconds
-from stowplan.controller_runtime.work_queue import backoff_seconds
 from stowplan.controllers.workloads import completion_indexes
+from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.tree import Tree
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
@@ -26,7 +26,7 @@ def backoff_until(n_failures: int, last: float) -> float:
     """When a pod may be created after consecutive failures, the last at `last`; 0.0: at once."""
     if not n_failures:
         return 0.0
-    return last + backoff_seconds(n_failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+    return last + exponential_backoff(n_failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterable
+from functools import partial
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.driver.client.kubeconfig_loading import load_client_config
@@ -14,6 +15,7 @@ from stowplan.driver.live.configuration_files import (
     leader_election_config,
     read_configuration_files,
 )
+from stowplan.driver.live.configuration_reload import start_configuration_reload
 from stowplan.driver.live.scheduler_server import (
     LeaseThreadService,
     SchedulerServer,
@@ -78,7 +80,8 @@ class BackgroundScheduler:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self.server.run())
+            reload = partial(start_configuration_reload, self.server)
+            asyncio.run(self.server.run(reload))
         # The starter checks `fault`; an exception cannot leave the thread.
         except Exception as fault:
             self.fault = fault

@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from stowplan.assembly.build import frameworks_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.explanation import pending_form
-from stowplan.driver.live.configuration_files import scheduler_names
+from stowplan.insight.pod_placement import frameworks_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -62,32 +61,30 @@ class DecisionDifference(msgspec.Struct, frozen=True):
 
 
 class ReferenceScheduler:
-    """The cluster without Stowplan's own decisions, and the profiles that evaluate on it.
-
-    names: scheduler names whose pods are compared.
-    """
+    """The cluster without Stowplan's own decisions, and the profiles that evaluate on it."""
 
     def __init__(self, deciders: Deciders) -> None:
         """Raises ConfigError and ContractError."""
-        configuration = deciders.configuration
-        self.names = frozenset(scheduler_names(deciders))
-        extended = bool(configuration.extenders)
-        self._frameworks = {} if extended else frameworks_for(configuration, deciders.registry)
-        # Only its cache is used; it schedules nothing.
+        self._is_extended = bool(deciders.configuration.extenders)
+        # Only its cache and its profiles are used; it schedules nothing.
         self._scheduler = deciders.scheduler(options=SchedulerOptions(leads=False), engine="walk")
+
+    def serves(self, pod: Pod) -> bool:
+        """True for a pod that is compared."""
+        return self._scheduler.lanes.is_ours(pod)
 
     def can_evaluate(self, pod: Pod) -> bool:
         """True for a pod whose decision can be reproduced afterwards."""
-        return pod.spec.scheduler_name in self._frameworks
+        return not self._is_extended and pod.spec.scheduler_name in frameworks_of(self._scheduler)
 
     def follow(self, events: Sequence[Event], now: int) -> None:
-        """Apply a watch event."""
+        """Apply events: of the watch, or a changed configuration."""
         self._scheduler.handle(events, now, 0)
 
     def expected(self, pod: Pod) -> ComparedDecision:
         """The node for the pod if it were scheduled now: its actual node, if that is as good as
         any."""
-        framework = self._frameworks[pod.spec.scheduler_name]
+        framework = frameworks_of(self._scheduler)[pod.spec.scheduler_name]
         attempt = filter_pod(pending_form(pod), self._scheduler.cache.snapshot(), framework)
         if attempt.failure is None and attempt.passed.shape[0] > 1 and framework.at("score"):
             score_pod(attempt)
@@ -188,7 +185,12 @@ class DecisionComparer:
             del self._decisions[next(iter(self._decisions))]
 
     def seen(self, events: Iterable[Event], now: int) -> None:
-        """Handle watch events. now: as the scheduler counts it."""
+        """Handle watch events and changed configurations. now: as the scheduler counts it."""
+        events = list(events)
+        changed = [event for event in events if isinstance(event, happened.ConfigurationChanged)]
+        if changed:
+            self.compare_all(now)
+            self._reference.follow(changed, now)
         watched = [event for event in events if isinstance(event, _WATCH_EVENTS)]
         for event in watched:
             if isinstance(event, happened.PodAdded | happened.PodUpdated):
@@ -200,7 +202,7 @@ class DecisionComparer:
         self.serve_due(now)
 
     def _add_pending(self, pod: Pod) -> None:
-        is_ours = pod.spec.scheduler_name in self._reference.names
+        is_ours = self._reference.serves(pod)
         is_pending = not pod.node_name and not pod.is_finished
         if is_ours and is_pending and pod.uid not in self._waiting:
             self._n_arrived += 1

@@ -139,19 +139,18 @@ class DecisionLog:
     def session(self, number: int, effects: Iterable[Effect], took_ns: int) -> None:
         """Log a session; at info if it made a decision, else debug. Profiles may have scheduled
         pods in the same call."""
-        sessions = self._scheduler.sessions
-        name = "" if sessions is None else sessions.decider.scheduler_name
+        names = {lane.decider.scheduler_name for lane in self._scheduler.lanes.batch}
         counts = {"bindings": 0, "preempted": 0, "podGroups": 0}
         for effect in effects:
             match effect:
                 case to_do.Bind(uid=uid):
                     binding_cycle = self._scheduler.bindings.get(uid)
                     is_ours = (
-                        binding_cycle is not None and binding_cycle.pod.spec.scheduler_name == name
+                        binding_cycle is not None and binding_cycle.pod.spec.scheduler_name in names
                     )
                     counts["bindings"] += is_ours
                 case to_do.Evict(message=text):
-                    counts["preempted"] += text.startswith(f"{name}:")
+                    counts["preempted"] += text.partition(":")[0] in names
                 case to_do.PatchGroup():
                     counts["podGroups"] += 1
         level = logging.INFO if any(counts.values()) else logging.DEBUG

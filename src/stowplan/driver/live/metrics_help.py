@@ -62,6 +62,10 @@ HELP = {
     ),
     metrics_recorder.PREEMPTIONS: "Number of preemption attempts in the cluster.",
     metrics_recorder.VICTIMS: "Number of victims selected by one preemption.",
+    metrics_recorder.CONFIGURATION_RELOADS: (
+        "Number of changed configurations, by result: applied, or refused (the last valid one "
+        "stays in force)."
+    ),
     profiles.EVALUATIONS: (
         "Number of evaluations of a pod by a plugin, by extension point and profile."
     ),

@@ -46,6 +46,8 @@ POD_ATTEMPTS = "scheduler_pod_scheduling_attempts"
 AFTER_FLUSH = "scheduler_pod_scheduled_after_flush_total"
 VICTIMS = "scheduler_preemption_victims"
 PREEMPTIONS = "scheduler_preemption_attempts_total"
+CONFIGURATION_RELOADS = "stowplan_configuration_reloads_total"
+APPLIED, REFUSED = "applied", "refused"
 
 
 def _exponential_buckets(first: float, factor: float, n: int) -> tuple[float, ...]:
@@ -107,6 +109,13 @@ class MetricsRecorder:
         self.counted.histograms |= {(name, ()): one for name, one in self._one.items()}
         for name in (AFTER_FLUSH, PREEMPTIONS):
             self.counted.count(name, by=0)
+        for result in (APPLIED, REFUSED):
+            self.counted.count(CONFIGURATION_RELOADS, (("result", result),), by=0)
+
+    def configuration_reloaded(self, *, is_applied: bool) -> None:
+        """Count a changed configuration."""
+        labels = (("result", APPLIED if is_applied else REFUSED),)
+        self.counted.count(CONFIGURATION_RELOADS, labels)
 
     def watch(self, scheduler: Scheduler) -> None:
         """Record the metrics of this scheduler."""

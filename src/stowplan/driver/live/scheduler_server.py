@@ -47,13 +47,14 @@ from stowplan.insight.fairness.fairness_watch import watch_for
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
-from stowplan.messages.events import Event
+from stowplan.messages.events import ConfigurationChanged, Event
 from stowplan.messages.extender_api import object_tree
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.scheduler import SchedulerOptions
+from stowplan.scheduler.outbox import CONFIGURATION
 
 log = logging.getLogger("stowplan.scheduler")
 
@@ -111,6 +112,7 @@ class SchedulerServer:
         """service: runs in the leader election thread. Raises ConfigError,
         ContractError and CredentialError."""
         self.deciders = deciders
+        self._changed_deciders: Deciders | None = None
         self.options = options
         self.metrics_recorder = MetricsRecorder()
         self.stop_reason = ""
@@ -207,6 +209,27 @@ class SchedulerServer:
         """Queue an event; from this event loop only."""
         self._inbox.append(event)
         self._awake.set()
+
+    def change_configuration(self, event: ConfigurationChanged, deciders: Deciders | None) -> None:
+        """Send a changed configuration to the scheduler. deciders: of this configuration, None if
+        it is invalid; they are `deciders` once the scheduler has applied it."""
+        self._changed_deciders = deciders
+        self.add_event(event)
+
+    def configuration_refused(self, source: str, why: str) -> None:
+        """Log and count that a changed configuration does not apply."""
+        keys = {"file": source, "err": why}
+        log_keys(log, logging.ERROR, "Unable to apply configuration", **keys)
+        self.metrics_recorder.configuration_reloaded(is_applied=False)
+
+    def _configuration_reported(self, report: to_do.Report) -> None:
+        """The scheduler has applied or refused a changed configuration."""
+        if report.is_fault:
+            self.metrics_recorder.configuration_reloaded(is_applied=False)
+        elif self._changed_deciders is not None:
+            # Of two lanes that the file concerns the first reports it.
+            self.deciders, self._changed_deciders = self._changed_deciders, None
+            self.metrics_recorder.configuration_reloaded(is_applied=True)
 
     def _add_events(self, events: list[Event]) -> None:
         self._inbox.extend(events)
@@ -374,8 +397,7 @@ class SchedulerServer:
 
     def _may_run_session(self) -> bool:
         """True when a `handle` call may run a session."""
-        sessions = self.scheduler.sessions
-        return sessions is not None and sessions.due <= monotonic_ns()
+        return self.scheduler.lanes.may_run_session(monotonic_ns())
 
     def _handle(self, events: list[Event], heads: int) -> None:
         begun = self._begin_handle()
@@ -392,7 +414,7 @@ class SchedulerServer:
     async def _handle_in_thread(self, events: list[Event], heads: int) -> None:
         """The same in another thread, while requests, watches and timers proceed."""
         async with self._handle_lock:
-            begun, held = self._begin_handle(), self._n_sessions()
+            begun, held = self._begin_handle(), self.scheduler.lanes.n_sessions
             call = asyncio.create_task(
                 asyncio.to_thread(self.scheduler.handle, events, begun, heads)
             )
@@ -402,15 +424,11 @@ class SchedulerServer:
                     self.heartbeat_at = monotonic_ns()
             effects, took = call.result(), monotonic_ns() - begun
             self._handled(events, effects, begun, took)
-            if self._n_sessions() != held:
+            if self.scheduler.lanes.n_sessions != held:
                 if self.comparer is None:
                     self.decision_log.session(held + 1, effects, took)
                 # The scheduler does not measure its own duration.
                 self._handle([happened.SessionEnded()], 0)
-
-    def _n_sessions(self) -> int:
-        sessions = self.scheduler.sessions
-        return 0 if sessions is None else sessions.number
 
     def _begin_handle(self) -> int:
         """The time of a `handle` call."""
@@ -448,6 +466,8 @@ class SchedulerServer:
             case to_do.Report():
                 level = logging.ERROR if effect.is_fault else logging.INFO
                 log.log(level, "%s: %s", effect.subject, effect.text)
+                if effect.subject == CONFIGURATION:
+                    self._configuration_reported(effect)
             case to_do.Cancel():
                 self.plugin_io.cancel(effect.prepare)
             case _ if self.comparer is not None and self.comparer.take(effect):

@@ -73,9 +73,8 @@ def status_summary(server: SchedulerServer) -> Tree:
         },
         "followed": [] if informers is None else [_informer(one) for one in informers.informers],
     }
-    sessions = server.scheduler.sessions
-    if sessions is not None:
-        tree["sessions"] = {"held": sessions.number, "waiting": sessions.decider.n_waiting}
+    for lane in server.scheduler.lanes.batch:
+        tree["sessions"] = {"held": lane.number, "waiting": lane.n_waiting}
     if server.comparer is not None:
         tree["shadow"] = dict(server.comparer.counts)
     recorder = server.options.recorder

@@ -83,6 +83,10 @@ class Decider(Protocol):
 class Consultation(Protocol):
     """An attempt with extender calls, from its start to its decision."""
 
+    @property
+    def framework(self) -> Framework:
+        """Framework of the profile that the attempt began with."""
+
     def try_decide(self, snapshot: Snapshot) -> Decision | None:
         """Decide on the current snapshot with the responses so far; None while requests are
         pending. Changes nothing."""

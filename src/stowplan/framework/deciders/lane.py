@@ -2,15 +2,17 @@
 
 The scheduler's state machine applies events to the cache and to the records of pods, and tells its
 lanes. There are two kinds: the pod lane attempts the pods of all profiles one after the other, from
-one queue; a session lane decides many pods at once.
+one queue; a session lane is a batch lane: it decides many pods at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
+from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
@@ -83,3 +85,27 @@ class Lane(Protocol):
 
     def validate(self) -> None:
         """Compare kept state with the scheduler's; raises InvariantBroken."""
+
+
+class BatchLane(Lane, Protocol):
+    """A lane that decides all of its pods at once, in sessions."""
+
+    @property
+    def decider(self) -> SessionDecider:
+        """Runs the sessions."""
+
+    @property
+    def number(self) -> int:
+        """Number of sessions so far."""
+
+    @property
+    def due(self) -> int:
+        """The earliest start of the next session."""
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no change is waiting for a session and no eviction is pending."""
+
+    @property
+    def nominations(self) -> Mapping[str, str]:
+        """uid -> node of the pods nominated to nodes where resources are being freed."""

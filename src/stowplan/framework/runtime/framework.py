@@ -33,6 +33,7 @@ from stowplan.framework.plugin_calls import construct_plugin
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
 from stowplan.framework.runtime.joined_refusals import join_refusals
+from stowplan.framework.runtime.kept_plugins import kept_plugin
 from stowplan.framework.runtime.nominated_pods import (
     MANY_ROWS,
     NominatedVerdicts,
@@ -89,11 +90,13 @@ class Framework:
         shared: HandleState | None = None,
         *,
         columns: bool = True,
+        before: Framework | None = None,
     ) -> None:
         """Raises ContractError when a plugin cannot be constructed or the profile is invalid.
 
         shared: with the other profiles of the scheduler. columns: False calls every plugin node by
-        node: slower, with the same results.
+        node: slower, with the same results. before: framework that this one follows; see
+        `kept_plugin`.
         """
         self.profile = profile
         self.gates = gates
@@ -106,7 +109,8 @@ class Framework:
             entry = registry[profile.aliases.get(name, name)]
             args = profile.args.get(name)
             given = {"args": entry.args() if args is None else args, "handle": handle}
-            plugin = construct_plugin(entry.plugin, given, in_tree=entry.in_tree)
+            kept = before and kept_plugin(name, profile, before.profile, before.members)
+            plugin = kept or construct_plugin(entry.plugin, given, in_tree=entry.in_tree)
             self.members[name] = self.registered_plugin_class(
                 name,
                 plugin,
@@ -572,11 +576,19 @@ def build_frameworks(
     registry: Registry,
     gates: FeatureGates,
     made: Callable[..., Framework] = Framework,
+    in_use: Mapping[str, Framework] | None = None,
 ) -> dict[str, Framework]:
     """Build a framework per scheduler name; raises ContractError unless all have the same queue
-    sort."""
-    shared = HandleState()
-    built = {name: made(profile, registry, gates, shared) for name, profile in profiles.items()}
+    sort. in_use: frameworks of a running scheduler; those of unchanged profiles are kept."""
+    known = in_use or {}
+    shared = next((one.shared for one in known.values()), None) or HandleState()
+    built: dict[str, Framework] = {}
+    for name, profile in profiles.items():
+        before = known.get(name)
+        if before is not None and before.profile == profile:
+            built[name] = before
+        else:
+            built[name] = made(profile, registry, gates, shared, before=before)
     sorts = {f.at("queueSort")[0].name for f in built.values()}
     if len(sorts) > 1:
         raise ContractError(

@@ -172,9 +172,10 @@ class TimedFramework(Framework):
         gates: FeatureGates,
         shared: HandleState | None,
         metrics: Metrics,
+        before: Framework | None = None,
     ) -> None:
         """Raises ContractError."""
-        super().__init__(profile, registry, gates, shared)
+        super().__init__(profile, registry, gates, shared, before=before)
         self._recorder = FrameworkMetricsRecorder(metrics, profile.scheduler_name)
         for member in self.members.values():
             assert isinstance(member, TimedRegisteredPlugin)

@@ -28,6 +28,7 @@ from stowplan.messages.extender_api import (
     ExtenderVerb,
     read_binding_result,
 )
+from stowplan.objects.due_times import DueHeap
 from stowplan.objects.encoding.duration import render
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
@@ -36,7 +37,6 @@ from stowplan.queue.pod_record import NO_BINDING, BindingCycle
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.binding.prebind import PreBindRunner
 from stowplan.scheduler.context import SchedulerContext, placed_on
-from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
 from stowplan.scheduler.pods.transitions import (
@@ -77,7 +77,7 @@ class BindingCycles:
         self._read_again = seconds_to_ns(context.options.read_again_s)
         # In the order in which nodes were chosen.
         self._records: dict[str, PodRecord] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: DueHeap[str, int] = DueHeap()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -100,7 +100,7 @@ class BindingCycles:
         context, pod, node = self._context, record.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
-        context.notify(PodAssumed(pod, node))
+        context.lanes.notify(PodAssumed(pod, node))
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
@@ -129,7 +129,7 @@ class BindingCycles:
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
         rows."""
         context, records = self._context, self._records
-        names, listeners = context.cache.nodes.names, context.listeners(PodAssumed)
+        names, listeners = context.cache.nodes.names, context.lanes.listeners(PodAssumed)
         done, bind = context.queue.in_flight.done, context.outbox.bind
         run = entries[start : start + len(rows)]
         uids = [record.pod.uid for record in run]
@@ -297,7 +297,7 @@ class BindingCycles:
         reason = event.reason or f"the API server returned {event.code}"
         binder = record.binding.binder or record.binding.attempt[0].unconditional_binder
         text = f'running Bind plugin "{binder}": {reason}'
-        lane = self._context.lane_of(record.pod)
+        lane = self._context.lanes.of(record.pod)
         delay = None if lane is None else lane.read_delay(event.uid)
         if delay is not None:
             self._outcome_unknown(record, text, after=delay)
@@ -513,7 +513,7 @@ class BindingCycles:
     def next_deadline(self) -> int | None:
         """The next time at which a wait, a read or plugin I/O times out; None if there is none."""
         times = (
-            self._deadlines.next(),
+            self._deadlines.next_at(),
             self._plugin_io.next_deadline(),
             self.prebind.next_deadline(),
             self._context.cache.next_expiry(),
@@ -568,7 +568,7 @@ class BindingCycles:
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
         held = self._context.cache.forget(uid) is not None
-        self._context.notify(PodForgotten(uid))
+        self._context.lanes.notify(PodForgotten(uid))
         return held
 
     def _cancel_pending(self, record: PodRecord) -> None:

@@ -22,12 +22,12 @@ from stowplan.framework import OK, Code, ContractError, ObjectChange, PreBindWai
 from stowplan.framework.object_store import ObjectStore, key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.events import WriteDone, WriteFailed
+from stowplan.objects.due_times import DueHeap
 from stowplan.objects.meta import Object
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.pods.transitions import PodEvent
 
 UNPACED_WAITS_MAX = 100
@@ -108,7 +108,7 @@ class PreBindRunner:
         self._contract_broken = contract_broken
         self._waits: dict[str, PreBindInProgress] = {}
         self._by_write: dict[int, PreBindInProgress] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: DueHeap[str, int] = DueHeap()
         self._polled_version = context.cache.version
         # Earliest time of the next poll, while polls are spaced out.
         self._poll_at = 0
@@ -233,7 +233,7 @@ class PreBindRunner:
 
     def next_deadline(self) -> int | None:
         """The next time at which a wait times out or all are polled; None if there is none."""
-        deadline = self._deadlines.next()
+        deadline = self._deadlines.next_at()
         if self._is_paced and self._waits:
             return self._poll_at if deadline is None else min(self._poll_at, deadline)
         return deadline

@@ -97,6 +97,12 @@ class ExtenderAttempts:
         self._stop(record)
         self._context.table.drop(record.uid, PodState.DELETED)
 
+    def pod_left_alone(self, record: PodRecord, _: object) -> None:
+        """No lane has the pod's scheduler name any more: cancel its attempt."""
+        self._stop(record)
+        self._context.queue.nominator.drop(record.uid)
+        self._context.table.drop(record.uid, PodState.LEFT_ALONE)
+
     def pod_terminating(self, record: PodRecord, change: tuple[Pod, Pod]) -> None:
         """The pod is being deleted: cancel its attempt."""
         self._stop(record)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.columns.engine.tie_break import TieBreakSource
-from stowplan.framework import ContractError
+from stowplan.framework import ConfigError, ContractError, Framework
 from stowplan.framework.clusterevents import (
     NODE,
     RESOURCE_OF_KIND,
@@ -21,6 +21,7 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.deciders.decider import Consultation, Decider, Decision
 from stowplan.framework.status import error
+from stowplan.messages.events import ConfigurationChanged
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -33,6 +34,7 @@ from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
 from stowplan.scheduler.lanes.kernel_placement import KernelPlacement, tie_break_of
+from stowplan.scheduler.lanes.profile_swap import RereadProfiles, swap_profiles
 from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
 
 CLASS_IDLE_S = 600.0
@@ -54,7 +56,9 @@ class PodLane:
         failures: FailureHandler,
         decider: Decider,
         rng: np.random.Generator | None,
+        reread: RereadProfiles | None = None,
     ) -> None:
+        """reread: reads the profiles of a changed configuration; None keeps those of the start."""
         self._context = context
         self._queue = context.queue
         self._bindings = bindings
@@ -63,6 +67,8 @@ class PodLane:
         self._failure_handler = failures
         self.decider = decider
         self._rng = rng
+        self._reread = reread
+        self._changed: list[ConfigurationChanged] = []
         self._kernel_placement = KernelPlacement(
             context, bindings, self._attempt_single, self._refused_by_kernel
         )
@@ -103,8 +109,9 @@ class PodLane:
 
     @property
     def outcomes(self) -> frozenset[type[Any]]:
-        """None: the queue and the binding cycles serve this lane."""
-        return frozenset()
+        """Changes of the configuration; the queue and the binding cycles serve this lane
+        otherwise."""
+        return frozenset(() if self._reread is None else (ConfigurationChanged,))
 
     @property
     def n_waiting(self) -> int:
@@ -131,7 +138,10 @@ class PodLane:
             self._queue.move(ClusterEvent(NODE, action_of(before, after)), before, after, now)
 
     def on_outcome(self, outcome: Any) -> None:
-        """Nothing."""
+        """The configuration has changed; the next call of `decide` loads it unless it is
+        invalid."""
+        if outcome.has_profiles:
+            self._changed.append(outcome)
 
     def read_delay(self, uid: str) -> int | None:
         """None."""
@@ -149,6 +159,8 @@ class PodLane:
     def decide(self, n_max: int) -> None:
         """Attempt at most this many pods."""
         self._has_more = False
+        if self._changed:
+            self._reload()
         context, queue = self._context, self._queue
         if not context.outbox.leads:
             return
@@ -168,6 +180,23 @@ class PodLane:
         early = queue.options.pops_from_backoff and len(queue.backoff.refused) > 0
         ready = early or len(queue.active) > 0
         self._has_more = ready and not self._extender_attempts.is_full
+
+    def _reload(self) -> None:
+        """Swap the profiles for those of the changed configuration, if it is valid."""
+        outbox = self._context.outbox
+        changed, self._changed = self._changed, []
+        for event in changed:
+            assert self._reread is not None
+            try:
+                profiles = self._reread(event.text, event.source, self._context.frameworks)
+            except (ConfigError, ContractError) as refused:
+                outbox.report_reload(event.source, str(refused))
+                continue
+            self.decider = profiles.decider
+            if self.unschedulable_classes is not None:
+                self.unschedulable_classes.use(profiles.decider, profiles.queue)
+            counts = swap_profiles(self._context, self._evictions, profiles)
+            outbox.report_reload(event.source, what=counts.text)
 
     def _attempt_next(self, n_max: int) -> int:
         """Attempt the next pod, or a run of pods; returns how many."""
@@ -205,7 +234,7 @@ class PodLane:
             decision = self.decider.decide(pod, context.cache.snapshot(), framework, rng)
         except ContractError as fault:
             decision = _contract_error_decision(fault)
-        self._decided(entry, decision)
+        self._decided(entry, decision, framework)
 
     def skip_terminating(self, entry: PodRecord) -> None:
         """Skip the attempt of a pod that is being deleted."""
@@ -222,11 +251,10 @@ class PodLane:
         if decision is None:
             self._extender_attempts.wait(entry, consultation)
         else:
-            self._decided(entry, decision)
+            self._decided(entry, decision, consultation.framework)
 
-    def _decided(self, entry: PodRecord, decision: Decision) -> None:
+    def _decided(self, entry: PodRecord, decision: Decision, framework: Framework) -> None:
         if decision.node_name:
-            framework = self._context.frameworks[entry.pod.spec.scheduler_name]
             self._bindings.begin(entry, decision, framework)
         else:
             self.refuse(entry, decision)

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from stowplan.framework import ContractError
+from stowplan.framework import ContractError, Framework
 from stowplan.framework.clusterevents import node_update_events
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.decider import Decision
@@ -40,6 +41,7 @@ from stowplan.messages.events import (
     SessionEnded,
     Synced,
 )
+from stowplan.objects.due_times import DueHeap, exponential_backoff
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -49,10 +51,24 @@ from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import PodState
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, is_condition_new
 
 TASK_LATENCY = "volcano_task_scheduling_latency_microseconds"
+
+
+class SessionLaneFactory(msgspec.Struct, frozen=True):
+    """Makes the lane of a session decider; see `LaneFactory`."""
+
+    decider: SessionDecider
+
+    @property
+    def frameworks(self) -> dict[str, Framework]:
+        """The decider's framework, by each of its scheduler names."""
+        return dict.fromkeys(self.decider.scheduler_names, self.decider.framework)
+
+    def __call__(self, context: SchedulerContext, bindings: BindingCycles) -> SessionLane:
+        """Make the lane."""
+        return SessionLane(context, bindings, self.decider)
 
 
 class SessionLane:
@@ -78,7 +94,7 @@ class SessionLane:
         self._pending_evictions: dict[int, Pod] = {}
         self._refused_evictions: dict[str, Pod] = {}
         self._n_refused: dict[str, int] = {}
-        self._deadlines: Deadlines[str] = Deadlines()
+        self._deadlines: DueHeap[str, int] = DueHeap()
         # By group uid: the effect that last wrote its status, its namespace and its name.
         self._groups: dict[str, tuple[int, str, str]] = {}
         self._outcome_table = self._outcomes_handled()
@@ -217,8 +233,9 @@ class SessionLane:
 
     def _configuration_changed(self, event: ConfigurationChanged) -> None:
         """The configuration has changed; the next session loads it unless it is invalid."""
-        self._changed = event
-        self._has_changes = True
+        if event.has_sessions:
+            self._changed = event
+            self._has_changes = True
 
     # Sessions.
 
@@ -239,7 +256,7 @@ class SessionLane:
 
     def next_deadline(self) -> int | None:
         """The next time at which a session or a read is due; None if there is none."""
-        times = [self._deadlines.next()]
+        times = [self._deadlines.next_at()]
         if self._has_changes and self._is_synced and self._context.outbox.leads:
             times.append(self._due)
         return min((at for at in times if at is not None), default=None)
@@ -378,12 +395,7 @@ class SessionLane:
         if event is None:
             return
         refused = self.decider.reload(event.text, event.source)
-        text = f"{event.source}: invalid configuration, keeping the last valid one: {refused}"
-        self._context.outbox.report(
-            "configuration",
-            text if refused else f"{event.source}: configuration reloaded",
-            is_fault=bool(refused),
-        )
+        self._context.outbox.report_reload(event.source, refused)
 
     # Reports.
 
@@ -432,7 +444,7 @@ class SessionLane:
 
     def _retry_delay(self, times: int) -> int:
         options = self._context.options
-        return seconds_to_ns(min(options.resync_s * 2 ** min(times, 40), options.resync_max_s))
+        return seconds_to_ns(exponential_backoff(times, options.resync_s, options.resync_max_s))
 
     # Evictions.
 

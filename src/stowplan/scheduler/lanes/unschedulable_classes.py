@@ -26,7 +26,7 @@ from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import PodRecord, QueueingStrategy
-from stowplan.queue.options import seconds_to_ns
+from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
@@ -69,18 +69,26 @@ class UnschedulableClasses:
         self._decider = decider
         self._attempt = attempt
         self._draw_of = draw_of
-        options = context.queue.options
-        initial, most = seconds_to_ns(options.initial_s), seconds_to_ns(options.max_s)
-        self._waits: Ints = np.array(
-            [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
-        )
-        self._backs_off = most > 0
+        self._set_durations(context.queue.options)
         self._next = 0
         # Pods that the queue keeps, by key: sequence number of their refusal.
         self._unadopted: dict[str, int] = {}
         self._reset()
         self._queue.unschedulable_index = self
         self._queue.unschedulable_pods.watcher = self
+
+    def _set_durations(self, options: QueueOptions) -> None:
+        initial, most = seconds_to_ns(options.initial_s), seconds_to_ns(options.max_s)
+        self._waits: Ints = np.array(
+            [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
+        )
+        self._backs_off = most > 0
+
+    def use(self, decider: Decider, options: QueueOptions) -> None:
+        """Go on with another decider and other backoff durations."""
+        self.settle()
+        self._decider = decider
+        self._set_durations(options)
 
     def keep_classes(self) -> None:
         """Keep the classes of these pods from being forgotten as idle."""

@@ -60,12 +60,13 @@ def _check_table(context: SchedulerContext) -> None:
             raise context.invariant_broken(f"{record.state.label}: record of an unknown pod", uid)
         if record.state not in AT_REST:
             raise context.invariant_broken(f"{record.state.label}: between calls", uid)
-        if record.state in (*QUEUED, AWAITING_EXTENDER, SKIPPED) and not context.is_queued(pod):
+        is_queued = context.lanes.is_queued(pod)
+        if record.state in (*QUEUED, AWAITING_EXTENDER, SKIPPED) and not is_queued:
             raise context.invariant_broken(f"{record.state.label}: no pod of the pod lane", uid)
         if record.state is SKIPPED and pod.metadata.deletion_timestamp is None:
             raise context.invariant_broken("skipped, but not being deleted", uid)
     for uid, pod in pending.items():
-        if uid not in table.records and context.is_queued(pod):
+        if uid not in table.records and context.lanes.is_queued(pod):
             raise context.invariant_broken("pending pod without a record", uid)
 
 
@@ -103,11 +104,17 @@ def _check_in_flight(context: SchedulerContext, queue: SchedulingQueue) -> None:
     flying = {
         uid
         for uid, record in context.table.records.items()
-        if record.state in (AWAITING_EXTENDER, WAITING_ON_PERMIT) and context.is_queued(record.pod)
+        if record.state in (AWAITING_EXTENDER, WAITING_ON_PERMIT) and _was_queued(context, record)
     }
     found = set(queue.in_flight.pods())
     for uid in sorted(found ^ (flying if queue.options.hints else set())):
         raise context.invariant_broken(f"in flight is {uid in found}", uid)
+
+
+def _was_queued(context: SchedulerContext, record: PodRecord) -> bool:
+    """True for a pod that came from the queue; its scheduler name may be removed meanwhile."""
+    lane = context.lanes.of(record.pod)
+    return lane is None or lane.is_queued
 
 
 def _check_nodes(context: SchedulerContext) -> None:

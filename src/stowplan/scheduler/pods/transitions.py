@@ -22,12 +22,13 @@ AWAITING_EXTENDER, WAITING_ON_PERMIT = PodState.AWAITING_EXTENDER, PodState.WAIT
 PREBINDING, BINDING, BIND_UNKNOWN = PodState.PREBINDING, PodState.BINDING, PodState.BIND_UNKNOWN
 ASSUMED, SKIPPED = PodState.ASSUMED, PodState.SKIPPED
 AWAITING_SESSION, BOUND, DELETED = PodState.AWAITING_SESSION, PodState.BOUND, PodState.DELETED
+LEFT_ALONE = PodState.LEFT_ALONE
 
 QUEUED = (GATED, ACTIVE, BACKOFF, UNSCHEDULABLE)
 """In a sub-queue of the scheduling queue."""
 IN_BINDING_CYCLE = (WAITING_ON_PERMIT, PREBINDING, BINDING, BIND_UNKNOWN, ASSUMED)
 """A node is chosen, and its resources are taken."""
-REQUEUED = (*QUEUED, AWAITING_SESSION)
+REQUEUED = (*QUEUED, AWAITING_SESSION, LEFT_ALONE)
 """Where a pod may be after a failed attempt. A pod of a session waits for the next session."""
 
 
@@ -38,8 +39,9 @@ class PodEvent(IntEnum):
     DELETED. Of the queue: CLUSTER_CHANGED, an event that may make the pod schedulable; ACTIVATED,
     on request of a plugin; BACKOFF_OVER; FLUSHED, unschedulable for too long; POPPED; UNPOPPED, not
     attempted after all. Decisions: PLACED, also BULK_PLACED by a kernel; REFUSED; SKIPPED since it
-    is being deleted; EXTENDERS_CALLED; RESUMED with their responses. The others are named after the
-    message, or the deadline, that ends a stage of the binding cycle.
+    is being deleted; EXTENDERS_CALLED; RESUMED with their responses. Of the configuration:
+    NAME_REMOVED, no lane has the pod's scheduler name any more; GATES_CHANGED. The others are named
+    after the message, or the deadline, that ends a stage of the binding cycle.
     """
 
     ADDED = 0
@@ -76,6 +78,8 @@ class PodEvent(IntEnum):
     ASSUMPTION_EXPIRED = 31
     PREEMPTED = 32
     LEADER_LOST = 33
+    NAME_REMOVED = 34
+    GATES_CHANGED = 35
 
     @property
     def label(self) -> str:
@@ -161,6 +165,16 @@ def _queue_rows() -> Iterator[tuple[PodEvent, _Rows]]:
             ACTIVE: popped,
             BACKOFF: popped,
             UNSCHEDULABLE: ("queue.pop_unschedulable", (IN_FLIGHT,)),
+        },
+    )
+    gate = ("queue.gate", (GATED,))
+    yield PodEvent.GATES_CHANGED, {ACTIVE: gate, BACKOFF: gate}
+    left = ("handlers.queued_pod_left_alone", (LEFT_ALONE,))
+    yield (
+        PodEvent.NAME_REMOVED,
+        {
+            **dict.fromkeys((*QUEUED, SKIPPED), left),
+            AWAITING_EXTENDER: ("attempts.pod_left_alone", (LEFT_ALONE,)),
         },
     )
     yield PodEvent.UNPOPPED, {IN_FLIGHT: ("queue.undo_pops", (ACTIVE,))}

@@ -41,6 +41,9 @@ WORKLOAD_LABEL = "stowplan.dev/workload"
 DEFAULT_START_S = 1_767_225_600.0
 """Virtual time 0 of objects without times: 2026-01-01T00:00:00Z."""
 SECONDS_MAX = 1e10
+REPLICAS_MAX = 100_000
+"""More pods than a workload of any cluster that kube-scheduler is tested with has."""
+DIGITS_MAX = 9
 
 
 class ReplicaChange(NamedTuple):
@@ -191,8 +194,11 @@ def _replica_changes(tree: Tree) -> tuple[ReplicaChange, ...]:
     found = []
     for part in text.split(","):
         at, sign, number = part.strip().partition("=")
-        if not sign or not (number.isascii() and number.isdecimal() and len(number) <= 7):
-            place = f"metadata.annotations[{REPLICA_CHANGES}]"
+        place = f"metadata.annotations[{REPLICA_CHANGES}]"
+        if not sign or not (number.isascii() and number.isdecimal()):
             raise InputError(_title(tree), place, repr(text), "SECONDS=REPLICAS, as in 60=5, 120=0")
+        if len(number) > DIGITS_MAX or int(number) > REPLICAS_MAX:
+            wanted = f"at most {REPLICAS_MAX} replicas"
+            raise InputError(_title(tree), place, repr(part.strip()), wanted)
         found.append(ReplicaChange(_seconds(tree, REPLICA_CHANGES, at), int(number)))
     return tuple(sorted(found))

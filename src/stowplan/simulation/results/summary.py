@@ -73,9 +73,9 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
     """Further figures of a replay.
 
     waits_s: time from arrival to binding of bound pods. makespan_s: from the first arrival to the
-    last end. refusals: failed attempts. preemption: number of victims and of preemptors. restarts:
-    pods created again after an eviction or the loss of their node. over_time: resource -> mean
-    while pods arrived, and peak.
+    last end. refusals: failed attempts. deleted: pods deleted before they were bound. preemption:
+    number of victims and of preemptors. restarts: pods created again after an eviction or the loss
+    of their node. over_time: resource -> mean while pods arrived, and peak.
     """
     pod_histories = run.pod_histories.values()
     came = [pod_history.arrived for pod_history in pod_histories if not pod_history.bound_at_start]
@@ -92,6 +92,7 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
         "bindings": run.binds,
         "refusals": run.refusals,
         "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)},
+        "deleted": sum(1 for one in pod_histories if one.is_deleted_unbound),
         "nodes_left": node_churn,
         "restarts": sum(pod_history.restarts for pod_history in pod_histories),
         "over_time": {

@@ -109,8 +109,8 @@ class TimeSeries:
         row["binding"] = len(scheduler.bindings)
         if len(scheduler.extender_attempts):
             row["awaiting_extender"] = len(scheduler.extender_attempts)
-        if scheduler.sessions is not None:
-            row["awaiting_session"] = scheduler.sessions.decider.n_waiting
+        for lane in scheduler.lanes.batch:
+            row["awaiting_session"] = lane.n_waiting
         for reason, count in sorted(pending(queue).items()):
             row[f"pending.{reason}"] = count
         row["gated"] = sum(1 for entry in queue.unschedulable_pods if entry.gated_by)
