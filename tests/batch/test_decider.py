@@ -231,8 +231,7 @@ def test_actions_know_cordoned_nodes() -> None:
     held = driver.scheduler.sessions.number if driver.scheduler.sessions is not None else 0
     there = node("n1", cpu="2", cordoned=True)
     driver.handle(happened.NodeUpdated(there))
-    (seen,) = driver.decider.inventory.nodes.nodes
-    assert seen is not None
+    (seen,) = driver.decider.inventory.open().nodes.nodes
     assert seen.spec.unschedulable
     # It makes no pod schedulable, so it triggers no session.
     assert driver.scheduler.sessions is not None
@@ -522,9 +521,18 @@ def test_a_wrong_count_is_noticed() -> None:
     driver.handle(*driver.gang("a", 1))
     driver.scheduler.validate()
     job = next(iter(driver.decider.inventory.jobs.values()))
-    driver.decider.inventory.nodes.remove(0, next(iter(job.tasks.values())).key)
-    with pytest.raises(InvariantBroken, match="sessions: node n1"):
+    job.allocated.cpu += 1
+    with pytest.raises(InvariantBroken, match="sessions: job default/a"):
         driver.scheduler.validate()
+
+
+def test_a_pod_that_the_node_table_has_elsewhere_is_noticed() -> None:
+    driver = SessionDriver()
+    driver.handle(*driver.gang("a", 1))
+    task = next(t for j in driver.decider.inventory.jobs.values() for t in j.tasks.values())
+    driver.scheduler.cache.nodes.remove_pod(task.uid)
+    with pytest.raises(InvariantBroken, match="pod default/a-0: on 'n1', in the node table on row"):
+        driver.decider.validate()
 
 
 def test_finished_pods_are_forgotten_when_unused() -> None:

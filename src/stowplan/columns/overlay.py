@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from stowplan.columns.nodetable import NodeTable, TableError
@@ -24,6 +26,24 @@ class OverlayTaken(msgspec.Struct, frozen=True):
     ports: frozenset[Port]
 
 
+class OverlayPipelined(msgspec.Struct, frozen=True):
+    """A pod was added last on a row, onto resources that are being released."""
+
+    row: int
+    ports: frozenset[Port]
+    requested: Mapping[str, int]
+
+
+class OverlayReleased(msgspec.Struct, frozen=True):
+    """A pod of a row will leave; its requests are being released."""
+
+    row: int
+    requested: Mapping[str, int]
+
+
+OverlayChange = OverlayPlaced | OverlayTaken | OverlayPipelined | OverlayReleased
+
+
 class Overlay:
     """A ledger of temporary changes to a NodeTable. Costs what it changes, not the table's size.
 
@@ -34,7 +54,7 @@ class Overlay:
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
-        self._ledger: list[OverlayPlaced | OverlayTaken] = []
+        self._ledger: list[OverlayChange] = []
 
     def __enter__(self) -> Overlay:
         return self
@@ -62,8 +82,13 @@ class Overlay:
     def rollback(self, mark: int) -> None:
         """Undo all changes after `mark`, the latest first."""
         while len(self._ledger) > mark:
-            change = self._ledger.pop()
-            if isinstance(change, OverlayPlaced):
-                self.table.unplace(change.row, change.ports)
-            else:
-                self.table.untake(change.row, change.index, change.info, change.ports)
+            self._undo(self._ledger.pop())
+
+    def _undo(self, change: OverlayChange) -> None:
+        match change:
+            case OverlayPlaced(row, ports) | OverlayPipelined(row, ports):
+                self.table.unplace(row, ports)
+            case OverlayTaken(row, index, info, ports):
+                self.table.untake(row, index, info, ports)
+            case OverlayReleased():
+                pass
