@@ -43,12 +43,16 @@ class ReleasingOverlay(Overlay):
         self._releasing: dict[str, Ints] = {}
         self._n_held: Ints | None = None
 
-    # Columns: int64 (n_rows,), new arrays.
+    # Columns: int64 (n_rows,); new arrays, except for pod_count.
 
     def idle(self, resource: str, rows: Rows = ALL) -> Ints:
         """Allocatable amount that no pod takes; pipelined pods take nothing that is idle."""
         table = self.table
-        idle: Ints = table.allocatable(resource)[rows] - table.requested(resource)[rows]
+        item, n_nodes = table.resources.find(resource), table.n_nodes
+        allocatable, requested = table.amounts[:2]
+        if not 0 <= item < allocatable.shape[0]:
+            return np.zeros(n_nodes, dtype=np.int64)[rows]
+        idle: Ints = allocatable[item, :n_nodes][rows] - requested[item, :n_nodes][rows]
         pipelined = self._pipelined.get(resource)
         if pipelined is not None:
             idle += pipelined[rows]
@@ -70,9 +74,9 @@ class ReleasingOverlay(Overlay):
         return column[rows].copy()
 
     def pod_count(self, rows: Rows = ALL) -> Ints:
-        """Number of pods, holds included."""
+        """Number of pods, holds included; read-only."""
         count: Ints = self.table.pod_count[rows]
-        return count.copy() if self._n_held is None else count + self._n_held[rows]
+        return count if self._n_held is None else count + self._n_held[rows]
 
     # Changes.
 

@@ -79,7 +79,8 @@ class Inventory:
         jobs = {}
         leaving = list(self._others_leaving.values())
         for uid, job in self.jobs.items():
-            leaving += job.of(TaskStatus.RELEASING).values()
+            if TaskStatus.RELEASING in job.by_status:
+                leaving += job.by_status[TaskStatus.RELEASING].values()
             if (job.group is None and not job.has_budget) or job.queue not in self.queues:
                 continue
             if job.group is not None:

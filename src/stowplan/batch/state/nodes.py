@@ -148,7 +148,7 @@ class SessionNodes:
 
     @property
     def pod_count(self) -> Ints:
-        """int64 (n_nodes,): pods on each node, with those that it is held for."""
+        """int64 (n_nodes,): pods on each node, with those that it is held for; read-only."""
         return self._overlay.pod_count()
 
     @property
@@ -210,7 +210,8 @@ class SessionNodes:
 
     def has_ready_nodes(self, rows: Rows = ALL) -> Bools:
         """bool (n_rows,), a new array: rows with a ready node."""
-        return self._ready[rows].copy()
+        ready: Bools = self._ready[rows]
+        return ready.copy() if isinstance(rows, slice) else ready
 
     def has_ready_node(self, row: int) -> bool:
         """True if a row has a ready node; -1 stands for none."""
