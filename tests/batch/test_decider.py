@@ -23,6 +23,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import NodeCondition
+from stowplan.objects.pod import PodStatus
 from stowplan.testing import node, pod
 from tests.batch.session_driver import SessionDriver, binds, gated, member, reports
 from tests.scenarios import group_commands
@@ -223,6 +224,22 @@ def test_a_session_runs_when_a_node_becomes_ready() -> None:
     assert binds(driver.handle(*driver.gang("a", 2))) == {}
     assert binds(driver.handle()) == {}
     assert binds(driver.handle(happened.NodeUpdated(up))) == {"a-0": "n1", "a-1": "n1"}
+
+
+def test_a_deleted_node_is_not_counted_though_its_pods_remain() -> None:
+    driver = SessionDriver("2")
+    there = replace(pod("there", cpu="1"), status=PodStatus(phase="Running"))
+    there = replace(there, spec=replace(there.spec, node_name="n2"))
+    driver.handle(happened.NodeAdded(node("n2", cpu="2")), happened.PodAdded(there))
+    driver.handle(happened.NodeDeleted(node("n2", cpu="2")))
+    group, lone = driver.gang("a", 1)
+    assert isinstance(lone, happened.PodAdded)
+    spec = replace(lone.pod.spec, node_selector={"zone": "z1"})
+    done = driver.handle(group, happened.PodAdded(replace(lone.pod, spec=spec)))
+    (message,) = [e.message for e in done if isinstance(e, to_do.PatchStatus)]
+    assert (
+        message == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    )
 
 
 def test_actions_know_cordoned_nodes() -> None:
