@@ -17,7 +17,7 @@ from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.task_requests import unit_of
 from stowplan.columns import NodeTable, PodInfo, Rows
-from stowplan.columns.array_types import Bools, Floats, Ints, grow
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.columns.journal import Journal
 from stowplan.columns.releasing_overlay import ALL, ReleasingOverlay
 from stowplan.framework.deciders.resource_vector import ResourceVector
@@ -28,9 +28,6 @@ from stowplan.objects.pod import Pod
 READY_CONDITION = "Ready"
 """Type of the node condition."""
 
-ANEW_SHARE = 4
-"""If more than one in this many rows changed, all rows are read again."""
-
 
 def is_node_ready(node: Node) -> bool:
     """False if a condition reports the node as not ready or unknown."""
@@ -38,11 +35,11 @@ def is_node_ready(node: Node) -> bool:
 
 
 class NodeReadiness:
-    """Which nodes of a table are ready; kept with the table, follows its journal."""
+    """Which nodes of a table are ready; kept with the table, as conditions seldom change."""
 
     def __init__(self) -> None:
-        self._ready: Bools = np.zeros(0, dtype=np.bool_)
-        self._generation = -1
+        self._ready: list[bool] = []
+        self._nodes: list[Node] = []
 
     @classmethod
     def of(cls, table: NodeTable) -> Bools:
@@ -50,19 +47,18 @@ class NodeReadiness:
         kept = table.extras.get(cls.__qualname__)
         if not isinstance(kept, cls):
             kept = table.extras[cls.__qualname__] = cls()
-        return kept._read(table)
+        return np.array(kept._read(table.nodes), dtype=np.bool_)
 
-    def _read(self, table: NodeTable) -> Bools:
-        n_nodes, generation = table.n_nodes, table.journal.generation
-        touched = table.journal.since(self._generation) if self._generation >= 0 else None
-        self._ready = grow(self._ready, (n_nodes,))
-        rows: Iterable[int] = range(n_nodes)
-        if touched is not None and len(touched) * ANEW_SHARE <= n_nodes:
-            rows = (row for row in touched if row < n_nodes)
-        for row in rows:
-            self._ready[row] = is_node_ready(table.nodes[row])
-        self._generation = generation
-        return self._ready[:n_nodes].copy()
+    def _read(self, nodes: list[Node]) -> list[bool]:
+        known, ready = self._nodes, self._ready
+        del known[len(nodes) :], ready[len(nodes) :]
+        for row, node in enumerate(nodes):
+            if row == len(known):
+                known.append(node)
+                ready.append(is_node_ready(node))
+            elif known[row] is not node:
+                known[row], ready[row] = node, is_node_ready(node)
+        return ready
 
 
 class NodeTask(msgspec.Struct, frozen=True, gc=False):
