@@ -14,8 +14,7 @@ from stowplan.batch.session import Session
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.nodes import SessionNodes
 from stowplan.columns import PodInfo
-from stowplan.columns.overlay import Overlay, OverlayChange
-from stowplan.columns.releasing_overlay import ReleasingOverlay
+from stowplan.columns.overlay import Overlay, OverlayChange, ReleasingOverlay
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

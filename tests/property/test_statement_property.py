@@ -59,7 +59,7 @@ def state(session: Session) -> list[Any]:
         ],
         [{one.task.key: one.status for one in nodes.tasks_on(row)} for row in range(3)],
         nodes.pod_count.tolist(),
-        (nodes.has_pipelined, nodes.has_releases),
+        nodes.has_releases,
         {t.key: (t.status, t.node) for j in session.jobs.values() for t in j.tasks.values()},
         {j.uid: (j.allocated.pairs(), j.wanted.pairs()) for j in session.jobs.values()},
         {uid: (s.share, s.allocated.pairs()) for uid, s in drf.shares.items()},

@@ -19,7 +19,7 @@ from stowplan.batch.state.task_requests import unit_of
 from stowplan.columns import NodeTable, PodInfo, Rows
 from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.columns.journal import Journal
-from stowplan.columns.releasing_overlay import ALL, ReleasingOverlay
+from stowplan.columns.overlay import ALL, ReleasingOverlay
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.node import Node
@@ -193,11 +193,6 @@ class SessionNodes:
     def future(self, resource: str, rows: Rows = ALL) -> Ints:
         """int64 (n_rows,), base units: amount once the releasing resources are free."""
         return self._overlay.future(resource, rows)
-
-    @property
-    def has_pipelined(self) -> bool:
-        """True if some task is pipelined."""
-        return self._overlay.n_pipelined > 0
 
     @property
     def has_releases(self) -> bool:
