@@ -59,7 +59,7 @@ def session() -> str:
         900, 470, "Life of a session: inventory, plugins in tiers, actions, statement, effects"
     )
     d.box("watch", 20, 40, "events\npods, nodes, PodGroups,\nQueues", 170)
-    d.box("inventory", 20, 170, "inventory\njobs, nodes, queues,\nkept between sessions", 170)
+    d.box("inventory", 20, 170, "inventory\njobs, tasks, queues,\nkept between sessions", 170)
     d.box("open", 240, 170, "open\nplugins register hooks,\ninvalid jobs leave", 170, "mark")
     d.box("close", 690, 170, "close\nfit errors, status\nof each PodGroup", 180, "mark")
     d.box("effects", 690, 40, "effects\nBind, Evict, PatchGroup,\nRecordEvent", 180)

@@ -11,8 +11,9 @@ from stowplan.assembly.sessions.session_config import (
     rules_for,
     session_options,
 )
-from stowplan.batch import Inventory, Session
+from stowplan.batch import Session, StandaloneInventory
 from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.kube_batch_v05.session_cache import KubeBatchCache
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeCondition, NodeSpec, NodeStatus
@@ -33,9 +34,9 @@ class BatchCluster:
         self,
         actions: str = ACTIONS,
         tiers: str = TIERS,
-        inventory: Inventory | KubeBatchCache | None = None,
+        inventory: StandaloneInventory | KubeBatchCache | None = None,
     ) -> None:
-        self.inventory: Any = inventory or Inventory("kube-batch", "default")
+        self.inventory: Any = inventory or StandaloneInventory("kube-batch", "default")
         configuration = batch_configuration(f'actions: "{actions}"{tiers}', "test")
         self.options = session_options(configuration, rules_for())
         self.pods: dict[str, Pod] = {}
@@ -164,19 +165,23 @@ class BatchCluster:
         bound = {task.pod.name: task.node for task in inventory.bound}
         return bound, [task.pod.name for task, _ in inventory.evicted]
 
+    @property
+    def nodes(self) -> SessionNodes:
+        """Nodes as the next session will find them."""
+        nodes: SessionNodes = self.inventory.open().nodes
+        return nodes
+
     # What tests of differences ask of both implementations.
 
     def cpu(self, node: str) -> tuple[float, float]:
         """Idle and releasing milli-CPU of a node between sessions."""
-        nodes = self.inventory.nodes
+        nodes = self.nodes
         row = nodes.row(node)
         return nodes.idle.amount(row).cpu, nodes.releasing.amount(row).cpu
 
     def releasing_in_session(self, node: str) -> float:
-        """Releasing milli-CPU of a node at the end of the last session."""
-        assert self.session is not None
-        nodes = self.session.state.nodes
-        return float(nodes.releasing.amount(nodes.row(node)).cpu)
+        """Releasing milli-CPU of a node after the last session."""
+        return self.cpu(node)[1]
 
     def phases(self) -> dict[str, str]:
         """Phase of each group whose status the last session wrote."""

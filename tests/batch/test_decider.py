@@ -23,6 +23,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import NodeCondition
+from stowplan.objects.pod import PodStatus
 from stowplan.testing import node, pod
 from tests.batch.session_driver import SessionDriver, binds, gated, member, reports
 from tests.scenarios import group_commands
@@ -223,14 +224,29 @@ def test_a_session_runs_when_a_node_becomes_ready() -> None:
     assert binds(driver.handle(happened.NodeUpdated(up))) == {"a-0": "n1", "a-1": "n1"}
 
 
+def test_a_deleted_node_is_not_counted_though_its_pods_remain() -> None:
+    driver = SessionDriver("2")
+    there = replace(pod("there", cpu="1"), status=PodStatus(phase="Running"))
+    there = replace(there, spec=replace(there.spec, node_name="n2"))
+    driver.handle(happened.NodeAdded(node("n2", cpu="2")), happened.PodAdded(there))
+    driver.handle(happened.NodeDeleted(node("n2", cpu="2")))
+    group, lone = driver.gang("a", 1)
+    assert isinstance(lone, happened.PodAdded)
+    spec = replace(lone.pod.spec, node_selector={"zone": "z1"})
+    done = driver.handle(group, happened.PodAdded(replace(lone.pod, spec=spec)))
+    (message,) = [e.message for e in done if isinstance(e, to_do.PatchStatus)]
+    assert (
+        message == "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+    )
+
+
 def test_actions_know_cordoned_nodes() -> None:
     driver = SessionDriver("2")
     driver.handle()
     held = driver.scheduler.lanes.n_sessions
     there = node("n1", cpu="2", cordoned=True)
     driver.handle(happened.NodeUpdated(there))
-    (seen,) = driver.decider.inventory.nodes.nodes
-    assert seen is not None
+    (seen,) = driver.decider.inventory.open().nodes.nodes
     assert seen.spec.unschedulable
     # It makes no pod schedulable, so it triggers no session.
     assert driver.scheduler.lanes.n_sessions == held
@@ -519,9 +535,18 @@ def test_a_wrong_count_is_noticed() -> None:
     driver.handle(*driver.gang("a", 1))
     driver.scheduler.validate()
     job = next(iter(driver.decider.inventory.jobs.values()))
-    driver.decider.inventory.nodes.remove(0, next(iter(job.tasks.values())).key)
-    with pytest.raises(InvariantBroken, match="sessions: node n1"):
+    job.allocated.cpu += 1
+    with pytest.raises(InvariantBroken, match="sessions: job default/a"):
         driver.scheduler.validate()
+
+
+def test_a_pod_that_the_node_table_has_elsewhere_is_noticed() -> None:
+    driver = SessionDriver()
+    driver.handle(*driver.gang("a", 1))
+    task = next(t for j in driver.decider.inventory.jobs.values() for t in j.tasks.values())
+    driver.scheduler.cache.nodes.remove_pod(task.uid)
+    with pytest.raises(InvariantBroken, match="pod default/a-0: on 'n1', in the node table on row"):
+        driver.decider.validate()
 
 
 def test_finished_pods_are_forgotten_when_unused() -> None:

@@ -53,9 +53,9 @@ def test_a_session_without_decisions_changes_nothing() -> None:
     cluster.node("n1", cpu=4)
     cluster.gang("old", 4, least=4, node="n1")
     cluster.gang("new", 3, queue="q2")
-    nodes = cluster.inventory.nodes
 
     def held() -> list[object]:
+        nodes = cluster.nodes
         return [
             nodes.idle.amount(0).pairs(),
             nodes.used.amount(0).pairs(),

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from stowplan.batch import Inventory
+from stowplan.batch import StandaloneInventory
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
@@ -32,7 +32,7 @@ def test_a_node_update_counts_releasing_resources_once() -> None:
     cluster.inventory.pod_updated(deleted(cluster.pods["g-0"]))
     cluster.node("n1", cpu=4)
     cluster.node("n1", cpu=4)
-    assert cluster.inventory.nodes.releasing.amount(0).cpu == 1000
+    assert cluster.nodes.releasing.amount(0).cpu == 1000
 
 
 def test_a_bound_pod_of_another_scheduler_holds_resources() -> None:
@@ -42,7 +42,7 @@ def test_a_bound_pod_of_another_scheduler_holds_resources() -> None:
     cluster.gone("other")
     spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
     cluster.inventory.pod_updated(replace(pod, spec=spec))
-    assert cluster.inventory.nodes.idle.amount(0).cpu == 3000
+    assert cluster.nodes.idle.amount(0).cpu == 3000
     assert not cluster.inventory.jobs["other"].tasks if "other" in cluster.inventory.jobs else True
 
 
@@ -53,7 +53,7 @@ def test_pods_may_arrive_before_their_node_and_their_group() -> None:
     assert cluster.run() == ({}, [])
     cluster.node("n1", cpu=2)
     cluster.group("g", 2)
-    assert cluster.inventory.nodes.idle.amount(0).cpu == 1000
+    assert cluster.nodes.idle.amount(0).cpu == 1000
     assert cluster.run() == ({"g-1": "n1"}, [])
 
 
@@ -64,7 +64,7 @@ def test_a_finished_pod_releases_its_resources_and_still_counts_for_its_gang() -
     pod = cluster.pods["g-0"]
     cluster.inventory.pod_updated(replace(pod, status=replace(pod.status, phase="Succeeded")))
     job = cluster.inventory.jobs["ns/g"]
-    assert cluster.inventory.nodes.idle.amount(0).cpu == 1000
+    assert cluster.nodes.idle.amount(0).cpu == 1000
     assert (job.ready_count, job.is_ready) == (2, True)
     assert job.allocated.cpu == 1000
 
@@ -82,7 +82,7 @@ def test_rows_of_deleted_nodes_are_removed() -> None:
         cluster.node(name, cpu=2)
     cluster.gang("g", 1, node="n3")
     cluster.inventory.node_deleted("n1")
-    nodes = cluster.inventory.nodes
+    nodes = cluster.nodes
     assert nodes.names == ["n3", "n2"]
     assert [nodes.idle.amount(row).cpu for row in range(2)] == [1000, 2000]
     assert nodes.row("n3") == 0
@@ -100,7 +100,7 @@ def test_a_bound_pod_is_not_bound_again_before_the_watch_confirms_it() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_pods_and_their_budget_may_arrive_in_any_order(is_first: bool) -> None:
-    inventory = Inventory("kube-batch", "default")
+    inventory = StandaloneInventory("kube-batch", "default")
     inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
     inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
     owner = OwnerReference("apps/v1", "Crew", "crew", "uid-crew", controller=True)
@@ -122,7 +122,7 @@ def test_pods_and_their_budget_may_arrive_in_any_order(is_first: bool) -> None:
 
 
 def test_a_class_that_is_no_longer_the_default_gives_no_priority() -> None:
-    inventory = Inventory("kube-batch", "default")
+    inventory = StandaloneInventory("kube-batch", "default")
     inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
     inventory.group_updated(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
     usual = PriorityClass(metadata=ObjectMeta(name="usual"), value=9, global_default=True)
@@ -152,7 +152,7 @@ def test_pods_of_a_controller_without_a_uid_are_one_job() -> None:
 
 
 def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
-    inventory = Inventory("kube-batch")
+    inventory = StandaloneInventory("kube-batch")
     for version, weight in (
         ("scheduling.incubator.k8s.io/v1alpha1", 0),
         ("scheduling.sigs.dev/v1alpha2", 0),

@@ -18,7 +18,7 @@ from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.session import Session, SessionOptions
 from stowplan.batch.session_plugins.gang import GangPlugin
 from stowplan.batch.state.jobs import JobInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.batch.tiers import Hooks, SessionPluginUse
 from stowplan.columns import NodeTable
 from stowplan.driver.blocking_queue import BlockingQueue, task
@@ -331,8 +331,8 @@ def test_old_name_of_the_object_store_of_a_cluster() -> None:
         assert isinstance(cluster.world(), ObjectStore)
 
 
-def test_names_of_the_node_ledger() -> None:
-    nodes = NodeLedger.__new__(NodeLedger)
+def test_old_names_of_the_nodes_of_a_session() -> None:
+    nodes = SessionNodes.__new__(SessionNodes)
     nodes.revision = 7
     with pytest.warns(DeprecationWarning, match="use revision$"):
         assert nodes.state == 7

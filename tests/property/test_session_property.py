@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.batch.best_nodes import BestNodeCache
-from stowplan.batch.state.inventory import Inventory
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.batch.state.session_state import ClusterInfo
+from stowplan.batch.state.standalone_inventory import StandaloneInventory
+from stowplan.columns.nodetable import table_of
 from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.objects.pod import Pod
 from tests.batch.batch_cluster import BatchCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -112,30 +115,28 @@ def test_choices_that_go_stale_are_caught() -> None:
     assert_caught(lambda shape: check_kept(shape, _Stale), SHAPES)
 
 
-class _Copying(Inventory):
+class _Copying(StandaloneInventory):
     """Lets sessions work on a copy, and applies their decisions to itself."""
 
-    def open(self) -> ClusterInfo:
-        return deepcopy(super().open())
+    def open(self, nominated_pods: Iterable[tuple[Pod, str]] = ()) -> ClusterInfo:
+        return deepcopy(super().open(nominated_pods))
 
     def bind(self, task: TaskInfo) -> None:
         own = self.jobs[task.job].tasks[task.uid]
         self.jobs[task.job].turn(own, TaskStatus.BINDING)
         own.node = task.node
-        assert not self.nodes.add(self.nodes.row(own.node), own)
         super().bind(own)
 
     def evict(self, task: TaskInfo, reason: str) -> None:
         own = self.jobs[task.job].tasks[task.uid]
         self.jobs[task.job].turn(own, TaskStatus.RELEASING)
-        assert not self.nodes.update(self.nodes.row(own.node), own)
         super().evict(own, reason)
 
 
-def check_copied(shape: Shape, make: Callable[..., Inventory]) -> None:
+def check_copied(shape: Shape, make: Callable[..., StandaloneInventory]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         live = decided(shape)
-        patch.setattr("tests.batch.batch_cluster.Inventory", make)
+        patch.setattr("tests.batch.batch_cluster.StandaloneInventory", make)
         assert decided(shape) == live
 
 
@@ -148,15 +149,10 @@ def test_a_session_on_the_inventory_itself_decides_as_on_a_copy(shape: Shape) ->
 class _Shallow(_Copying):
     """Copies the nodes without the pods on them."""
 
-    def open(self) -> ClusterInfo:
-        opened = super().open()
-        bare = NodeLedger()
-        for node in opened.nodes.nodes:
-            if node is not None:
-                bare.set_node(node)
-        opened.nodes.held[:] = [{} for _ in opened.nodes.held]
-        opened.nodes.idle = bare.idle
-        return opened
+    def open(self, nominated_pods: Iterable[tuple[Pod, str]] = ()) -> ClusterInfo:
+        opened = super().open(nominated_pods)
+        bare = SessionNodes(table_of(opened.nodes.nodes))
+        return msgspec.structs.replace(opened, nodes=bare)
 
 
 def test_a_copy_that_lacks_pods_is_caught() -> None:

@@ -57,9 +57,9 @@ def state(session: Session) -> list[Any]:
             for c in (nodes.idle, nodes.used, nodes.releasing)
             for row in range(3)
         ],
-        [{key: held.status for key, held in nodes.held[row].items()} for row in range(3)],
+        [{one.task.key: one.status for one in nodes.tasks_on(row)} for row in range(3)],
         nodes.pod_count.tolist(),
-        (nodes.has_pipelined, nodes.has_releases),
+        nodes.has_releases,
         {t.key: (t.status, t.node) for j in session.jobs.values() for t in j.tasks.values()},
         {j.uid: (j.allocated.pairs(), j.wanted.pairs()) for j in session.jobs.values()},
         {uid: (s.share, s.allocated.pairs()) for uid, s in drf.shares.items()},
@@ -113,10 +113,7 @@ class _LosesTheNode(Statement):
         held = {uid: nodes.row(task.node) for uid, task in evicted.items()}
         super().rollback(mark)
         for uid, row in held.items():
-            task = evicted[uid]
-            task.status = TaskStatus.RELEASING
-            nodes.update(row, task)
-            task.status = TaskStatus.RUNNING
+            nodes.release(row, evicted[uid])
 
 
 class _ForgetsTheMark(Statement):

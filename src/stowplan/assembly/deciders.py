@@ -82,7 +82,8 @@ class Deciders(msgspec.Struct, frozen=True):
     ) -> SessionOptions:
         """Options of every session; `batch` must not be None.
 
-        snapshot: returns nodes and pods when a session opens; None builds a table per session.
+        snapshot: returns nodes and pods when a session opens; None: the session's node table
+        without other objects.
         """
         assert self.batch is not None, "no sessions are configured"
         rules = rules_for(framework or self.framework(), snapshot)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from stowplan._deprecated import MovedModule, deprecated_modules, deprecated_names
 from stowplan.batch.session import Session, SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.state.inventory import Inventory
+from stowplan.batch.state.standalone_inventory import StandaloneInventory
 
 __all__ = [
     "Inventory",
@@ -12,6 +13,7 @@ __all__ = [
     "SessionAction",
     "SessionOptions",
     "SessionPlugin",
+    "StandaloneInventory",
 ]
 
 _OLD_NAMES = {"Action": "SessionAction", "Policy": "SessionPlugin"}

@@ -129,7 +129,7 @@ class BatchDecider:
 
     def _empty(self) -> Inventory:
         plan = self.plan
-        return Inventory(plan.scheduler_names, plan.default_queue)
+        return Inventory(plan.scheduler_names, plan.default_queue, lambda: self._snapshot().nodes)
 
     # Watch events.
 
@@ -150,12 +150,10 @@ class BatchDecider:
         self.inventory.pod_deleted(uid)
 
     def node_updated(self, node: Node) -> None:
-        """A node was added or updated."""
-        self.inventory.node_updated(node)
+        """A node was added or updated; sessions read it in the scheduler's node table."""
 
     def node_deleted(self, name: str) -> None:
         """A node was deleted; its pods may remain."""
-        self.inventory.node_deleted(name)
 
     def object_updated(self, value: Object) -> None:
         """Another object was added or updated."""
@@ -197,8 +195,7 @@ class BatchDecider:
         inventory.bound.clear()
         inventory.evicted.clear()
         inventory.sweep()
-        inventory.hold_for_nominated((place.pod, place.node) for place in nominated)
-        opened = inventory.open()
+        opened = inventory.open((place.pod, place.node) for place in nominated)
         session: Session | None = None
         began = self.metrics.stopwatch()
         try:
@@ -210,12 +207,11 @@ class BatchDecider:
             self.on_run(session)
             writes, notes = session.close()
         except Exception as fault:
+            inventory.close_nodes()
             text = custom_plugin_fault(fault, self.plan.options)
             if not text:
                 raise
             # A custom plugin or action failed: discard the session's incomplete changes.
-            if session is not None:
-                session.state.rules.close()
             self._rebuild()
             return SessionResult(fault=text)
         result = self._result(session, writes, notes)
@@ -415,9 +411,6 @@ class BatchDecider:
     def _rebuilt(self) -> Inventory:
         """A new inventory built from all known objects."""
         fresh, had = self._empty(), self.inventory
-        for node in had.nodes.nodes:
-            if node is not None:
-                fresh.node_updated(node)
         for value in self._objects.values():
             if not isinstance(value, PodDisruptionBudget):
                 self._show(fresh, value)
@@ -433,12 +426,15 @@ class BatchDecider:
         self.inventory = self._rebuilt()
 
     def validate(self) -> None:
-        """Compare the inventory with a rebuilt one; raises InvariantBroken."""
+        """Compare the inventory with a rebuilt one and the node table; raises InvariantBroken."""
         ours, fresh = summary(self.inventory), summary(self._rebuilt())
         if ours != fresh:
             problem = [key for key in ours.keys() | fresh.keys() if ours.get(key) != fresh.get(key)]
             texts = [f"{key}: {ours.get(key)}, rebuilt {fresh.get(key)}" for key in problem[:3]]
             raise InvariantBroken(f"sessions: {'; '.join(texts)}")
+        texts = list(self.inventory.contradictions())
+        if texts:
+            raise InvariantBroken(f"sessions: {'; '.join(texts[:3])}")
 
 
 def _figures(session: Session) -> SessionFigures:
@@ -521,7 +517,6 @@ def describe_job(job: JobInfo | None) -> str:
 
 def summary(inventory: Inventory) -> dict[str, object]:
     """Contents of an inventory by object, for comparison."""
-    nodes = inventory.nodes
     found: dict[str, object] = {}
     for job in inventory.jobs.values():
         if job.is_solo and job.count(TERMINATED) == len(job.tasks):
@@ -532,20 +527,7 @@ def summary(inventory: Inventory) -> dict[str, object]:
         if job.tasks:
             held = (job.min_available, job.queue, _rounded(job.allocated), _rounded(job.wanted))
             found[f"job {job.uid}"] = held
-    for row, name in enumerate(nodes.names):
-        columns = (nodes.idle, nodes.used, nodes.releasing)
-        found[f"node {name}"] = (
-            tuple(_rounded(column.amount(row)) for column in columns),
-            sorted((key, _node_status_name(held.status)) for key, held in nodes.held[row].items()),
-            int(nodes.pod_count[row]),
-        )
     return found
-
-
-def _node_status_name(status: TaskStatus) -> str:
-    """Name of a task's status on its node."""
-    special = status in (TaskStatus.RELEASING, TaskStatus.PIPELINED)
-    return status.title if special else ""
 
 
 def _rounded(amount: ResourceVector) -> tuple[tuple[str, float], ...]:

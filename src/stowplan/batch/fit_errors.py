@@ -9,7 +9,6 @@ import numpy as np
 from stowplan.batch.session import Session
 from stowplan.batch.session_rules import PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.task_requests import EPSILON
 
 NODES_NOT_READY = "node(s) were not ready"
 
@@ -34,13 +33,11 @@ def fit_errors(session: Session, task: TaskInfo) -> str:
 
 def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
     nodes = session.state.nodes
-    n_nodes = nodes.n_nodes
     reasons: Counter[str] = Counter()
     if nodes.n_unready:
         reasons[NODES_NOT_READY] = nodes.n_unready
-    for name, requested in task.ask.wants:
-        future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
-        is_short = future <= requested - EPSILON
+    for name, requested in task.ask.least:
+        is_short = nodes.future(name) < requested
         short = int(np.count_nonzero(is_short & nodes.has_ready_nodes()))
         if short:
             reasons[f"Insufficient {name}"] += short
@@ -49,11 +46,10 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
         if full:
             reasons["Too many pods"] += full
         reasons.update(session.state.rules.refusals(task, PressureChecks()))
-    n_known = sum(node is not None for node in nodes.nodes)
-    if not n_known:
+    if not nodes.n_nodes:
         return "no nodes available to schedule pods"
     texts = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{n_known} nodes are available: {', '.join(texts)}."
+    return f"0/{nodes.n_nodes} nodes are available: {', '.join(texts)}."
 
 
 def fits_somewhere(session: Session, task: TaskInfo) -> bool:

@@ -230,9 +230,7 @@ class Session:
         """Run on_close of the session plugins and compute the status of the groups."""
         for plugin in self.plugins.values():
             call_timed(self.metrics, plugin, "OnSessionClose", plugin.on_close, self)
-        result = self.session_close.close([*self.jobs.values(), *self.invalid.values()])
-        self.state.rules.close()
-        return result
+        return self.session_close.close([*self.jobs.values(), *self.invalid.values()])
 
     def _validate(self) -> None:
         """Take out the jobs that a session plugin finds invalid and set their conditions."""

@@ -1,7 +1,8 @@
 """Session rules: which nodes suit a pod, resources aside; provided by the assembly.
 
-The session plugins `predicates` and `nodeorder` query them; sessions notify them of placements.
-This package does not depend on the Kubernetes release that they implement.
+The session plugins `predicates` and `nodeorder` query them. They read the node table, which has
+what the session has placed. This package does not depend on the Kubernetes release that they
+implement.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class NodeScoreWeights(msgspec.Struct, frozen=True):
 
 
 class SessionRules(Protocol):
-    """Rules of one session. Rows index the session's ledger."""
+    """Rules of one session. Rows are those of the node table."""
 
     def row_kind(self, task: TaskInfo) -> Hashable:
         """Key of tasks that get the same results for every row.
@@ -57,15 +58,6 @@ class SessionRules(Protocol):
 
         Raises ScoringError.
         """
-
-    def placed(self, task: TaskInfo, row: int) -> None:
-        """The session placed the task on a node."""
-
-    def unplaced(self, task: TaskInfo, row: int) -> None:
-        """The session removed the task again; the last one placed is removed first."""
-
-    def close(self) -> None:
-        """The session has ended: forget its placements."""
 
 
 class NoSessionRules:
@@ -86,12 +78,3 @@ class NoSessionRules:
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
         """Zeros."""
         return np.zeros(rows.shape[0], dtype=np.float64)
-
-    def placed(self, task: TaskInfo, row: int) -> None:
-        """No state."""
-
-    def unplaced(self, task: TaskInfo, row: int) -> None:
-        """No state."""
-
-    def close(self) -> None:
-        """No state."""

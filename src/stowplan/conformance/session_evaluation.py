@@ -20,7 +20,7 @@ from stowplan.assembly.sessions.session_config import (
     rules_for,
     session_options,
 )
-from stowplan.batch import Inventory, Session
+from stowplan.batch import Session, StandaloneInventory
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.config.session_configuration import KUBE_BATCH_0_5, BatchConfiguration
 from stowplan.conformance.resource_arithmetic import answer_units
@@ -92,7 +92,7 @@ def _conf(configuration: BatchConfiguration) -> Answer:
 class _CaseCluster:
     """Cluster of a case between sessions. inventory: state of the implementation that answers."""
 
-    inventory: Inventory | KubeBatchCache
+    inventory: StandaloneInventory | KubeBatchCache
 
     def __init__(self, case: SessionCase) -> None:
         self.case = case
@@ -244,7 +244,7 @@ class _BatchCluster(_CaseCluster):
     ) -> None:
         self._options = session_options(configuration, rules_for(_framework()))
         self._rng = rng
-        self.inventory: Inventory = Inventory(SCHEDULER, case.default_queue)
+        self.inventory: StandaloneInventory = StandaloneInventory(SCHEDULER, case.default_queue)
         super().__init__(case)
 
     def observe(self, uid: str, now: datetime.datetime) -> Answer:

@@ -31,7 +31,7 @@ from stowplan.assembly.sessions.session_config import (
 from stowplan.batch import Session, SessionAction, SessionOptions, SessionPlugin
 from stowplan.batch.hook_contracts import HOOK_KINDS, ValidateResult
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.task_requests import EPSILON
+from stowplan.batch.state.task_requests import EPSILON, node_allocatable_of
 from stowplan.batch.tiers import SessionPluginUse
 from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -365,15 +365,16 @@ def _job_and_node_ledgers_agree(action: type[SessionAction], seed: int) -> Itera
     for row, name in enumerate(nodes.names):
         taken = ResourceVector()
         for held in nodes.tasks_on(row):
-            task = session.jobs[held.task.job].tasks[held.task.uid]
+            task = held.task
             if task.node != name:
                 yield f"{task} has the node {task.node!r}, and {name} has the task"
             if held.status is not TaskStatus.PIPELINED:
                 taken.add(task.ask.running)
-        for resource, there in nodes.allocatable[row].pairs():
+        there = node_allocatable_of(nodes.nodes[row].status.allocatable)
+        for resource, offered in there.pairs():
             left = float(nodes.idle.get(resource, nodes.n_nodes)[row])
-            if abs(there - taken.get(resource) - left) > EPSILON:
-                have = f"{there} {resource}, {taken.get(resource)} taken"
+            if abs(offered - taken.get(resource) - left) > EPSILON:
+                have = f"{offered} {resource}, {taken.get(resource)} taken"
                 yield f"{name} has {have} and {left} idle: they do not add up"
             if left < -EPSILON:
                 yield f"{name} was given {-left} {resource} more than it has"

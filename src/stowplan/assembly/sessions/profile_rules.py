@@ -1,8 +1,8 @@
 """ProfileRules: the filters and scores of the default profile as session rules.
 
 The session accounts for resources itself, since it distinguishes idle from releasing resources; the
-resource filter is therefore left out, while resource scores count. Session rows index the session's
-nodes, framework rows the node table; they are joined by node name.
+resource filter is therefore left out, while resource scores count. Rows are those of the node
+table, on which the session's placements are an overlay.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import numpy as np
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.session_state import SessionState
-from stowplan.columns import NodeTable, Overlay, PodInfo
 from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.config import default
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Snapshot
@@ -56,33 +54,13 @@ def session_framework(
     return Framework(profile, full, gates or FeatureGates(), shared)
 
 
-def table_of_session(state: SessionState) -> NodeTable:
-    """A node table of the session's nodes and the pods on them."""
-    table, nodes = NodeTable(), state.nodes
-    for node in nodes.nodes:
-        if node is not None:
-            table.add_node(node)
-    for row in range(nodes.n_nodes):
-        for held in nodes.tasks_on(row):
-            table.add_pod(held.task.pod, nodes.names[row])
-    table.refresh()
-    return table
-
-
 class ProfileRules:
     """Filters and scores of a framework for the nodes of a session."""
 
-    def __init__(self, state: SessionState, framework: Framework, snapshot: Snapshot) -> None:
-        """snapshot: holds the same nodes and pods as the session."""
+    def __init__(self, framework: Framework, snapshot: Snapshot) -> None:
+        """snapshot: of the session's node table."""
         self._framework = framework
         self._snapshot = snapshot
-        self._table = snapshot.nodes
-        self._overlay = Overlay(self._table)
-        names = state.nodes.names
-        self._rows: Ints | None = None
-        if names != self._table.names:
-            found = (self._table.row(name) for name in names)
-            self._rows = np.fromiter(found, dtype=np.int64, count=len(names))
         self._views: dict[Hashable, _TaskView] = {}
         self._static: dict[Hashable, _StaticAnswers | None] = {}
 
@@ -102,7 +80,7 @@ class ProfileRules:
         view = self._view(task)
         if view.static is None:
             view = self._view(task, is_new=True)
-        return view.passing(self._mapped(rows))
+        return view.passing(rows)
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
         """Reasons of the filters' refusals; each node is counted once."""
@@ -110,23 +88,7 @@ class ProfileRules:
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
         """float64 (n_rows,): weighted sum of the scores."""
-        return self._view(task).scores(self._mapped(rows), weights)
-
-    def placed(self, task: TaskInfo, row: int) -> None:
-        """Add the pod to the node for the rest of the session."""
-        mapped = row if self._rows is None else int(self._rows[row])
-        self._overlay.place(PodInfo.of(task.pod), mapped)
-
-    def unplaced(self, task: TaskInfo, row: int) -> None:
-        """Remove the pod that was added last."""
-        self._overlay.rollback(self._overlay.mark() - 1)
-
-    def close(self) -> None:
-        """Restore the node table."""
-        self._overlay.rollback(0)
-
-    def _mapped(self, rows: Ints) -> Ints:
-        return rows if self._rows is None else self._rows[rows]
+        return self._view(task).scores(rows, weights)
 
     def _view(self, task: TaskInfo, *, is_new: bool = False) -> _TaskView:
         view = self._views.get(task.kind)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from stowplan.assembly.sessions.profile_rules import (
     ProfileRules,
     session_framework,
-    table_of_session,
 )
 from stowplan.batch.actions.allocate import Allocate
 from stowplan.batch.actions.backfill import Backfill
@@ -115,13 +114,13 @@ def rules_for(
     """Factory of a session's rules.
 
     framework: provides filters and scores; `session_framework` by default. snapshot: returns nodes
-    and pods when a session opens; None builds a table per session.
+    and pods when a session opens; None: the session's node table without other objects.
     """
     asked = framework or session_framework()
 
     def rules(state: SessionState) -> SessionRules:
-        now = Snapshot(table_of_session(state)) if snapshot is None else snapshot()
-        return ProfileRules(state, asked, now)
+        now = Snapshot(state.nodes.table) if snapshot is None else snapshot()
+        return ProfileRules(asked, now)
 
     return rules
 

@@ -51,16 +51,14 @@ def _hold_nominations(session: Session, job: JobInfo) -> Iterator[tuple[int, Tas
         row, task = nodes.row(node), job.of(TaskStatus.PENDING).get(uid)
         if task is None or not nodes.has_ready_node(row):
             continue
-        stand_in = task.copy()
-        stand_in.status = TaskStatus.PIPELINED
-        if not nodes.add(row, stand_in):
+        if nodes.hold(row, task):
             session.state.capabilities.hold(task)
             yield row, task
 
 
 def _release_holds(session: Session, holds: Iterable[tuple[int, TaskInfo]]) -> None:
     for row, task in holds:
-        session.state.nodes.remove(row, task.key)
+        session.state.nodes.end_hold(row, task)
         session.state.capabilities.give_back(task)
 
 

@@ -27,7 +27,6 @@ class VictimCandidates:
     def __init__(self, session: Session, tasks: Iterable[TaskInfo]) -> None:
         self._nodes = session.state.nodes
         self._jobs = session.jobs
-        self._epsilon = EPSILON
         self.by_row: dict[int, list[TaskInfo]] = {}
         for task in tasks:
             row = self._nodes.row(task.node)
@@ -42,10 +41,8 @@ class VictimCandidates:
         nodes, rows = self._nodes, self._rows
         result = np.zeros(nodes.n_nodes, dtype=np.bool_)
         fits = np.ones(rows.shape[0], dtype=np.bool_)
-        for name, request in task.ask.wants:
-            idle = nodes.idle.get(name, nodes.n_nodes)
-            later = nodes.releasing.get(name, nodes.n_nodes)
-            fits &= idle[rows] + later[rows] + self._sum(name) > request - self._epsilon
+        for name, request in task.ask.least:
+            fits &= nodes.future(name, rows) + self._sum(name) > request - EPSILON
         result[rows[fits]] = True
         return result
 
@@ -65,7 +62,9 @@ class VictimCandidates:
     def _sum(self, name: str) -> NDArray[np.float64]:
         found = self._sums.get(name)
         if found is None:
-            sums = (sum(t.ask.running.get(name) for t in tasks) for tasks in self.by_row.values())
+            sums = (
+                sum(t.ask.amounts.get(name, 0) for t in tasks) for tasks in self.by_row.values()
+            )
             found = self._sums[name] = np.fromiter(sums, dtype=np.float64, count=len(self.by_row))
         return found
 
@@ -185,24 +184,18 @@ def _evict_until(
     VictimFunction without which the task would fit as well are spared. If the queue's capability is
     exceeded, victims of that queue must make up for it.
     """
-    nodes = session.state.nodes
-    n_nodes, epsilon = nodes.n_nodes, EPSILON
-    missing = {
-        name: request
-        - float(nodes.idle.get(name, n_nodes)[row])
-        - float(nodes.releasing.get(name, n_nodes)[row])
-        for name, request in task.ask.wants
-    }
+    nodes, here = session.state.nodes, np.array([row], dtype=np.int64)
+    missing = {name: request - int(nodes.future(name, here)[0]) for name, request in task.ask.least}
     excess = session.state.capabilities.shortage(task)
     queue = session.jobs[task.job].queue
 
     def helps(chosen: Sequence[TaskInfo]) -> bool:
         own = [v for v in chosen if session.jobs[v.job].queue == queue] if excess else ()
         return all(
-            short - sum(v.ask.running.get(name) for v in chosen) < epsilon
+            short <= sum(v.ask.amounts.get(name, 0) for v in chosen)
             for name, short in missing.items()
         ) and all(
-            above - sum(requested_of(v, name) for v in own) < epsilon
+            above - sum(requested_of(v, name) for v in own) < EPSILON
             for name, above in excess.items()
         )
 

@@ -20,7 +20,7 @@ from stowplan.batch.session import Session, SessionPlugin
 from stowplan.batch.session_plugins.drf import max_share
 from stowplan.batch.state.capability import least_excess, limits_of
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.state.session_state import TaskEventHandlers
 from stowplan.batch.state.task_requests import EPSILON, less_equal
@@ -237,7 +237,7 @@ class ProportionPlugin(SessionPlugin):
         held.update()
 
 
-def can_start(job: JobInfo, nodes: NodeLedger) -> bool:
+def can_start(job: JobInfo, nodes: SessionNodes) -> bool:
     """False if the job's allocation plus the minimum request of its missing tasks exceeds all nodes
     together."""
     total = nodes.total()

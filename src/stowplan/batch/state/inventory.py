@@ -1,7 +1,8 @@
-"""Inventory: jobs, nodes and queues between sessions, updated by watch events.
+"""Inventory: jobs and queues between sessions, updated by watch events.
 
 It opens sessions and applies their decisions to itself. Pods without a group form jobs of their
-own, one per controller; a PodDisruptionBudget of the same controller sets their minimum.
+own, one per controller; a PodDisruptionBudget of the same controller sets their minimum. Nodes, and
+what the pods on them use, are those of the scheduler's node table.
 
 A session works on the inventory itself, at the cost of what changes, and undoes everything that was
 not decided. Differs: the original copies it.
@@ -11,16 +12,16 @@ Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from stowplan.batch.state.jobs import JobInfo, PodGroupInfo, TaskInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.state.session_state import ClusterInfo
 from stowplan.batch.state.task_requests import TaskRequest, node_allocatable_of, task_request_of
+from stowplan.columns import NodeTable
 from stowplan.framework.deciders.tasks import TERMINATED, TaskStatus, group_of, status_of
 from stowplan.objects.meta import NamespacedObject
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
@@ -31,6 +32,9 @@ _ASK = "batch ask"
 class Inventory:
     """The cluster state of batch scheduling.
 
+    It follows pods and objects; the owner of the node table counts the same pods there, assumed
+    ones too, before a session opens.
+
     scheduler_names: whose pending pods are scheduled here. nominations: uid -> node of the pods
     nominated by earlier sessions. first: jobs that go before all others -> number of members whose
     bind failed.
@@ -39,14 +43,16 @@ class Inventory:
     def __init__(
         self,
         scheduler_names: Collection[str],
-        default_queue: str = "default",
+        default_queue: str,
+        table: Callable[[], NodeTable],
     ) -> None:
-        """scheduler_names: one name or several."""
+        """scheduler_names: one name or several. table: the current node table, refreshed."""
         one = isinstance(scheduler_names, str)
         self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
         self.default_queue = default_queue
         self.jobs: dict[str, JobInfo] = {}
-        self.nodes = NodeLedger()
+        self._table = table
+        self._session_nodes: SessionNodes | None = None
         self.queues: dict[str, QueueInfo] = {}
         self.bound: list[TaskInfo] = []
         self.evicted: list[tuple[TaskInfo, str]] = []
@@ -57,16 +63,24 @@ class Inventory:
         # Decisions that the watch has not confirmed yet: uid -> node; uids.
         self._binding: dict[str, str] = {}
         self._evicting: set[str] = set()
-        self._nominated_pods: list[tuple[str, str]] = []
+        # Terminating pods on nodes that belong to no job.
+        self._others_leaving: dict[str, TaskInfo] = {}
         self.nominations: dict[str, str] = {}
         self.first: dict[str, int] = {}
 
     # Sessions.
 
-    def open(self) -> ClusterInfo:
-        """Cluster info of a session: ready nodes, and jobs with a group and an existing queue."""
+    def open(self, nominated_pods: Iterable[tuple[Pod, str]] = ()) -> ClusterInfo:
+        """Cluster info of a session: nodes, and jobs with a group and an existing queue.
+
+        nominated_pods: of other schedulers; (pod, node). The session holds resources for them.
+        """
+        self.close_nodes()
         jobs = {}
+        leaving = list(self._others_leaving.values())
         for uid, job in self.jobs.items():
+            if TaskStatus.RELEASING in job.by_status:
+                leaving += job.by_status[TaskStatus.RELEASING].values()
             if (job.group is None and not job.has_budget) or job.queue not in self.queues:
                 continue
             if job.group is not None:
@@ -75,23 +89,22 @@ class Inventory:
         nominations: dict[str, dict[str, str]] = {}
         for uid, node in self.nominations.items():
             nominations.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return ClusterInfo(jobs, self.nodes, dict(self.queues), nominations, dict(self.first))
-
-    def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
-        """Reserve resources until `settle` for nominated pods of other schedulers: (pod, node)."""
+        nodes = self._session_nodes = SessionNodes(self._table(), leaving, self.task_of)
         for pod, node in nominated_pods:
-            row = self.nodes.row(node)
-            if row < 0 or self.nodes.nodes[row] is None:
-                continue
-            task = TaskInfo(pod, self._ask(pod), "", TaskStatus.PIPELINED, node)
-            if not self.nodes.add(row, task):
-                self._nominated_pods.append((node, task.key))
+            row = nodes.row(node)
+            if row >= 0:
+                nodes.hold(row, TaskInfo(pod, self._ask(pod), "", TaskStatus.PIPELINED, node))
+        return ClusterInfo(jobs, nodes, dict(self.queues), nominations, dict(self.first))
+
+    def close_nodes(self) -> None:
+        """Undo what the session has done to the node table, if one is open."""
+        if self._session_nodes is not None:
+            self._session_nodes.close()
+            self._session_nodes = None
 
     def settle(self) -> None:
-        """A session has ended: undo reservations and undecided nominations."""
-        for node, key in self._nominated_pods:
-            self.nodes.remove(self.nodes.row(node), key)
-        self._nominated_pods.clear()
+        """A session has ended: the node table is as before, and what was not decided is undone."""
+        self.close_nodes()
         for job in self.jobs.values():
             if job.fit_errors or job.short_by:
                 job.short_by, job.fit_errors = {}, ""
@@ -99,7 +112,6 @@ class Inventory:
                 if status not in job.by_status:
                     continue
                 for task in list(job.by_status[status].values()):
-                    self.nodes.remove(self.nodes.row(task.node), task.key)
                     job.turn(task, TaskStatus.PENDING)
                     task.node = ""
 
@@ -146,6 +158,12 @@ class Inventory:
         """The job of a pod."""
         return self.jobs.get(self._job_of.get(uid, ""))
 
+    def task_of(self, pod: Pod) -> TaskInfo:
+        """The task of a pod: that of its job, a new one for a pod without a job."""
+        job = self.job_of(pod.uid)
+        task = job.tasks.get(pod.uid) if job is not None else None
+        return self._task(pod) if task is None else task
+
     def pod(self, uid: str) -> Pod | None:
         """The last known version of a pod."""
         return self._pods.get(uid)
@@ -167,24 +185,15 @@ class Inventory:
 
     def _uncount_pod(self, uid: str) -> None:
         """Remove a pod from all counts."""
-        pod = self._pods[uid]
         job = self.job_of(uid)
-        task = job.tasks.get(uid) if job is not None else None
-        node = self._node_of(pod) if task is None else task.node
         if job is not None:
             job.remove(uid)
-        row = self.nodes.row(node) if node else -1
-        if row >= 0:
-            self.nodes.remove(row, pod.key)
-            self.nodes.forget_gone_node(row)
+        self._uncounted(uid)
 
     def _count_pod(self, uid: str) -> None:
         pod = self._pods[uid]
         if self._counts(pod):
             self._add(pod)
-
-    def _node_of(self, pod: Pod) -> str:
-        return pod.node_name or self._binding.get(pod.uid, "")
 
     def _priority(self, name: str) -> int:
         found = self._classes.get(name)
@@ -257,8 +266,16 @@ class Inventory:
         if job is not None:
             job.add(task)
             self._job_of[task.uid] = job.uid
-        if task.node and task.status not in TERMINATED:
-            self.nodes.add(self.nodes.expect_node(task.node), task)
+        self._counted(task)
+
+    def _counted(self, task: TaskInfo) -> None:
+        """A pod was counted."""
+        if not task.job and task.node and task.status is TaskStatus.RELEASING:
+            self._others_leaving[task.uid] = task
+
+    def _uncounted(self, uid: str) -> None:
+        """A pod was removed from all counts."""
+        self._others_leaving.pop(uid, None)
 
     def _job_for(self, task: TaskInfo) -> JobInfo | None:
         """The task's job, created if needed; None for pods of other schedulers without a group."""
@@ -289,26 +306,24 @@ class Inventory:
         job.created = pod.metadata.creation_timestamp or job.created
 
     def _remove(self, pod: Pod) -> None:
-        """Remove a pod from its job and its node."""
+        """Remove a pod from its job."""
         job = self.jobs.get(self._job_of.pop(pod.uid, ""))
-        task = job.tasks.get(pod.uid) if job is not None else None
-        node = self._node_of(pod) if task is None else task.node
         if job is not None:
             job.remove(pod.uid)
-        row = self.nodes.row(node) if node else -1
-        if row >= 0:
-            self.nodes.remove(row, pod.key)
-            self.nodes.forget_gone_node(row)
+        self._uncounted(pod.uid)
 
-    # Nodes.
-
-    def node_updated(self, node: Node) -> None:
-        """A node was added or updated."""
-        self.nodes.set_node(node)
-
-    def node_deleted(self, name: str) -> None:
-        """A node was deleted."""
-        self.nodes.drop_node(name)
+    def contradictions(self) -> Iterator[str]:
+        """Pods that the node table counts elsewhere than the jobs do."""
+        table = self._table()
+        for job in self.jobs.values():
+            for task in job.tasks.values():
+                if task.status in TERMINATED:
+                    continue
+                row = table.row_of_pod(task.uid)
+                if task.node and (not table.knows_pod(task.uid) or row != table.row(task.node)):
+                    yield f"pod {task.uid}: on {task.node!r}, in the node table on row {row}"
+                elif task.status is TaskStatus.PENDING and table.knows_pod(task.uid):
+                    yield f"pod {task.uid}: pending, in the node table on row {row}"
 
     # Groups, budgets, queues, classes.
 

@@ -1,8 +1,5 @@
 """Tasks and jobs: pods and their groups, as sessions count them.
 
-A task is counted in its job and on its node, and each keeps its own status of the task: the node's
-is that of the time when the task was added to it.
-
 Source: kube-batch v0.5, api/job_info.go, api/types.go, api/helpers.go.
 """
 
@@ -52,12 +49,6 @@ class TaskInfo:
 
     def __repr__(self) -> str:
         return f"Task({self.key}, {self.status.title}, node {self.node!r})"
-
-    def copy(self) -> TaskInfo:
-        """An independent copy."""
-        other = TaskInfo(self.pod, self.ask, self.job, self.status, self.node)
-        other.priority = self.priority
-        return other
 
 
 class PodGroupInfo:

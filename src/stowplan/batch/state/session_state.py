@@ -17,7 +17,7 @@ from stowplan.batch.hook_contracts import accepts_arguments, short_repr, source_
 from stowplan.batch.session_rules import NoSessionRules, SessionRules
 from stowplan.batch.state.capability import QueueCapabilities
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import SessionNodes
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.tiers import Hooks
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -60,7 +60,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     """
 
     jobs: dict[str, JobInfo]
-    nodes: NodeLedger
+    nodes: SessionNodes
     queues: dict[str, QueueInfo]
     nominations: dict[str, dict[str, str]] = {}
     first: Mapping[str, int] = {}
@@ -94,57 +94,46 @@ class SessionState:
 
     # Steps.
 
-    def put(
-        self, task: TaskInfo, row: int, status: TaskStatus, *, even_if_failed: bool = False
-    ) -> str:
-        """Place a task on a node as Allocated or Pipelined.
-
-        even_if_failed: notify session plugins even if the node did not accept the task.
-        """
+    def put(self, task: TaskInfo, row: int, status: TaskStatus) -> str:
+        """Place a task on a node as Allocated or Pipelined. If the node refuses it, nothing
+        changes."""
         nodes = self.nodes
+        problem = nodes.place(row, task, pipelined=status is TaskStatus.PIPELINED)
+        if problem:
+            return problem
         self.jobs[task.job].turn(task, status)
         task.node = nodes.names[row]
-        problem = nodes.add(row, task)
-        if problem and not even_if_failed:
-            return problem
         self.capabilities.hold(task)
-        if not problem:
-            self.rules.placed(task, row)
         for handlers in self.handlers:
             handlers.allocated(task)
-        return problem
+        return ""
 
-    def undo_put(self, task: TaskInfo) -> None:
-        """Undo `put`."""
-        row = self.nodes.row(task.node)
+    def undo_put(self, task: TaskInfo, mark: int) -> None:
+        """Undo `put`. mark: of the nodes, before it."""
         self.jobs[task.job].turn(task, TaskStatus.PENDING)
-        if not self.nodes.remove(row, task.key):
-            self.rules.unplaced(task, row)
+        self.nodes.undo(mark, self.nodes.row(task.node), task)
         self.capabilities.give_back(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
         task.node = ""
 
-    def release(self, task: TaskInfo, *, even_if_failed: bool = False) -> str:
-        """Mark a task as releasing."""
+    def release(self, task: TaskInfo) -> str:
+        """Mark a task as releasing; always succeeds."""
         self.eviction_revision += 1
-        self.jobs[task.job].turn(task, TaskStatus.RELEASING)
         row = self.nodes.row(task.node)
-        problem = self.nodes.update(row, task) if row >= 0 else ""
-        if problem and not even_if_failed:
-            return problem
+        if row >= 0 and task.status is not TaskStatus.RELEASING:
+            self.nodes.release(row, task)
+        self.jobs[task.job].turn(task, TaskStatus.RELEASING)
         self.capabilities.release(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
-        return problem
+        return ""
 
-    def unrelease(self, task: TaskInfo, before: TaskStatus) -> None:
-        """Undo `release`."""
+    def unrelease(self, task: TaskInfo, before: TaskStatus, mark: int) -> None:
+        """Undo `release`. before: the task's status until then. mark: of the nodes, before it."""
         self.eviction_revision += 1
         self.jobs[task.job].turn(task, before)
-        row = self.nodes.row(task.node)
-        if row >= 0:
-            self.nodes.update(row, task)
+        self.nodes.undo(mark, self.nodes.row(task.node), task)
         self.capabilities.unrelease(task)
         for handlers in self.handlers:
             handlers.allocated(task)

@@ -54,29 +54,37 @@ def shortage(have: ResourceVector, request: ResourceVector) -> ResourceVector:
 class TaskRequest:
     """Requests of the pods of one spec; shared by them and immutable.
 
-    running: resources used while running. launching: resources needed to start.
+    running: resources used while running. launching: resources needed to start. amounts: the same
+    in base units, as node tables count them. least: the amounts above 0, which a node must have.
     """
 
-    __slots__ = ("is_best_effort", "launching", "running", "running_pairs", "wants")
+    __slots__ = (
+        "amounts", "is_best_effort", "launching", "least", "running", "running_pairs", "wants",
+    )  # fmt: skip
 
-    def __init__(self, running: ResourceVector, launching: ResourceVector) -> None:
-        self.running = running
-        self.launching = launching
-        self.running_pairs = running.pairs()
-        self.wants = tuple((name, n) for name, n in launching.pairs() if n > 0)
-        self.is_best_effort = is_empty(launching)
+    def __init__(self, amounts: Mapping[str, int]) -> None:
+        self.amounts = amounts
+        self.running = self.launching = _in_session_units(amounts)
+        self.running_pairs = self.running.pairs()
+        self.wants = tuple((name, n) for name, n in self.launching.pairs() if n > 0)
+        self.least = tuple((name, amounts[name]) for name, _ in self.wants)
+        self.is_best_effort = is_empty(self.launching)
 
 
 def task_request_of(pod: Pod) -> TaskRequest:
     """Requests of a pod, counted as current kubelets do: start-up, sidecars, overhead, pod-level
     requests and resizes included. Raises QuantityError."""
-    amount = _effective_request(pod)
-    return TaskRequest(amount, amount)
+    return TaskRequest(requested(pod))
 
 
-def _effective_request(pod: Pod) -> ResourceVector:
+def unit_of(name: str) -> float:
+    """Session units in a base unit of a resource: thousandths of all but cpu and memory."""
+    return 1.0 if name in ("cpu", "memory") else 1000.0
+
+
+def _in_session_units(amounts: Mapping[str, int]) -> ResourceVector:
     amount = ResourceVector()
-    for name, n in requested(pod).items():
+    for name, n in amounts.items():
         if name == "cpu":
             amount.cpu = float(n)
         elif name == "memory":
@@ -84,7 +92,7 @@ def _effective_request(pod: Pod) -> ResourceVector:
         else:
             if amount.scalars is None:
                 amount.scalars = {}
-            amount.scalars[name] = n * 1000.0
+            amount.scalars[name] = n * unit_of(name)
     return amount
 
 

@@ -33,6 +33,9 @@ class TaskStatus(enum.IntEnum):
     UNKNOWN = enum.auto()
     GATED = enum.auto()
 
+    # Tasks are kept by status, and Enum's own hash is a Python function.
+    __hash__ = int.__hash__
+
     @property
     def title(self) -> str:
         """Name of the status in the original's source."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import datetime
 
-from stowplan.batch import Inventory
+from stowplan.batch import StandaloneInventory
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeCondition, NodeStatus
 from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -20,9 +20,9 @@ START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CLASSES = {"low": 1, "high": 10}
 
 
-def generate_session_cluster(rng: RandomSource) -> Inventory:
+def generate_session_cluster(rng: RandomSource) -> StandaloneInventory:
     """A small cluster with waiting and running jobs that request more than there is."""
-    inventory = Inventory(SCHEDULER)
+    inventory = StandaloneInventory(SCHEDULER)
     for name, value in CLASSES.items():
         inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name=name), value=value))
     nodes = [_node(rng, index) for index in range(random_int(rng, 3, 5))]
@@ -50,7 +50,11 @@ def _node(rng: RandomSource, index: int) -> Node:
 
 
 def _gang(
-    rng: RandomSource, inventory: Inventory, index: int, queues: list[str], room: dict[str, int]
+    rng: RandomSource,
+    inventory: StandaloneInventory,
+    index: int,
+    queues: list[str],
+    room: dict[str, int],
 ) -> None:
     size = random_int(rng, 1, 4)
     moment = START + datetime.timedelta(seconds=index)
