@@ -5,7 +5,7 @@ The scheduler is given one and does not depend on its rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -138,9 +138,11 @@ class FitCheck(Protocol):
 
 
 class KernelRun(Protocol):
-    """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod."""
+    """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod.
+    annotations: by index of the pod, what its binding carries."""
 
     scores: Ints
+    annotations: Mapping[int, dict[str, str]]
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.

@@ -8,7 +8,7 @@ after all known ones and in the order of the pods' uids, so that they depend on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
@@ -76,7 +76,8 @@ def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]
 
 
 class CardLedger(TableWatcher):
-    """The cards of one node table, kept as its pods change, in dry runs as well."""
+    """The cards of one node table, kept as its pods change, in dry runs as well. inventories: by
+    plugin, their `GpuCardInventory`."""
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
@@ -86,6 +87,7 @@ class CardLedger(TableWatcher):
         self._assumed_rows: dict[int, int] = {}
         self._reserved: dict[str, tuple[int, ...]] = {}
         self._marks = -1, -1
+        self.inventories: dict[object, Any] = {}
 
     # Cards of pods.
 
@@ -112,6 +114,10 @@ class CardLedger(TableWatcher):
             self.pod_added(row, placed.info)
 
     # Reading.
+
+    def kind_index(self, kind: str) -> int:
+        """See `CardTable.kind_index`."""
+        return self._cards.kind_index(kind)
 
     def columns(self) -> GpuCardColumns:
         """All rows; read-only."""

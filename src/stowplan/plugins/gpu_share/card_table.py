@@ -95,11 +95,14 @@ class CardTable:
             self._used[row, card] += sign * request.milli
         kind = request.kind
         if kind is not None:
-            index = self._kinds.setdefault(kind, len(self._kinds))
-            self._kind_counts = grow(
-                self._kind_counts, (self._kind_counts.shape[0], len(self._kinds))
-            )
+            index = self.kind_index(kind)
             self._kind_counts[row, index] += sign
+
+    def kind_index(self, kind: str) -> int:
+        """The index of a kind of pods in `kind_counts`."""
+        index = self._kinds.setdefault(kind, len(self._kinds))
+        self._kind_counts = grow(self._kind_counts, (self._kind_counts.shape[0], len(self._kinds)))
+        return index
 
     # Reading.
 

@@ -124,10 +124,11 @@ class BindingCycles:
         start: int,
         rows: list[int],
         scores: list[int],
+        annotations: Mapping[int, dict[str, str]],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
-        rows."""
+        rows. annotations: by index, what bindings carry."""
         context, records = self._context, self._records
         names, listeners = context.cache.nodes.names, context.listeners(PodAssumed)
         done, bind = context.queue.in_flight.done, context.outbox.bind
@@ -135,18 +136,22 @@ class BindingCycles:
         uids = [record.pod.uid for record in run]
         context.cache.note_assumed(uids)
         placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
-        for uid, record, one, row, score in placed:
-            pod, node, framework = record.pod, names[row], one.framework
+        for place, (uid, record, one, row, score) in enumerate(placed, start):
+            pod, node, framework, state = record.pod, names[row], one.framework, one.state
+            notes = annotations.get(place) if annotations else None
+            if notes:
+                state = state.clone()
+                state.binding_annotations = notes
             records[uid] = record
             for lane in listeners:
                 lane.on_outcome(PodAssumed(pod, node))
             done(uid)
             if framework.unconditional_binder:
-                awaits = (bind(pod, uid, node),)
-                record.binding = BindingCycle(node, framework, one.state, score, awaits)
+                awaits = (bind(pod, uid, node, notes or {}),)
+                record.binding = BindingCycle(node, framework, state, score, awaits)
                 record.state = BINDING
                 continue
-            record.binding = BindingCycle(node, framework, one.state, score)
+            record.binding = BindingCycle(node, framework, state, score)
             record.state = PREBINDING
             try:
                 self._bind(record)
