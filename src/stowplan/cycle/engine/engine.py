@@ -76,7 +76,7 @@ class Engine:
         self._external_generation = 0
         self._n_entered = 0
 
-    def use(self, kernels: ModuleType, card_kernels: ModuleType | None) -> None:
+    def use(self, kernels: ModuleType, card_kernels: ModuleType | None = None) -> None:
         """Place with other kernels from now on. card_kernels: None where pods with cards are
         walked."""
         self.kernels, self.card_kernels = kernels, card_kernels
