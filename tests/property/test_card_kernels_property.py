@@ -147,7 +147,7 @@ def test_most_pods_are_placed_by_the_kernels(policy: str) -> None:
 WRONG = {
     "a row is not evaluated again": ("if last[row] == i:\n            evaluate", "if last[row] > i:\n            evaluate"),
     "a card that no longer suffices is counted": ("n_suiting -= 1", "n_suiting -= 0"),
-    "ties go to the last name": ("name_rank[row] < name_rank[first]", "name_rank[row] > name_rank[first]"),
+    "ties go to the last name": ("if name_rank[row] < smallest:", "if name_rank[row] < smallest + 2:"),
     "any model is accepted": ("access[c, model[row]] == 0:", "access[c, model[row]] == 2:"),
     "the last of equal cards": ("if score > best:\n            best, card_of_best", "if score >= best:\n            best, card_of_best"),
 }  # fmt: skip

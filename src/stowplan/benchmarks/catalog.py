@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
+from stowplan.benchmarks.gpu_share_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
 from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
@@ -11,7 +12,15 @@ from stowplan.inputs.input_error import InputError
 
 CASES: dict[str, BenchmarkCase] = {
     shape.name: shape
-    for shape in (*STOWPLAN_CASES, *PLACING, *AFFINITY, *SPREADING, *CHURN, *VOLUMES)
+    for shape in (
+        *STOWPLAN_CASES,
+        *GPU_SHARE_CASES,
+        *PLACING,
+        *AFFINITY,
+        *SPREADING,
+        *CHURN,
+        *VOLUMES,
+    )
 }
 
 START = "start"

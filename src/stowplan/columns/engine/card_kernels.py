@@ -490,11 +490,59 @@ def first_by_name(scores, policy, lowest, highest, best, name_rank):
 
 
 @jit
+def highest_of(scores):
+    """int64: the highest score, NOT_FITTING where the pod fits nowhere."""
+    highest = np.int32(NOT_FITTING)
+    for row in range(scores.shape[0]):
+        highest = max(highest, scores[row])
+    return np.int64(highest)
+
+
+@jit
+def is_level(points):
+    """True where other plugins give every row as much."""
+    differs = False
+    for row in range(points.shape[0]):
+        differs |= points[row] != points[0]
+    return not differs
+
+
+@jit
+def first_name_of(scores, score, name_rank):
+    """int64, int64: the row with the smallest name among those with this score, and how many have
+    it."""
+    first, smallest, n_same = np.int64(NOWHERE), np.int64(2**62), np.int64(0)
+    for row in range(scores.shape[0]):
+        if scores[row] == score:
+            n_same += 1
+            if name_rank[row] < smallest:
+                first, smallest = np.int64(row), name_rank[row]
+    return first, n_same
+
+
+@jit
+def choose_by_name(scores, points, options, name_rank):
+    """int64, int64: as `choose`, for scores from 0 to 100 that are not normalized, where they alone
+    decide; NOWHERE where they do not."""
+    highest = highest_of(scores)
+    if highest < 0 or highest > ca.SCORE_MAX or not is_level(points):
+        return np.int64(NOWHERE), np.int64(0)
+    first, n_same = first_name_of(scores, np.int32(highest), name_rank)
+    final = max(highest, np.int64(1)) if n_same > 1 else highest
+    return first, points[first] + options[ca.WEIGHT] * final
+
+
+@jit
 def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name_key):
     """int64, int64: the row with the highest total, and the total; NOWHERE where the pod fits
     nowhere. Ties: the first in the snapshot's order, or with a draw the smallest tie-break rank.
     """
     policy, weight = options[ca.POLICY], options[ca.WEIGHT]
+    is_named = options[ca.SCORED] == 1 and options[ca.TIES] == ca.NAME
+    if is_named and policy != ca.BEST_FIT and policy != ca.RANDOM_NODE:
+        chosen, total = choose_by_name(scores, points, options, name_rank)
+        if chosen >= 0:
+            return chosen, total
     lowest, highest = np.int64(2**62), np.int64(-(2**62))
     for row in range(scores.shape[0]):
         if scores[row] != NOT_FITTING:
@@ -511,7 +559,7 @@ def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name
                 number = mixed(drawn, name_key[row]) >> np.uint64(1)
                 if first < 0 or number > luckiest:
                     first, luckiest = np.int64(row), number
-    elif is_scored and options[ca.TIES] == ca.NAME:
+    elif is_named:
         first, n_best = first_by_name(scores, policy, lowest, highest, best, name_rank)
     chosen, total, smallest = np.int64(NOWHERE), np.int64(0), np.uint64(0)
     for row in range(scores.shape[0]):

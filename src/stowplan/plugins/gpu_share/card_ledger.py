@@ -8,6 +8,7 @@ after all known ones and in the order of the pods' uids, so that they depend on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from stowplan.columns.nodetable import NodeTable
@@ -46,19 +47,20 @@ class PodOnCards(NamedTuple):
 
 def gpu_request_of(info: PodInfo) -> GpuShareRequest:
     """The request of a pod's annotations. Without gpu-milli it requests no cards."""
-    annotations = info.pod.metadata.annotations
+    text = info.pod.metadata.annotations.get
     cpu_milli, _ = info.footprint.nonzero
-    milli = whole_number(annotations.get(MILLI_KEY))
-    if milli <= 0:
+    return _parsed(cpu_milli, text(COUNT_KEY), text(MILLI_KEY), text(MODEL_KEY), text(INDEX_KEY))
+
+
+@lru_cache(maxsize=8192)
+def _parsed(
+    cpu_milli: int, count: str | None, milli: str | None, models: str | None, index: str | None
+) -> GpuShareRequest:
+    per_card = whole_number(milli)
+    if per_card <= 0:
         return GpuShareRequest(cpu_milli)
-    index = annotations.get(INDEX_KEY)
-    return GpuShareRequest(
-        cpu_milli,
-        whole_number(annotations.get(COUNT_KEY)),
-        milli,
-        annotations.get(MODEL_KEY, ""),
-        None if index is None else card_indices(index),
-    )
+    cards = None if index is None else card_indices(index)
+    return GpuShareRequest(cpu_milli, whole_number(count), per_card, models or "", cards)
 
 
 def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:

@@ -39,6 +39,7 @@ from stowplan.scheduler.context import SchedulerContext, placed_on
 from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.outbox import NO_ANNOTATIONS
 from stowplan.scheduler.pods.transitions import (
     ASSUMED,
     BIND_UNKNOWN,
@@ -138,19 +139,20 @@ class BindingCycles:
         placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
         for place, (uid, record, one, row, score) in enumerate(placed, start):
             pod, node, framework, state = record.pod, names[row], one.framework, one.state
-            notes = annotations.get(place) if annotations else None
-            if notes:
-                state = state.clone()
-                state.binding_annotations = notes
+            notes = annotations.get(place, NO_ANNOTATIONS) if annotations else NO_ANNOTATIONS
             records[uid] = record
             for lane in listeners:
                 lane.on_outcome(PodAssumed(pod, node))
             done(uid)
             if framework.unconditional_binder:
-                awaits = (bind(pod, uid, node, notes or {}),)
+                awaits = (bind(pod, uid, node, notes),)
                 record.binding = BindingCycle(node, framework, state, score, awaits)
                 record.state = BINDING
                 continue
+            if notes:
+                # The state of a class is that of all its pods.
+                state = state.clone()
+                state.binding_annotations = notes
             record.binding = BindingCycle(node, framework, state, score)
             record.state = PREBINDING
             try:
