@@ -2,9 +2,10 @@
 difference.
 
 Run: python bench/gpu_sharing.py FOLDER [--workload NAME] [--policy NAME] [--seed N]
-[--published FILE.csv.gz] [--columns] [--out TABLE.csv], FOLDER being that of the OpenB files. Options
-may be repeated; without them all workloads of the published file are run. Exit status 1 if a figure
-of a policy other than Random differs, or the mean of Random by more than two standard deviations.
+[--published FILE.csv.gz] [--columns] [--out TABLE.csv], FOLDER being that of the OpenB files.
+Options may be repeated; without them all workloads of the published file are run. Exit status 1 if
+a figure of a policy other than Random differs, or the mean of Random by more than two standard
+deviations.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ def main() -> int:
     theirs = read_table(asked.published)
     workloads = asked.workload or [w for w in WORKLOADS if any(run[0] == w for run in theirs)]
     ours: Table = {}
-    print("workload     policy         seed  metric                ours    published  difference  s")
+    print(
+        "workload     policy         seed  metric                ours    published  difference  s"
+    )
     n_wrong = 0
     for name in workloads:
         workload = read_workload(asked.folder, name)
@@ -73,14 +76,14 @@ def report(
     published = theirs.get(run)
     if published is None:
         for metric, figures in ours[run].items():
-            print(f"{begin}    {metric:<20} {figures[AT]:>8}            -           -  {seconds:.1f}")
+            print(f"{begin}    {metric:<20} {figures[AT]:>9} {'-':>11} {'-':>11}  {seconds:.1f}")
         return False
     for one in differences(ours[run], published):
         mine, other = ours[run][one.metric], published[one.metric]
         worst = "equal" if not one.n_different else f"{one.largest:.6g} in column {one.column}"
         print(
-            f"{begin}    {one.metric:<20} {mine[AT]:>9} {other[AT]:>11} {mine[AT] - other[AT]:>11.6g}"
-            f"  {seconds:.1f}  all columns: {worst}"
+            f"{begin}    {one.metric:<20} {mine[AT]:>9} {other[AT]:>11}"
+            f" {mine[AT] - other[AT]:>11.6g}  {seconds:.1f}  all columns: {worst}"
         )
         if columns:
             for column in range(N_COLUMNS):
@@ -98,7 +101,8 @@ def report_mean(workload: str, ours: Table, theirs: Table) -> bool:
         return False
     mean, deviation = mean_and_deviation([theirs[run]["alloc_pct"][AT] for run in both])
     mine, _ = mean_and_deviation([ours[run]["alloc_pct"][AT] for run in runs])
-    print(f"{workload:<12} Random, mean: {mine:.2f}, published {mean:.2f}, deviation {deviation:.2f}")
+    figures = f"{mine:.2f}, published {mean:.2f}, deviation {deviation:.2f}"
+    print(f"{workload:<12} Random, mean: {figures}")
     return len(runs) == len(both) and abs(mine - mean) > 2 * deviation
 
 

@@ -6,7 +6,8 @@ needs whole cards; a node offers both. The model of a node's cards is its label
 of them by node affinity. Times become creation timestamps since 1970, and an annotation with the
 run time: from scheduling (else from creation) to deletion.
 
-Differs: which card of a node a pod gets is not modelled, so shares of several cards add up.
+Both also have the annotations and amounts of open-gpu-share, by which the plugin GpuShare places
+pods card by card. Without that plugin shares of several cards add up.
 
 Source: "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), the trace published with it.
 """
@@ -44,7 +45,10 @@ GPU_MILLI = "stowplan.dev/gpu-milli"
 GPU = "nvidia.com/gpu"
 MODEL_LABEL = "nvidia.com/gpu.product"
 PODS_PER_NODE = 110
-NOTE = "GPU placement per card is not modelled: a node's cards count as one amount"
+NOTE = (
+    "pods get GPU cards where the configuration enables GpuShare (see docs/gpu-sharing.md); without"
+    " it a node's cards count as one amount"
+)
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")

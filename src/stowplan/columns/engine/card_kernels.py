@@ -32,8 +32,8 @@ def jit(function):
 
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
-ARRAYS = "?"
-CARD_ARRAYS = "?"
+ARRAYS = "1080ef05283c89759a180d3f780ad090300202d8e91bed30d8237a4f5137d95a"
+CARD_ARRAYS = "9ea1210504f845591271ce700b65e2b8202d87f35f0626ce3fdb9244d587d46f"
 
 NOWHERE = -1
 
@@ -546,7 +546,8 @@ def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name
     lowest, highest = np.int64(2**62), np.int64(-(2**62))
     for row in range(scores.shape[0]):
         if scores[row] != NOT_FITTING:
-            lowest, highest = min(lowest, np.int64(scores[row])), max(highest, np.int64(scores[row]))
+            lowest = min(lowest, np.int64(scores[row]))
+            highest = max(highest, np.int64(scores[row]))
     if highest < lowest:
         return np.int64(NOWHERE), np.int64(0)
     best = normal_score(highest, policy, lowest, highest)

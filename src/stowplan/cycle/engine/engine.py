@@ -24,7 +24,6 @@ from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
-
 CARD_COST = 30
 """Evaluating a row by its cards costs so many times as much as by amounts."""
 
@@ -165,9 +164,7 @@ class Engine:
             placed += some
         return placed
 
-    def _place_some(
-        self, run: PodRun, start: int, snapshot: Snapshot
-    ) -> tuple[list[int], bool]:
+    def _place_some(self, run: PodRun, start: int, snapshot: Snapshot) -> tuple[list[int], bool]:
         """Place pods with one call of a kernel; returns their rows, and whether all pods that it
         was given are placed."""
         self._follow(snapshot)
@@ -181,18 +178,19 @@ class Engine:
         assert self._planner is not None
         class_arrays, nodes = self._class_arrays, snapshot.nodes
         group, n_same = self._planner.card_groups.first(run.heads[start : start + n_fast])
-        if group is not None and self.card_kernels is None:
+        card_kernels = self.card_kernels
+        if group is not None and card_kernels is None:
             # Evaluating cards by columns; compiling pays off that much earlier.
             self.n_evaluated += CARD_COST * nodes.n_nodes
             return [], False
         end = start + n_same
         self._catch_up(run.classes[start:end], nodes, has_trees=group is None)
         heads, draws = run.heads[start:end], run.draws[start:end]
-        if group is not None:
+        if group is not None and card_kernels is not None:
             placed, notes = group.run(
-                self.card_kernels, run.pods[start:end], heads, draws, run.scores[start:end]
+                card_kernels, run.pods[start:end], heads, draws, run.scores[start:end]
             )
-            run.annotations.update(enumerate(notes, start))
+            run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
         else:
             rows = np.empty(n_same, dtype=np.int64)
             n_placed = self.kernels.run(

@@ -27,8 +27,8 @@ from stowplan.objects.devices.gpu_cards import CARD_MILLI, INDEX_KEY, card_indic
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.gpu_share.card_inventory import GpuCardInventory
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions
+from stowplan.plugins.gpu_share.card_inventory import GpuCardInventory
 from stowplan.plugins.gpu_share.card_ledger import CardLedger
 from stowplan.plugins.gpu_share.policies import GpuPolicy
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
@@ -82,7 +82,8 @@ def fill(workload: OpenBWorkload, policy: GpuPolicy, seed: int) -> Fill:
     """Place the pods of a run. Raises RuntimeError without Numba."""
     arrivals = workload.arrivals(seed)
     table = table_of(_ranked_nodes(workload, arrivals), ())
-    choice = CardChoiceOptions(typical=tuple(typical_pods(((r, 1) for r in workload.requests), TYPICAL)))
+    typical = typical_pods(((request, 1) for request in workload.requests), TYPICAL)
+    choice = CardChoiceOptions(typical=tuple(typical))
     ledger = CardLedger.of(table)
     inventory = GpuCardInventory(ledger, table, policy, choice, ties_by_name=True, seed=seed)
     cards = inventory.columns()
@@ -193,7 +194,8 @@ def _fragments(
     """float64 (n_pods,): `Fill.fragments`."""
     requests = [workload.requests[index] for index in arrivals.pods]
     expectation = inventory.expectation()
-    scratch = ca.card_scratch(1, *cards.left.shape, expectation.typical.shape[0])
+    n_nodes, n_cards = cards.left.shape
+    scratch = ca.card_scratch(1, n_nodes, n_cards, expectation.typical.shape[0])
     changes = np.zeros(len(requests), dtype=np.float64)
     card_kernels.fragment_path(
         tuple(cards),

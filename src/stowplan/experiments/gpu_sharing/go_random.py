@@ -32,7 +32,7 @@ class GoRandom:
     def __init__(self, seed: int) -> None:
         table = go_table().tolist()
         start = _starting_ring(seed, (40, 20, 0))
-        self._ring = [number ^ fixed for number, fixed in zip(start, table, strict=True)]
+        self._ring: list[int] = [number ^ fixed for number, fixed in zip(start, table, strict=True)]
         self._tap, self._feed = 0, FIRST_FEED
 
     def uint64(self) -> int:
@@ -122,7 +122,7 @@ def _power_of_z(exponent: int) -> NDArray[np.uint64]:
     """uint64 (607,): coefficients of z**exponent modulo z**607 - z**334 - 1."""
     power = np.zeros(LENGTH, dtype=np.uint64)
     power[0] = 1
-    for bit in bin(exponent)[2:]:
+    for bit in f"{exponent:b}":
         square = np.convolve(power, power)
         if bit == "1":
             square = np.concatenate((np.zeros(1, dtype=np.uint64), square))

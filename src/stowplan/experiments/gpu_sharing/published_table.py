@@ -44,9 +44,7 @@ def read_table(path: str | Path) -> Table:
             wanted = "a metric, workload, policy, whole seed, and numbers"
             raise InputError(str(path), f"line {number}", "", wanted) from None
         if len(figures) != N_COLUMNS:
-            raise InputError(
-                str(path), f"line {number}", f"{len(figures)} figures", f"{N_COLUMNS}"
-            )
+            raise InputError(str(path), f"line {number}", f"{len(figures)} figures", f"{N_COLUMNS}")
         table.setdefault(run, {})[metric] = figures
     return table
 

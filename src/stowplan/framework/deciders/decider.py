@@ -138,11 +138,13 @@ class FitCheck(Protocol):
 
 
 class KernelRun(Protocol):
-    """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod.
-    annotations: by index of the pod, what its binding carries."""
+    """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod."""
 
     scores: Ints
-    annotations: Mapping[int, dict[str, str]]
+
+    @property
+    def annotations(self) -> Mapping[int, dict[str, str]]:
+        """By index of a placed pod, what its binding carries; pods without are left out."""
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.

@@ -179,6 +179,7 @@ class GpuShare:
     declaration = Plugin(
         name=name,
         reads=(),
+        repeatable=True,
         rests_when_skipped=True,
         reads_annotations=(MILLI_KEY, COUNT_KEY, MODEL_KEY, INDEX_KEY),
     )
