@@ -49,7 +49,7 @@ CPU_MAX = 128_000
 MILLI_MAX = 8_000
 
 
-class CardColumns(NamedTuple):
+class CardKernelColumns(NamedTuple):
     """Cards of nodes; a run of pods is counted in them.
 
     left: int64 (n_nodes, n_cards), milli, negative where a node has no such card. n_cards, model,

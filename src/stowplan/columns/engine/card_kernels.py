@@ -33,7 +33,7 @@ def jit(function):
 # The layouts of both modules of arrays are compiled in, and Numba's disk cache only checks this
 # file.
 ARRAYS = "1080ef05283c89759a180d3f780ad090300202d8e91bed30d8237a4f5137d95a"
-CARD_ARRAYS = "9ea1210504f845591271ce700b65e2b8202d87f35f0626ce3fdb9244d587d46f"
+CARD_ARRAYS = "37d2c05e0b6a644f0cddc8168168d1957b753198beae9ed6f1178d43cbebc06b"
 
 NOWHERE = -1
 
@@ -533,7 +533,7 @@ def choose_by_name(scores, points, options, name_rank):
 
 
 @jit
-def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name_key):
+def choose(scores, points, options, pod_seed, has_draw, draw, rank, name_rank, name_key):
     """int64, int64: the row with the highest total, and the total; NOWHERE where the pod fits
     nowhere. Ties: the first in the snapshot's order, or with a draw the smallest tie-break rank.
     """
@@ -552,12 +552,12 @@ def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name
         return np.int64(NOWHERE), np.int64(0)
     best = normal_score(highest, policy, lowest, highest)
     first, n_best = np.int64(NOWHERE), np.int64(0)
-    is_scored, is_drawn = options[ca.SCORED] == 1, policy == ca.RANDOM_NODE
-    if is_scored and is_drawn:
+    is_scored, is_random = options[ca.SCORED] == 1, policy == ca.RANDOM_NODE
+    if is_scored and is_random:
         luckiest = np.uint64(0)
         for row in range(scores.shape[0]):
             if scores[row] != NOT_FITTING:
-                number = mixed(drawn, name_key[row]) >> np.uint64(1)
+                number = mixed(pod_seed, name_key[row]) >> np.uint64(1)
                 if first < 0 or number > luckiest:
                     first, luckiest = np.int64(row), number
     elif is_named:
@@ -567,7 +567,7 @@ def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name
         if scores[row] == NOT_FITTING:
             continue
         score = np.int64(0)
-        if is_scored and is_drawn:
+        if is_scored and is_random:
             score = np.int64(ca.SCORE_MAX) if row == first else np.int64(0)
         elif is_scored:
             score = normal_score(np.int64(scores[row]), policy, lowest, highest)
@@ -586,7 +586,7 @@ def choose(scores, points, options, drawn, has_draw, draw, rank, name_rank, name
 
 
 @jit
-def choose_cards(c, row, drawn, cards, card_rules, scratch):
+def choose_cards(c, row, pod_seed, cards, card_rules, scratch):
     """int64: how many cards a pod of class `c` is given; their indices are in `places`."""
     left, n_cards, model, cpu_capacity, cpu_left, _, _, _ = cards
     options, requests, _, typical, shares, typical_access = card_rules
@@ -626,7 +626,7 @@ def choose_cards(c, row, drawn, cards, card_rules, scratch):
                     is_better = value > left[row, best]
                 best = card if is_better else best
         if selection == ca.RANDOM_CARD:
-            at_place = np.int64((mixed(drawn, 0) >> np.uint64(1)) % np.uint64(n_suiting))
+            at_place = np.int64((mixed(pod_seed, 0) >> np.uint64(1)) % np.uint64(n_suiting))
             for card in range(n_cards[row]):
                 if left[row, card] >= milli:
                     if at_place == 0:
@@ -685,7 +685,7 @@ def note_rows(first, n_log, cards, card_rules, scratch, log):
 
 @jit
 def run(
-    columns, rules, cards, card_rules, scratch, heads, draws, drawn, rows, totals, given, group,
+    columns, rules, cards, card_rules, scratch, heads, draws, pod_seeds, rows, totals, given, group,
     log, n_log,
 ):  # fmt: skip
     """Place pods in order until one fits nowhere, or one was placed on a row that is behind;
@@ -693,10 +693,10 @@ def run(
 
     columns, rules: see `arrays`; of the rules the classes, passes, points and behind. cards,
     card_rules, scratch: see `card_arrays`. heads: int64 (n_heads,), classes. draws: uint64
-    (n_heads,), or (0,) for the first of ties. drawn: uint64 (n_heads,), numbers for random choices
-    of the group. rows, totals: int64 (n_heads,), output: the row of each, and its total score.
-    given: int64 (n_heads, n_cards + 1), output: how many cards, and which. group: class number of
-    which SEEN is the position in the log up to which rows are counted.
+    (n_heads,), or (0,) for the first of ties. pod_seeds: uint64 (n_heads,), numbers for random
+    choices of the group. rows, totals: int64 (n_heads,), output: the row of each, and its total
+    score. given: int64 (n_heads, n_cards + 1), output: how many cards, and which. group: class
+    number of which SEEN is the position in the log up to which rows are counted.
     """
     classes, passes, points, behind = rules
     rank = columns[4]
@@ -710,12 +710,12 @@ def run(
         catch_up(c, n_log, columns, classes, passes, cards, card_rules, scratch, log)
         draw = draws[i] if has_draw else np.uint64(0)
         row, total = choose(
-            kept[requests[c, ca.SLOT]], points[classes[c, at.STATIC]], options, drawn[i], has_draw,
-            draw, rank, name_rank, name_key,
+            kept[requests[c, ca.SLOT]], points[classes[c, at.STATIC]], options, pod_seeds[i],
+            has_draw, draw, rank, name_rank, name_key,
         )  # fmt: skip
         n_chosen = np.int64(0)
         if row >= 0:
-            n_chosen = choose_cards(c, row, drawn[i], cards, card_rules, scratch)
+            n_chosen = choose_cards(c, row, pod_seeds[i], cards, card_rules, scratch)
             if requests[c, ca.MILLI] > 0 and n_chosen < requests[c, ca.NUM]:
                 # No choice of cards: what to do is decided with the pod alone.
                 row = np.int64(NOWHERE)

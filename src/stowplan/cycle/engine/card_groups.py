@@ -77,14 +77,19 @@ class CardGroup:
         given = np.empty((len(pods), cards.left.shape[1] + 1), dtype=np.int64)
         class_arrays, expectation = self._class_arrays, self._expectation
         columns, rules, _, _ = class_arrays.kernel_arrays()
+        card_rules = ca.CardRules(
+            self._options,
+            self._requests,
+            self._access,
+            expectation.typical,
+            expectation.shares,
+            expectation.typical_access,
+        )
         n_placed = kernels.run(
             tuple(columns),
             (rules.classes, rules.passes, rules.points, rules.behind),
             tuple(cards),
-            (
-                self._options, self._requests, self._access, expectation.typical,
-                expectation.shares, expectation.typical_access,
-            ),
+            tuple(card_rules),
             tuple(scratch),
             heads,
             draws,
@@ -101,7 +106,7 @@ class CardGroup:
         cards_of = [tuple(one[1 : one[0] + 1]) for one in given[:n_placed].tolist()]
         return placed, self.inventory.reserve(pods[:n_placed], placed, cards_of)
 
-    def _scratch_for(self, cards: ca.CardColumns) -> ca.CardScratch:
+    def _scratch_for(self, cards: ca.CardKernelColumns) -> ca.CardScratch:
         """The scratch arrays, large enough, with log positions as they are now."""
         n_nodes, width = cards.left.shape
         found, class_arrays = self._scratch, self._class_arrays

@@ -153,7 +153,11 @@ def _framework(workload: OpenBWorkload, policy: GpuPolicy, seed: int) -> Framewo
 
 
 def _placed(
-    engine: Engine, framework: Framework, table: NodeTable, pods: list[Pod], cards: ca.CardColumns
+    engine: Engine,
+    framework: Framework,
+    table: NodeTable,
+    pods: list[Pod],
+    cards: ca.CardKernelColumns,
 ) -> tuple[Ints, Ints]:
     """`Fill.rows` and `Fill.given`."""
     snapshot = Snapshot(table, ObjectStore(()))
@@ -185,7 +189,7 @@ def _placed(
 def _fragments(
     card_kernels: ModuleType,
     inventory: GpuCardInventory,
-    cards: ca.CardColumns,
+    cards: ca.CardKernelColumns,
     workload: OpenBWorkload,
     arrivals: Arrivals,
     rows: Ints,
@@ -232,7 +236,9 @@ def measures_by_column(filled: Fill, n_cards: int) -> dict[str, list[float]]:
     for metric, values in by_row.items():
         array = np.array(values)
         means = [_mean(array, column, k) for k in range(N_COLUMNS)]
-        found[metric] = [round(one, DECIMALS[metric]) for one in means]
+        # Halves go as NumPy rounds them, but those of the last metric as decimals are printed.
+        rounded = means if metric == "frag_pct_of_idle" else np.round(means, 2).tolist()
+        found[metric] = [round(one, DECIMALS[metric]) for one in rounded]
     return found
 
 

@@ -58,26 +58,26 @@ class OpenBWorkload(NamedTuple):
     def arrivals(self, seed: int) -> Arrivals:
         """The order of a run: shuffled pods, clones or deletions up to the target, and the order of
         nodes."""
-        random = GoRandom(seed)
-        random.int63()
+        generator = GoRandom(seed)
+        generator.int63()
         order = list(range(len(self.pods)))
-        random.shuffle(order)
+        generator.shuffle(order)
         totals = [request.total_milli for request in self.requests]
         target = self.n_cards * CARD_MILLI * TARGET_PERCENT / 100
         requested = sum(totals)
         if requested >= target or not any(totals):
             while requested > target:
-                requested -= totals[order.pop(random.below(len(order)))]
+                requested -= totals[order.pop(generator.below(len(order)))]
         else:
             # A pod of several cards may exceed the target: one more number is drawn all the same.
-            index = random.below(len(totals))
+            index = generator.below(len(totals))
             while requested + self.requests[index].milli <= target:
                 order.append(index)
                 requested += totals[index]
-                index = random.below(len(totals))
+                index = generator.below(len(totals))
         for _ in range(N_IGNORED):
-            random.int63()
-        return Arrivals(order, random.permutation(len(self.nodes)))
+            generator.int63()
+        return Arrivals(order, generator.permutation(len(self.nodes)))
 
 
 def read_workload(folder: str | Path, name: str) -> OpenBWorkload:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints
-from stowplan.columns.engine.card_arrays import CardColumns, CardExpectation
+from stowplan.columns.engine.card_arrays import CardExpectation, CardKernelColumns
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
 from stowplan.objects.pod import Pod
 
@@ -112,7 +112,7 @@ class TopologyTerms(msgspec.Struct, frozen=True):
 class CardInventory(Protocol):
     """The GPU cards of a node table under the rules of one profile."""
 
-    def columns(self) -> CardColumns:
+    def columns(self) -> CardKernelColumns:
         """The cards as they are now; the arrays that kernels write are copies."""
 
     def expectation(self) -> CardExpectation:

@@ -21,9 +21,9 @@ from stowplan.objects.devices.gpu_cards import (
 )
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions, CardSelection
 from stowplan.plugins.gpu_share.card_ledger import CardLedger
-from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import TypicalColumns
 from stowplan.plugins.gpu_share.policies import GpuPolicy
+from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 
 POLICIES = {
     GpuPolicy.FGD: ca.FGD,
@@ -116,10 +116,10 @@ class GpuCardInventory:
             state,
         )
 
-    def columns(self) -> ca.CardColumns:
+    def columns(self) -> ca.CardKernelColumns:
         """See `CardInventory.columns`."""
         found = self._ledger.columns()
-        return ca.CardColumns(
+        return ca.CardKernelColumns(
             found.left,
             found.n_cards,
             found.model,
@@ -158,10 +158,10 @@ class GpuCardInventory:
 
     def draws(self, pods: Sequence[Pod]) -> NDArray[np.uint64]:
         """See `CardInventory.draws`."""
-        is_drawn = (
+        is_random = (
             self._policy is GpuPolicy.RANDOM or self._choice.selection is CardSelection.RANDOM
         )
-        if not is_drawn:
+        if not is_random:
             return np.zeros(len(pods), dtype=np.uint64)
         return np.array([pod_draw(self._seed, pod) for pod in pods], dtype=np.uint64)
 

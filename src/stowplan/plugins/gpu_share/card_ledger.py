@@ -28,8 +28,8 @@ from stowplan.objects.devices.gpu_cards import (
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_table import CardTable
-from stowplan.plugins.gpu_share.fgd import cards_by_left
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
+from stowplan.plugins.gpu_share.scores.fgd import cards_by_left
 
 
 class PodOnCards(NamedTuple):

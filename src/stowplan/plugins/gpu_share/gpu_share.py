@@ -74,7 +74,6 @@ from stowplan.plugins.gpu_share.card_inventory import (
     random_numbers,
 )
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
-from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
@@ -82,6 +81,7 @@ from stowplan.plugins.gpu_share.policies import (
     gpu_score_column,
     normalize_gpu_scores,
 )
+from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
