@@ -91,8 +91,11 @@ whole: .venv/.kernels
 	$(PYTEST) -m 'not soak'
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
-.venv/.kernels: .venv/.stamp src/stowplan/columns/engine/kernels.py
-	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm_kernels; warm_kernels()'
+KERNELS := $(addprefix src/stowplan/columns/engine/,kernels.py card_kernels.py)
+WARM = import stowplan.driver.kernel_warming as w; w.warm_kernels(); w.warm_card_kernels()
+
+.venv/.kernels: .venv/.stamp $(KERNELS)
+	@$(BIN)/python -c '$(WARM)'
 	@touch $@
 
 # The environment: made once, brought up to date when a lock or the package's metadata changes. What

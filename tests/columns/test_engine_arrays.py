@@ -13,10 +13,10 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def stale(arrays: bytes, kernels: str) -> str:
+def stale(arrays: bytes, kernels: str, name: str = "ARRAYS") -> str:
     """What is to be done, "" for nothing."""
-    line = f'ARRAYS = "{digest(arrays)}"'
-    return "" if line in kernels else f"kernels.py: wanted the line {line}"
+    line = f'\n{name} = "{digest(arrays)}"'
+    return "" if line in kernels else f"kernels: wanted the line {line}"
 
 
 def test_the_kernels_name_the_arrays_that_they_are_compiled_for() -> None:
@@ -28,8 +28,15 @@ def test_the_kernels_name_the_arrays_that_they_are_compiled_for() -> None:
     assert not difference, difference
 
 
+def test_so_do_the_kernels_of_cards() -> None:
+    kernels = (FOLDER / "card_kernels.py").read_text(encoding="utf-8")
+    for name, file in (("ARRAYS", "arrays.py"), ("CARD_ARRAYS", "card_arrays.py")):
+        difference = stale((FOLDER / file).read_bytes(), kernels, name)
+        assert not difference, difference
+
+
 def test_control_other_arrays_are_noticed() -> None:
-    kernels = f'ARRAYS = "{digest(b"A = 1")}"\n'
+    kernels = f'\nARRAYS = "{digest(b"A = 1")}"\n'
     assert not stale(b"A = 1", kernels)
     assert digest(b"A = 2") in stale(b"A = 2", kernels)
 

@@ -7,6 +7,7 @@ import pytest
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.openb import GPU, GPU_MILLI, MODEL_LABEL, NOTE, OpenBReader
+from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, MODEL_KEY
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import amount
@@ -51,8 +52,10 @@ def test_a_node_with_cards() -> None:
         "pods": 110,
         GPU: 2,
         GPU_MILLI: 2000,
+        COUNT_KEY: 2,
     }
-    assert node.labels == {"kubernetes.io/hostname": "n1", MODEL_LABEL: "P100"}
+    models = {MODEL_LABEL: "P100", MODEL_KEY: "P100"}
+    assert node.labels == {"kubernetes.io/hostname": "n1", **models}
 
 
 def test_a_node_without_cards() -> None:
@@ -74,6 +77,20 @@ def test_a_node_without_cards() -> None:
 def test_a_pod_asks_for_thousandths_and_for_whole_cards(cards: str, gpu: dict[str, int]) -> None:
     pod = the_pod(f"p1,12000,16384,{cards},,LS,Running,0,9,1")
     assert asked(pod) == {"cpu": 12_000, "memory": 16_384 << 20, **gpu}
+
+
+@pytest.mark.parametrize(
+    ("cards", "annotations"),
+    [
+        ("0,0,", {}),
+        ("1,460,", {COUNT_KEY: "1", MILLI_KEY: "460"}),
+        ("8,1000,V100M32|P100", {COUNT_KEY: "8", MILLI_KEY: "1000", MODEL_KEY: "V100M32|P100"}),
+    ],
+)
+def test_a_pod_asks_for_cards_as_gpu_share_reads_it(
+    cards: str, annotations: dict[str, str]
+) -> None:
+    assert the_pod(f"p1,12000,16384,{cards},LS,Running,,,").metadata.annotations == annotations
 
 
 @pytest.mark.parametrize(

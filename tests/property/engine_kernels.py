@@ -13,6 +13,7 @@ import stowplan.columns.engine
 
 SOURCE = Path(stowplan.columns.engine.__file__).with_name("kernels.py")
 NUMPY_SOURCE = SOURCE.with_name("numpy_kernels.py")
+CARD_SOURCE = SOURCE.with_name("card_kernels.py")
 _COMPILER = "import numba\n"
 _NO_COMPILER = """
 class numba:
@@ -25,6 +26,13 @@ def plain(*changes: tuple[str, str]) -> ModuleType:
     """The kernels without their compiler. changes: what stands there once, and what instead."""
     module = _changed(SOURCE, ((_COMPILER, _NO_COMPILER), *changes))
     # Lots are products that run over, which NumPy says of single numbers.
+    module.run = np.errstate(over="ignore")(module.run)  # type: ignore[attr-defined]
+    return module
+
+
+def plain_card_kernels(*changes: tuple[str, str]) -> ModuleType:
+    """The card kernels, as for `plain`."""
+    module = _changed(CARD_SOURCE, ((_COMPILER, _NO_COMPILER), *changes))
     module.run = np.errstate(over="ignore")(module.run)  # type: ignore[attr-defined]
     return module
 

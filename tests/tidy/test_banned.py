@@ -16,6 +16,7 @@ IMPURE = {
     "cli",
     "examples",
     "conformance",
+    "experiments",
     "benchmarks",
     "forecast",
     "driver",

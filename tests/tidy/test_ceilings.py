@@ -11,7 +11,10 @@ FUNCTION_LINES_MAX = 70
 FILE_LINES_MAX = 600
 ARCHITECTURE_LINES_MAX = 250
 # Numba's disk cache notices changes of the file that a kernel is in, not of others.
-IN_ONE_FILE = "src/stowplan/columns/engine/kernels.py"
+IN_ONE_FILE = (
+    "src/stowplan/columns/engine/card_kernels.py",
+    "src/stowplan/columns/engine/kernels.py",
+)
 
 
 def long_functions(where: str, text: str) -> list[str]:
@@ -57,7 +60,7 @@ def test_files_are_short() -> None:
     problems = [
         problem
         for path in tree.python("src", "tests", "bench")
-        if tree.name(path) != IN_ONE_FILE
+        if tree.name(path) not in IN_ONE_FILE
         for problem in too_long(tree.name(path), tree.read(path), FILE_LINES_MAX)
     ]
     assert not problems, tree.report(problems)

@@ -43,6 +43,8 @@ PLAIN_DECORATORS = {
 # "module:name" or "module:Class.name" -> why it stays though nothing names it.
 ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
+    "stowplan.columns.engine.card_kernels:ARRAYS": "as above",
+    "stowplan.columns.engine.card_kernels:CARD_ARRAYS": "as above",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",

@@ -20,6 +20,7 @@ IMPURE = {
     "cli",
     "examples",
     "conformance",
+    "experiments",
     "benchmarks",
     "forecast",
     "driver",

@@ -54,7 +54,8 @@ class BenchmarkWorkload(NamedTuple):
 
 
 class BenchmarkCase(NamedTuple):
-    """A named workload. what: short description. unit: what its rate counts."""
+    """A named workload. what: short description. unit: what its rate counts. configuration: text
+    of the scheduler's; the default one if empty."""
 
     name: str
     what: str
@@ -62,6 +63,7 @@ class BenchmarkCase(NamedTuple):
     pods: int
     make: Callable[[BenchmarkClient, WorkloadSizes], BenchmarkWorkload]
     unit: str = "pods"
+    configuration: str = ""
 
 
 def nodes_added(nodes: Iterable[Node]) -> list[Event]:

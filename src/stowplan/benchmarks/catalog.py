@@ -5,13 +5,22 @@ from __future__ import annotations
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
 from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
+from stowplan.benchmarks.shared_gpu_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 
 CASES: dict[str, BenchmarkCase] = {
     shape.name: shape
-    for shape in (*STOWPLAN_CASES, *PLACING, *AFFINITY, *SPREADING, *CHURN, *VOLUMES)
+    for shape in (
+        *STOWPLAN_CASES,
+        *GPU_SHARE_CASES,
+        *PLACING,
+        *AFFINITY,
+        *SPREADING,
+        *CHURN,
+        *VOLUMES,
+    )
 }
 
 START = "start"

@@ -85,10 +85,10 @@ class BenchmarkResult(msgspec.Struct, frozen=True):
     ratio: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def new_machine(engine: str | None = None) -> Scheduler:
-    """A scheduler with the default profile. engine: as for `scheduler_for`; None: its
-    default."""
-    configuration, registry = configuration_of(None, "default")
+def new_machine(engine: str | None = None, configuration_text: str = "") -> Scheduler:
+    """A scheduler with the default profile, or another configuration. engine: as for
+    `scheduler_for`; None: its default."""
+    configuration, registry = configuration_of(configuration_text or None, "default")
     chosen: dict[str, Any] = {} if engine is None else {"engine": engine}
     return scheduler_for(configuration, registry, **chosen)
 
@@ -98,7 +98,8 @@ def prepare_run(
 ) -> tuple[Playback, BenchmarkClient]:
     """A playback of the case on a new scheduler, prepared."""
     client = BenchmarkClient()
-    play = Playback(new_machine(engine), shape.make(client, sizes), client)
+    machine = new_machine(engine, shape.configuration)
+    play = Playback(machine, shape.make(client, sizes), client)
     play.prepare()
     return play, client
 

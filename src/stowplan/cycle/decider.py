@@ -15,6 +15,7 @@ from stowplan.cycle.engine.kernel_loading import (
     COMPILE_ROWS_MIN,
     EngineMode,
     is_loaded,
+    load_card_kernels,
     load_kernels,
 )
 from stowplan.cycle.extender_consultation import ExtenderConsultation
@@ -52,7 +53,7 @@ class CycleDecider:
             compiled = load_kernels()
             self._is_numba_missing = compiled is None
             if compiled is not None:
-                self._engine.use(compiled)
+                self._engine.use(compiled, load_card_kernels())
         return self._engine
 
     def forget_idle(self) -> None:

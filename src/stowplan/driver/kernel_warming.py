@@ -7,20 +7,32 @@ import asyncio
 import contextlib
 import threading
 
-from stowplan.assembly.deciders import deciders_of
+import msgspec
+
+from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeStatus
 from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 from stowplan.objects.quantity import Quantity
 
+GPU_SHARE = "GpuShare"
+"""The plugin whose pods the kernels of cards place."""
+
+CONFIGURATION = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+}
+
 _NODES, _PODS = 8, 200
 
 
-def start_kernel_warming() -> asyncio.Future[None]:
-    """Warm the kernels in a daemon thread, which the process does not wait for at exit."""
+def start_kernel_warming(*, cards: bool) -> asyncio.Future[None]:
+    """Warm the kernels in a daemon thread, which the process does not wait for at exit. cards:
+    those of GPU cards as well."""
     loop = asyncio.get_running_loop()
     warmed = loop.create_future()
 
@@ -32,6 +44,8 @@ def start_kernel_warming() -> asyncio.Future[None]:
         fault: Exception | None = None
         try:
             warm_kernels()
+            if cards:
+                warm_card_kernels()
         # The future carries the exception to the waiter; this thread cannot raise it.
         except Exception as problem:  # noqa: BLE001
             fault = problem
@@ -55,6 +69,23 @@ def warm_kernels() -> None:
         spec = PodSpec((Container("c", resources=_asked(f"{10 + i % 3}m")),))
         events.append(happened.PodAdded(Pod(ObjectMeta(f"p{i}", "default", f"uid{i}"), spec)))
     scheduler.handle(events, 0)
+
+
+def warm_card_kernels() -> None:
+    """Schedule two pods on a node with GPU cards."""
+    own = {"enabled": [{"name": GPU_SHARE}]}
+    alone = {"disabled": [{"name": "*"}], **own}
+    profile = {"plugins": {"multiPoint": own, "preScore": alone, "score": alone}}
+    text = msgspec.json.encode({**CONFIGURATION, "profiles": [profile]})
+    scheduler = deciders_of([ConfigText(text, "kernels")]).scheduler(
+        engine=EngineMode.COMPILED.value
+    )
+    amounts: dict[str, Quantity] = {"cpu": "64", "memory": "64Gi", "pods": "110", COUNT_KEY: "2"}
+    node = Node(ObjectMeta("n"), status=NodeStatus(allocatable=amounts))
+    notes = {COUNT_KEY: "1", MILLI_KEY: "500"}
+    spec = PodSpec((Container("c", resources=_asked("1")),))
+    pods = [Pod(ObjectMeta(f"p{i}", "default", f"u{i}", annotations=notes), spec) for i in range(2)]
+    scheduler.handle([happened.NodeAdded(node), *map(happened.PodAdded, pods)], 0)
 
 
 def _asked(cpu: str) -> ResourceRequirements:

@@ -124,9 +124,7 @@ async def _restarting_scheduler(
     identity = local_lease_identity()
     try:
         while True:
-            deciders = await _run_scheduler(
-                client_config, deciders, identity, on_synced, recorder
-            )
+            deciders = await _run_scheduler(client_config, deciders, identity, on_synced, recorder)
     except Exception as fault:
         if not failed.done():
             failed.set_result(f"the scheduler failed: {fault!r}")

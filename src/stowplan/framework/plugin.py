@@ -90,6 +90,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
     perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
     simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    reads_annotations: keys of a pod's annotations that its answers depend on. Pods that differ in
+    one of them are not taken for equal; other annotations are not compared.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
     perform_timeout_s: float | None = None
     perform_in_parallel: bool = False
     simulated_s: float | None = None
+    reads_annotations: tuple[str, ...] = ()
 
     def __set_name__(self, owner: type[Any], _: str) -> None:
         """Give the class its `name`, which Python code reads, where it does not set it itself."""
@@ -135,6 +138,9 @@ def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
     is_tuple = isinstance(reads, tuple)
     if reads is not None and not (is_tuple and all(isinstance(kind, type) for kind in reads)):
         yield "reads", reads, "a tuple of kinds, such as (Namespace,)"
+    keys: Any = declared.reads_annotations
+    if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
+        yield "reads_annotations", keys, "a tuple of annotation keys"
     if declared.normalizes not in NORMALIZES:
         yield "normalizes", declared.normalizes, " or ".join(map(repr, NORMALIZES))
     for field in ("perform_timeout_s", "simulated_s"):

@@ -6,7 +6,8 @@ needs whole cards; a node offers both. The model of a node's cards is its label
 of them by node affinity. Times become creation timestamps since 1970, and an annotation with the
 run time: from scheduling (else from creation) to deletion.
 
-Differs: which card of a node a pod gets is not modelled, so shares of several cards add up.
+Both also have the annotations and amounts of open-gpu-share, by which the plugin GpuShare places
+pods card by card. Without that plugin shares of several cards add up.
 
 Source: "Beware of Fragmentation" (Weng et al., USENIX ATC 2023), the trace published with it.
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, MILLI_KEY, MODEL_KEY
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeStatus
 from stowplan.objects.pod import (
@@ -43,8 +45,10 @@ GPU_MILLI = "stowplan.dev/gpu-milli"
 GPU = "nvidia.com/gpu"
 MODEL_LABEL = "nvidia.com/gpu.product"
 PODS_PER_NODE = 110
-MILLI_PER_CARD = 1000
-NOTE = "GPU placement per card is not modelled: a node's cards count as one amount"
+NOTE = (
+    "pods get GPU cards where the configuration enables GpuShare (see docs/gpu-sharing.md); without"
+    " it a node's cards count as one amount"
+)
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
@@ -140,12 +144,13 @@ class OpenBReader:
         labels = {HOSTNAME_LABEL: name}
         n_cards = row.count("gpu")
         if n_cards:
-            offers |= {GPU: str(n_cards), GPU_MILLI: str(n_cards * MILLI_PER_CARD)}
+            offers |= {GPU: str(n_cards), GPU_MILLI: str(n_cards * CARD_MILLI)}
+            offers[COUNT_KEY] = str(n_cards)
             models = row.models("model")
             if len(models) > 1:
                 raise row.refused("model", "one model")
             if models:
-                labels[MODEL_LABEL] = models[0]
+                labels[MODEL_LABEL] = labels[MODEL_KEY] = models[0]
         return Node(
             metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=offers)
         )
@@ -156,7 +161,7 @@ class OpenBReader:
             row.count("cpu_milli"),
             row.count("memory_mib"),
             row.count("num_gpu"),
-            row.count("gpu_milli", most=MILLI_PER_CARD),
+            row.count("gpu_milli", most=CARD_MILLI),
             row.models("gpu_spec"),
         )
         spec = self._specs.get(shape)
@@ -164,7 +169,7 @@ class OpenBReader:
             spec = self._specs[shape] = _spec(*shape)
         created, deleted = row.time("creation_time"), row.time("deletion_time")
         began = row.time("scheduled_time") or created
-        annotations = {}
+        annotations = _card_annotations(shape[2], shape[3], row.cells.get("gpu_spec", ""))
         if deleted is not None and began is not None:
             runs = max(deleted - began, datetime.timedelta(0))
             annotations[RUN_ANNOTATION] = str(runs.total_seconds()).removesuffix(".0")
@@ -174,13 +179,20 @@ class OpenBReader:
         return Pod(metadata=meta, spec=spec)
 
 
+def _card_annotations(n_cards: int, gpu_milli: int, models: str) -> dict[str, str]:
+    if not n_cards * gpu_milli:
+        return {}
+    found = {COUNT_KEY: str(n_cards), MILLI_KEY: str(gpu_milli)}
+    return found | ({MODEL_KEY: models} if models else {})
+
+
 def _spec(
     cpu_milli: int, memory_mib: int, n_cards: int, gpu_milli: int, models: tuple[str, ...]
 ) -> PodSpec:
     asks: dict[str, Quantity] = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
     if n_cards * gpu_milli:
         asks[GPU_MILLI] = str(n_cards * gpu_milli)
-        if gpu_milli == MILLI_PER_CARD:
+        if gpu_milli == CARD_MILLI:
             asks[GPU] = str(n_cards)
     container = Container(name="main", resources=ResourceRequirements(requests=asks))
     return PodSpec(containers=(container,), affinity=_requiring(models) if models else None)

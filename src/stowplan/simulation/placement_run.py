@@ -191,12 +191,17 @@ class DirectBindCheck:
         return framework.run_pre_enqueue(pod).is_success
 
     def _is_free(self, pod: Pod) -> bool:
-        """True when no Reserve, Permit or PreBind plugin concerns pods of the spec."""
+        """True when no Reserve, Permit or PreBind plugin concerns pods of the spec, except one for
+        which kernels reserve."""
         framework = self._frameworks.get(pod.spec.scheduler_name)
         if framework is None or not self._is_plain[pod.spec.scheduler_name]:
             return False
         between = (m for point in ("reserve", "permit", "preBind") for m in framework.at(point))
-        return not any(m.calls["applies_to"] is None or m.call("applies_to", pod) for m in between)
+        return not any(
+            m.calls["kernel_terms"] is None
+            and (m.calls["applies_to"] is None or m.call("applies_to", pod))
+            for m in between
+        )
 
 
 def _is_plain(framework: Framework) -> bool:

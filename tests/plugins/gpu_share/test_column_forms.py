@@ -18,7 +18,6 @@ from stowplan.plugins.gpu_share.card_filter import (
     fits_distinct_cards,
     fits_distinct_cards_column,
 )
-from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import (
     TypicalColumns,
     TypicalPod,
@@ -27,6 +26,7 @@ from stowplan.plugins.gpu_share.fragmentation import (
 )
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 from stowplan.plugins.gpu_share.policies import GpuPolicy, gpu_score, gpu_score_column
+from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 from tests.plugins.gpu_share.gpu_cases import REQUESTS, STATES, TYPICAL
 from tests.property.wrong import assert_caught
 

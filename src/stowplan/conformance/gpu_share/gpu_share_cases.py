@@ -20,9 +20,9 @@ from stowplan.objects.devices.gpu_cards import (
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions, CardSelection
 from stowplan.plugins.gpu_share.card_filter import fits_cards, fits_cards_column
 from stowplan.plugins.gpu_share.card_table import CardTable
-from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.policies import GpuPolicy
+from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions
 
 POD_CPU_DEFAULT = 100

@@ -27,10 +27,12 @@ LOG_MIN = 1 << 16
 
 
 class ClassArrays:
-    """Arrays for one node table, excluding pod counts and amounts."""
+    """Arrays for one node table, excluding pod counts and amounts. n_forgotten: entries that were
+    dropped from the start of the log."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
+        self.n_nodes = nodes.n_nodes
         self.n_classes = 0
         self.n_terms = 0
         self.classes = np.zeros((8, at.N_COLUMNS), dtype=np.int64)
@@ -53,6 +55,7 @@ class ClassArrays:
         self._raw: list[NDArray[np.int64]] = []
         self.log = np.zeros(1024, dtype=np.int32)
         self.n_log = 0
+        self.n_forgotten = 0
         self._logs = np.log(np.arange(2, 4, dtype=np.float64))
         self._kernel_arrays: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
 
@@ -190,6 +193,7 @@ class ClassArrays:
         half = self.n_log // 2
         self.log[: self.n_log - half] = self.log[half : self.n_log].copy()
         self.n_log -= half
+        self.n_forgotten += half
         seen = self.classes[:, at.SEEN]
         seen[:] = np.where(seen < half, -1, seen - half)
 

@@ -1,6 +1,7 @@
 """Pod classes: pods that are identical to every rule share one class and its cached results.
 
-A rule may read a pending pod's spec, namespace, labels and controller. Pods of one template are
+A rule may read a pending pod's spec, namespace, labels and controller, and the annotations that its
+plugin declares. Pods of one template are
 found by the identity of their shared spec object; pods decoded one by one are found by the content
 of their specs.
 """
@@ -44,6 +45,7 @@ class EnginePodClass:
     """
 
     __slots__ = (
+        "annotations",
         "counted_at",
         "footprint",
         "framework",
@@ -66,6 +68,7 @@ class EnginePodClass:
         self.labels = pod.metadata.labels
         self.namespace = pod.metadata.namespace
         self.owners = pod.metadata.owner_references
+        self.annotations = framework.annotations_of(pod)
         self.footprint: Footprint = PodInfo.of(pod).footprint
         self.number = -1
         self.made_for = -1
@@ -91,6 +94,7 @@ class EnginePodClass:
             (self.labels is meta.labels or self.labels == meta.labels)
             and self.namespace == meta.namespace
             and (self.owners is meta.owner_references or self.owners == meta.owner_references)
+            and (not self.annotations or self.annotations == self.framework.annotations_of(pod))
         )
 
 

@@ -24,10 +24,13 @@ from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
+CARD_COST = 30
+"""Evaluating a row by its cards costs so many times as much as by amounts."""
+
 
 class PodRun:
-    """A run of pods being placed. heads: class number of each pod, valid for one epoch. scores: see
-    `Run`."""
+    """A run of pods being placed. heads: class number of each pod, valid for one epoch. scores,
+    annotations: see `KernelRun`."""
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class PodRun:
         self.classes = classes
         self.draws = draws
         self.scores: NDArray[np.int64] = np.zeros(len(pods), dtype=np.int64)
+        self.annotations: dict[int, dict[str, str]] = {}
         self.epoch = -1
         self.heads: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -56,6 +60,7 @@ class Engine:
         """kernels: the module `kernels`, imported by the caller when compiling pays off, or
         `numpy_kernels`."""
         self.kernels = kernels
+        self.card_kernels: ModuleType | None = None
         self.n_evaluated = 0
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
@@ -70,9 +75,10 @@ class Engine:
         self._external_generation = 0
         self._n_entered = 0
 
-    def use(self, kernels: ModuleType) -> None:
-        """Place with other kernels from now on."""
-        self.kernels = kernels
+    def use(self, kernels: ModuleType, card_kernels: ModuleType | None = None) -> None:
+        """Place with other kernels from now on. card_kernels: None where pods with cards are
+        walked."""
+        self.kernels, self.card_kernels = kernels, card_kernels
         if self._class_arrays is not None:
             # Each keeps what it has evaluated in its own form.
             self._class_arrays.note(None, 0)
@@ -144,47 +150,64 @@ class Engine:
         snapshot: Snapshot,
     ) -> list[int]:
         """See `Run.place`."""
-        placed = self._place_some(run, start, snapshot)
+        placed, is_whole = self._place_some(run, start, snapshot)
         while placed and start + len(placed) < len(run.pods):
             assert self._class_arrays is not None
-            if not self._class_arrays.updates_image_counts(placed[-1]):
+            if self._class_arrays.updates_image_counts(placed[-1]):
+                # As the walk finds it for the next pod: scores of that row have changed.
+                snapshot.nodes.refresh()
+            elif not is_whole:
                 break
-            # As the walk finds it for the next pod: scores of that row have changed.
-            snapshot.nodes.refresh()
-            some = self._place_some(run, start + len(placed), snapshot)
+            some, is_whole = self._place_some(run, start + len(placed), snapshot)
             if not some:
                 break
             placed += some
         return placed
 
-    def _place_some(self, run: PodRun, start: int, snapshot: Snapshot) -> list[int]:
+    def _place_some(self, run: PodRun, start: int, snapshot: Snapshot) -> tuple[list[int], bool]:
+        """Place pods with one call of a kernel; returns their rows, and whether all pods that it
+        was given are placed."""
         self._follow(snapshot)
         if run.epoch != self._epoch:
             run.epoch, run.heads = self.heads(run.classes, snapshot)
         slow = np.flatnonzero(run.heads[start:] < 0)
         n_fast = int(slow[0]) if slow.size else run.heads.shape[0] - start
         if n_fast == 0 or snapshot.nodes.n_nodes == 0:
-            return []
+            return [], False
         assert self._class_arrays is not None
-        class_arrays, nodes, end = self._class_arrays, snapshot.nodes, start + n_fast
-        self._catch_up(run.classes[start:end], nodes)
-        rows = np.empty(n_fast, dtype=np.int64)
-        totals = run.scores[start:end]
-        n_placed = self.kernels.run(
-            *class_arrays.arguments(),
-            run.heads[start:end],
-            run.draws[start:end],
-            rows,
-            totals,
-            class_arrays.n_log,
-        )
-        class_arrays.n_log += n_placed
-        self.n_evaluated += n_placed * nodes.n_nodes
-        placed: list[int] = rows[:n_placed].tolist()
-        those = range(start, start + n_placed)
+        assert self._planner is not None
+        class_arrays, nodes = self._class_arrays, snapshot.nodes
+        group, n_same = self._planner.card_groups.first(run.heads[start : start + n_fast])
+        card_kernels = self.card_kernels
+        if group is not None and card_kernels is None:
+            # Evaluating cards by columns; compiling pays off that much earlier.
+            self.n_evaluated += CARD_COST * nodes.n_nodes
+            return [], False
+        end = start + n_same
+        self._catch_up(run.classes[start:end], nodes, has_trees=group is None)
+        heads, draws = run.heads[start:end], run.draws[start:end]
+        if group is not None and card_kernels is not None:
+            placed, notes = group.run(
+                card_kernels, run.pods[start:end], heads, draws, run.scores[start:end]
+            )
+            run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
+        else:
+            rows = np.empty(n_same, dtype=np.int64)
+            n_placed = self.kernels.run(
+                *class_arrays.arguments(),
+                heads,
+                draws,
+                rows,
+                run.scores[start:end],
+                class_arrays.n_log,
+            )
+            class_arrays.n_log += n_placed
+            placed = rows[:n_placed].tolist()
+        self.n_evaluated += len(placed) * nodes.n_nodes
+        those = range(start, start + len(placed))
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
         self._generation = nodes.journal.generation
-        return placed
+        return placed, len(placed) == n_same
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Rebuild all plans if anything but pods and amounts has changed."""
@@ -234,8 +257,11 @@ class Engine:
             return False
         return True
 
-    def _catch_up(self, classes: Sequence[EnginePodClass], nodes: NodeTable) -> None:
-        """Apply changes made from outside since the last run."""
+    def _catch_up(
+        self, classes: Sequence[EnginePodClass], nodes: NodeTable, *, has_trees: bool
+    ) -> None:
+        """Apply changes made from outside since the last run. has_trees: whether the classes are
+        placed by trees."""
         assert self._class_arrays is not None
         assert self._planner is not None
         touched = nodes.journal.all_since(self._generation)
@@ -245,7 +271,7 @@ class Engine:
         self._generation = nodes.journal.generation
         for one, n_pods in Counter(classes).items():
             # A tree does not pay off for a single pod.
-            if n_pods > 1 or one.was_placed:
+            if has_trees and (n_pods > 1 or one.was_placed):
                 self._class_arrays.want_tree(one.number)
             one.was_placed = True
             if one.terms and one.counted_at != self._external_generation:

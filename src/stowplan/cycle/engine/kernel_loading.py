@@ -13,6 +13,7 @@ COMPILE_ROWS_MIN = 100_000_000
 once per machine; Numba caches the result on disk."""
 
 _KERNELS = "stowplan.columns.engine.kernels"
+_CARD_KERNELS = "stowplan.columns.engine.card_kernels"
 
 
 class EngineMode(Enum):
@@ -41,3 +42,8 @@ def load_kernels() -> ModuleType | None:
             stacklevel=2,
         )
         return None
+
+
+def load_card_kernels() -> ModuleType:
+    """Load the compiled kernels for GPU cards, where those of `load_kernels` are loaded."""
+    return importlib.import_module(_CARD_KERNELS)

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
+from stowplan.cycle.engine.card_groups import CardGroups
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
 from stowplan.framework.deciders.kernel_terms import (
     BalancedAllocation,
+    CardTerms,
     KernelTerm,
     PeerAffinityTerms,
     ResourceFit,
@@ -107,13 +109,18 @@ class ClassTerms:
         self.balanced: BalancedAllocation | None = None
         self.use_weight = self.even_weight = self.spread_weight = self.affinity_weight = 0
         self.requires_all = False
+        self.cards: tuple[PluginPoints, CardTerms] | None = None
         self.terms: list[TopologyTerm] = []
         for uses, part in parts:
             self._take(uses, part)
 
     def _take(self, uses: PluginPoints, part: KernelTerm) -> None:
         weight = uses.member.weight
-        if isinstance(part, TopologyTerms):
+        if isinstance(part, CardTerms):
+            if self.cards is not None or not uses.filters:
+                raise NoPlan
+            self.cards = uses, part
+        elif isinstance(part, TopologyTerms):
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
             if uses.filters:
@@ -130,6 +137,22 @@ class ClassTerms:
                 _single_part(self.balanced, part, len(part.resources)),
                 weight,
             )
+
+    def reserve(self, state: CycleState) -> frozenset[str]:
+        """Write what Unreserve needs of cards; returns the plugins for which kernels reserve.
+
+        Raises NoPlan beside rules that the card kernels do not know.
+        """
+        if self.cards is None:
+            return frozenset()
+        if self.resource_score or self.balanced or self.terms:
+            raise NoPlan
+        uses, part = self.cards
+        if part.state is None:
+            state.skip_filter.add(uses.member.name)
+        else:
+            state.write(uses.member.name, part.state)
+        return frozenset({uses.member.name})
 
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
@@ -159,6 +182,7 @@ class Planner:
         self, class_arrays: ClassArrays, snapshot: Snapshot, peers: PeerAffinityTerms
     ) -> None:
         self._class_arrays = class_arrays
+        self.card_groups = CardGroups(class_arrays)
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
@@ -191,10 +215,14 @@ class Planner:
         class_terms = ClassTerms(terms)
         static = self._static(one, about_nodes)
         one.state.skip_filter |= static.skips
-        if not one.framework.binds_directly(one.state):
+        reserved = class_terms.reserve(one.state)
+        if not one.framework.binds_directly(one.state, reserved):
+            raise NoPlan
+        if reserved and static.normalised:
             raise NoPlan
         layout, placed = self._placed(class_terms)
         one.number = self._class_arrays.add_class()
+        self._write_cards(one, class_terms)
         params = self._class_arrays.classes[one.number]
         params[at.STATIC], params[at.LAYOUT] = static.number, layout
         params[at.N_GROUPS] = self._class_arrays.n_groups(layout)
@@ -219,6 +247,16 @@ class Planner:
         if terms is None:
             raise NoPlan
         return terms
+
+    def _write_cards(self, one: EnginePodClass, class_terms: ClassTerms) -> None:
+        if class_terms.cards is None:
+            return
+        uses, part = class_terms.cards
+        weight = uses.member.weight if uses.scores else 0
+        taken_cpu = one.footprint.requested.get("cpu", 0)
+        if not self.card_groups.add(one.number, part, weight, taken_cpu):
+            one.number = -1
+            raise NoPlan
 
     # Amounts.
 

@@ -33,7 +33,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.client.rate_limiter import RateLimiter
 from stowplan.driver.clocks import monotonic_ns, request_time
-from stowplan.driver.kernel_warming import start_kernel_warming
+from stowplan.driver.kernel_warming import GPU_SHARE, start_kernel_warming
 from stowplan.driver.live.api_dispatcher import ApiDispatcher
 from stowplan.driver.live.decision_comparer import DecisionComparer, ReferenceScheduler
 from stowplan.driver.live.decision_log import DecisionLog
@@ -290,7 +290,9 @@ class SchedulerServer:
         self.informers.start(tasks)
         warming = None
         if options.engine == "auto":
-            warming = start_kernel_warming()
+            profiles = self.deciders.configuration.profiles.values()
+            uses = {use.name for one in profiles for some in one.points.values() for use in some}
+            warming = start_kernel_warming(cards=GPU_SHARE in uses)
         await self._follow_until_synced()
         if warming is not None:
             await self._wait_for_kernels(warming)

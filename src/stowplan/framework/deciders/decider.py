@@ -5,7 +5,7 @@ The scheduler is given one and does not depend on its rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -145,6 +145,10 @@ class KernelRun(Protocol):
     """Pods being placed. scores: int64 (n_pods,), total score of the node of each placed pod."""
 
     scores: Ints
+
+    @property
+    def annotations(self) -> Mapping[int, dict[str, str]]:
+        """By index of a placed pod, what its binding carries; pods without are left out."""
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on and add them to the table as assumed pods.

@@ -8,13 +8,16 @@ way, for every pod, and for every class where it declares `node_only`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.columns.array_types import Bools, Ints
+from stowplan.columns.engine.card_arrays import CardExpectation, CardKernelColumns
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
 from stowplan.objects.pod import Pod
 
@@ -106,7 +109,44 @@ class TopologyTerms(msgspec.Struct, frozen=True):
     requires_all: bool = False
 
 
-KernelTerm = ResourceFit | ResourceScore | BalancedAllocation | TopologyTerms
+class CardInventory(Protocol):
+    """The GPU cards of a node table under the rules of one profile."""
+
+    def columns(self) -> CardKernelColumns:
+        """The cards as they are now; the arrays that kernels write are copies."""
+
+    def expectation(self) -> CardExpectation:
+        """The policy and its typical pods."""
+
+    def draws(self, pods: Sequence[Pod]) -> NDArray[np.uint64]:
+        """uint64 (n_pods,): a number for the random choices of each pod."""
+
+    def reserve(
+        self, pods: Sequence[Pod], rows: Sequence[int], cards: Sequence[tuple[int, ...]]
+    ) -> list[dict[str, str]]:
+        """Give placed pods their cards before they are entered in the table; returns the
+        annotations of their bindings."""
+
+
+class CardTerms(msgspec.Struct, frozen=True):
+    """Filter, score and choice of cards: `num` cards of a node with `milli` left on each.
+
+    inventory: the same object for all classes of a profile. cpu_milli: as the policy counts it.
+    kind: column of the kinds of pods on a node, -1 for none. access: uint8 (n_models,), accepted
+    models. state: what Reserve and Unreserve read from the cycle state under the plugin's name;
+    None where they have nothing to do. The kernels reserve: Reserve is not called.
+    """
+
+    inventory: CardInventory
+    cpu_milli: int
+    num: int
+    milli: int
+    kind: int
+    access: NDArray[np.uint8]
+    state: object = None
+
+
+KernelTerm = ResourceFit | ResourceScore | BalancedAllocation | TopologyTerms | CardTerms
 
 
 class PeerAffinityTerms(Protocol):

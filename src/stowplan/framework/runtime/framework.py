@@ -140,6 +140,8 @@ class Framework:
         self._idle_when_skipped: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._idle_when_skipped = frozenset(m.name for m in between)
+        keys = {key for one in self.members.values() for key in one.declaration.reads_annotations}
+        self._annotation_keys = tuple(sorted(keys))
         binders = self.at("bind")
         is_sure = bool(binders) and binders[0].declaration.binds_all and not binders[0].does_io
         self.unconditional_binder: str = binders[0].name if is_sure else ""
@@ -341,9 +343,19 @@ class Framework:
 
     # After a node was chosen.
 
-    def binds_directly(self, state: CycleState) -> bool:
-        """True when no plugin has work for the pod between the choice of a node and Bind."""
-        return self._idle_when_skipped is not None and self._idle_when_skipped <= state.skip_filter
+    def annotations_of(self, pod: Pod) -> tuple[str | None, ...]:
+        """The annotations of a pod that plugins read, in a fixed order; empty where they read
+        none."""
+        if not self._annotation_keys:
+            return ()
+        annotations = pod.metadata.annotations
+        return tuple([annotations.get(key) for key in self._annotation_keys])
+
+    def binds_directly(self, state: CycleState, reserved: frozenset[str] = frozenset()) -> bool:
+        """True when no plugin has work for the pod between the choice of a node and Bind.
+        reserved: plugins for which that is done already."""
+        idle = self._idle_when_skipped
+        return idle is not None and idle <= state.skip_filter | reserved
 
     goes_straight = deprecated_method("goes_straight", "binds_directly")
 

@@ -12,13 +12,13 @@ from enum import StrEnum
 import msgspec
 
 from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
-from stowplan.plugins.gpu_share.dot_product import (
+from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.gpu_share.scores.dot_product import (
     DotProductExtension,
     DotProductNorm,
     best_pair,
 )
-from stowplan.plugins.gpu_share.fgd import fgd_share_scores
-from stowplan.plugins.gpu_share.fragmentation import TypicalPod
+from stowplan.plugins.gpu_share.scores.fgd import fgd_share_scores
 
 
 class CardSelection(StrEnum):

@@ -8,7 +8,8 @@ after all known ones and in the order of the pods' uids, so that they depend on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
@@ -27,8 +28,8 @@ from stowplan.objects.devices.gpu_cards import (
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_table import CardTable
-from stowplan.plugins.gpu_share.fgd import cards_by_left
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
+from stowplan.plugins.gpu_share.scores.fgd import cards_by_left
 
 
 class PodOnCards(NamedTuple):
@@ -46,19 +47,20 @@ class PodOnCards(NamedTuple):
 
 def gpu_request_of(info: PodInfo) -> GpuShareRequest:
     """The request of a pod's annotations. Without gpu-milli it requests no cards."""
-    annotations = info.pod.metadata.annotations
+    text = info.pod.metadata.annotations.get
     cpu_milli, _ = info.footprint.nonzero
-    milli = whole_number(annotations.get(MILLI_KEY))
-    if milli <= 0:
+    return _parsed(cpu_milli, text(COUNT_KEY), text(MILLI_KEY), text(MODEL_KEY), text(INDEX_KEY))
+
+
+@lru_cache(maxsize=8192)
+def _parsed(
+    cpu_milli: int, count: str | None, milli: str | None, models: str | None, index: str | None
+) -> GpuShareRequest:
+    per_card = whole_number(milli)
+    if per_card <= 0:
         return GpuShareRequest(cpu_milli)
-    index = annotations.get(INDEX_KEY)
-    return GpuShareRequest(
-        cpu_milli,
-        whole_number(annotations.get(COUNT_KEY)),
-        milli,
-        annotations.get(MODEL_KEY, ""),
-        None if index is None else card_indices(index),
-    )
+    cards = None if index is None else card_indices(index)
+    return GpuShareRequest(cpu_milli, whole_number(count), per_card, models or "", cards)
 
 
 def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:
@@ -76,7 +78,8 @@ def assume_cards(left: list[int], requests: Iterable[tuple[str, GpuShareRequest]
 
 
 class CardLedger(TableWatcher):
-    """The cards of one node table, kept as its pods change, in dry runs as well."""
+    """The cards of one node table, kept as its pods change, in dry runs as well. inventories: by
+    plugin, their `GpuCardInventory`."""
 
     def __init__(self, table: NodeTable) -> None:
         super().__init__(table)
@@ -86,6 +89,7 @@ class CardLedger(TableWatcher):
         self._assumed_rows: dict[int, int] = {}
         self._reserved: dict[str, tuple[int, ...]] = {}
         self._marks = -1, -1
+        self.inventories: dict[object, Any] = {}
 
     # Cards of pods.
 
@@ -112,6 +116,10 @@ class CardLedger(TableWatcher):
             self.pod_added(row, placed.info)
 
     # Reading.
+
+    def kind_index(self, kind: str) -> int:
+        """See `CardTable.kind_index`."""
+        return self._cards.kind_index(kind)
 
     def columns(self) -> GpuCardColumns:
         """All rows; read-only."""

@@ -88,18 +88,24 @@ class CardTable:
         self, row: int, cpu: int, request: GpuShareRequest, cards: Sequence[int], sign: int
     ) -> None:
         self._cpu_used[row] += sign * cpu
-        if cards:
+        if cards and max(cards) >= self._used.shape[1]:
             # Cards that a changed node no longer has are counted all the same.
             self._used = grow(self._used, (self._used.shape[0], max(cards) + 1))
         for card in cards:
             self._used[row, card] += sign * request.milli
         kind = request.kind
         if kind is not None:
-            index = self._kinds.setdefault(kind, len(self._kinds))
-            self._kind_counts = grow(
-                self._kind_counts, (self._kind_counts.shape[0], len(self._kinds))
-            )
+            index = self.kind_index(kind)
             self._kind_counts[row, index] += sign
+
+    def kind_index(self, kind: str) -> int:
+        """The index of a kind of pods in `kind_counts`."""
+        index = self._kinds.get(kind)
+        if index is None:
+            index = self._kinds[kind] = len(self._kinds)
+            wanted = self._kind_counts.shape[0], len(self._kinds)
+            self._kind_counts = grow(self._kind_counts, wanted)
+        return index
 
     # Reading.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
-from stowplan.plugins.gpu_share.fgd import smallest_cards
 from stowplan.plugins.gpu_share.fragmentation import Q3, TypicalPod, shares_by_category
+from stowplan.plugins.gpu_share.scores.fgd import smallest_cards
 
 PROBABILITY_MIN = 1
 """Milli left times probability; below, the node counts as without fragment."""

@@ -11,7 +11,6 @@ Source: hkust-adsl/kubernetes-scheduler-simulator (Weng et al., USENIX ATC 2023)
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import StrEnum
 
@@ -45,9 +44,13 @@ from stowplan.framework.clusterevents import (
     RegisteredEvents,
     on,
 )
+from stowplan.framework.deciders.kernel_terms import KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.gpu_cards import (
+    COUNT_KEY,
     INDEX_KEY,
+    MILLI_KEY,
+    MODEL_KEY,
     CardState,
     GpuShareRequest,
     format_card_indices,
@@ -63,8 +66,15 @@ from stowplan.plugins.gpu_share.card_filter import (
     fits_distinct_cards,
     fits_distinct_cards_column,
 )
+from stowplan.plugins.gpu_share.card_inventory import (
+    CARD_KEY,
+    GpuCardInventory,
+    name_key,
+    pod_draw,
+    random_numbers,
+)
 from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
     DeviceAttempt,
@@ -73,7 +83,6 @@ from stowplan.plugins.gpu_share.conventions.device_sharing import (
     refusal,
     requests_of,
 )
-from stowplan.plugins.gpu_share.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
@@ -81,6 +90,7 @@ from stowplan.plugins.gpu_share.policies import (
     gpu_score_column,
     normalize_gpu_scores,
 )
+from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
@@ -182,9 +192,13 @@ class GpuShare:
     """
 
     name = "GpuShare"
-    # Not row_local, though columns read nothing but the row: classes of pods are made without
-    # annotations, so a refusal would be repeated for other requests.
-    declaration = Plugin(name=name, reads=(), rests_when_skipped=True)
+    declaration = Plugin(
+        name=name,
+        reads=(),
+        repeatable=True,
+        rests_when_skipped=True,
+        reads_annotations=(MILLI_KEY, COUNT_KEY, MODEL_KEY, INDEX_KEY, *REQUEST_ANNOTATIONS),
+    )
     Args = GpuShareArgs
     REFUSALS = {
         # No eviction adds cards or changes their model.
@@ -278,7 +292,7 @@ class GpuShare:
         """The score of the policy, before normalisation."""
         attempt = state.read(f"{self.name}/scores", GpuShareState)
         if self.args.policy is GpuPolicy.RANDOM:
-            return self._draw(pod, node.name)
+            return self._draw(pod, name_key(node.name))
         devices: DeviceAttempt | None = state.find(f"{DEVICES}/scores")
         registered = None if devices is None else devices.on_cards(node)
         card_state, request = registered or (attempt.ledger.state(node), attempt.request)
@@ -289,8 +303,8 @@ class GpuShare:
         attempt = state.read(f"{self.name}/scores", GpuShareState)
         if self.args.policy is GpuPolicy.RANDOM:
             numbers = np.arange(nodes.n_nodes)[rows].tolist()
-            numbers_by_row = [self._draw(pod, nodes.names[row]) for row in numbers]
-            return np.array(numbers_by_row, dtype=np.int64)
+            keys = np.array([name_key(nodes.names[row]) for row in numbers], dtype=np.int64)
+            return random_numbers(pod_draw(self.args.seed, pod), keys)
 
         def evaluate(some: Rows) -> Ints:
             cards = CardLedger.of(nodes).columns().take(some)
@@ -339,9 +353,32 @@ class GpuShare:
             settle_ties(final, [nodes.names[row] for row in numbers])
         return final
 
-    def _draw(self, pod: Pod, text: str) -> int:
+    def _draw(self, pod: Pod, key: int) -> int:
         """A number that is as good as random, the same at every call."""
-        return zlib.crc32(f"{self.args.seed}/{pod.uid}/{text}".encode())
+        keys = np.array([key], dtype=np.int64)
+        return int(random_numbers(pod_draw(self.args.seed, pod), keys)[0])
+
+    def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
+        """The request; None for a pod that prescribes its cards, or requests registered devices,
+        and where nodes register some."""
+        devices = attempt_of(pod, snapshot, self._conventions)
+        if devices.requests or devices.has_devices().any():
+            return None
+        attempt = self._state(pod, snapshot)
+        request = attempt.request
+        if request.prescribed is not None:
+            return None
+        inventory = attempt.ledger.inventories.get(self)
+        if inventory is None:
+            inventory = attempt.ledger.inventories[self] = GpuCardInventory(
+                attempt.ledger,
+                snapshot.nodes,
+                self.args.policy,
+                self._choice,
+                ties_by_name=self.args.ties is GpuTies.NAME,
+                seed=self.args.seed,
+            )
+        return (inventory.terms(request, attempt if request.milli > 0 else None),)
 
     # After the node is chosen.
 
@@ -383,7 +420,7 @@ class GpuShare:
             return None
         choices = candidate_cards(left, request, self._choice)
         # Only RANDOM has several.
-        return choices[self._draw(pod, "card") % len(choices)] if choices else None
+        return choices[self._draw(pod, CARD_KEY) % len(choices)] if choices else None
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """Take the cards back."""

@@ -9,12 +9,12 @@ import numpy as np
 from stowplan.columns.array_types import Bools, Ints
 from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.card_choice import CardChoiceOptions
-from stowplan.plugins.gpu_share.dot_product import dot_product_score
-from stowplan.plugins.gpu_share.dot_product_columns import dot_product_column
-from stowplan.plugins.gpu_share.fgd import fgd_column, fgd_score
 from stowplan.plugins.gpu_share.fragmentation import TypicalColumns
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
-from stowplan.plugins.gpu_share.packing_scores import (
+from stowplan.plugins.gpu_share.scores.dot_product import dot_product_score
+from stowplan.plugins.gpu_share.scores.dot_product_columns import dot_product_column
+from stowplan.plugins.gpu_share.scores.fgd import fgd_column, fgd_score
+from stowplan.plugins.gpu_share.scores.packing_scores import (
     best_fit_column,
     best_fit_score,
     gpu_clustering_column,

@@ -39,6 +39,7 @@ from stowplan.scheduler.binding.prebind import PreBindRunner
 from stowplan.scheduler.context import SchedulerContext, placed_on
 from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
 from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.outbox import NO_ANNOTATIONS
 from stowplan.scheduler.pods.transitions import (
     ASSUMED,
     BIND_UNKNOWN,
@@ -124,10 +125,11 @@ class BindingCycles:
         start: int,
         rows: list[int],
         scores: list[int],
+        annotations: Mapping[int, dict[str, str]],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
-        rows."""
+        rows. annotations: by index, what bindings carry."""
         context, records = self._context, self._records
         names, listeners = context.cache.nodes.names, context.lanes.listeners(PodAssumed)
         done, bind = context.queue.in_flight.done, context.outbox.bind
@@ -135,18 +137,23 @@ class BindingCycles:
         uids = [record.pod.uid for record in run]
         context.cache.note_assumed(uids)
         placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
-        for uid, record, one, row, score in placed:
-            pod, node, framework = record.pod, names[row], one.framework
+        for place, (uid, record, one, row, score) in enumerate(placed, start):
+            pod, node, framework, state = record.pod, names[row], one.framework, one.state
+            notes = annotations.get(place, NO_ANNOTATIONS) if annotations else NO_ANNOTATIONS
             records[uid] = record
             for lane in listeners:
                 lane.on_outcome(PodAssumed(pod, node))
             done(uid)
             if framework.unconditional_binder:
-                awaits = (bind(pod, uid, node),)
-                record.binding = BindingCycle(node, framework, one.state, score, awaits)
+                awaits = (bind(pod, uid, node, notes),)
+                record.binding = BindingCycle(node, framework, state, score, awaits)
                 record.state = BINDING
                 continue
-            record.binding = BindingCycle(node, framework, one.state, score)
+            if notes:
+                # The state of a class is that of all its pods.
+                state = state.clone()
+                state.binding_annotations = notes
+            record.binding = BindingCycle(node, framework, state, score)
             record.state = PREBINDING
             try:
                 self._bind(record)

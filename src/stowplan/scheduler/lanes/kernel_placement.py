@@ -100,7 +100,7 @@ class KernelPlacement:
                 if refusal is None:
                     rows = run.place(start, now)
                     scores = run.scores[start : start + len(rows)].tolist()
-                    self._bindings.begin_run(entries, classes, start, rows, scores)
+                    self._bindings.begin_run(entries, classes, start, rows, scores, run.annotations)
                     start += len(rows)
                     if start == n_pods:
                         break

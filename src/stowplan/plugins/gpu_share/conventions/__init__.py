@@ -19,3 +19,10 @@ CONVENTIONS = {
     )
 }
 """By name."""
+
+REQUEST_ANNOTATIONS = (
+    *volcano_vgpu.REQUEST_ANNOTATIONS,
+    *hami.REQUEST_ANNOTATIONS,
+    *kai_fractions.REQUEST_ANNOTATIONS,
+)
+"""Annotations of pods that are part of what they request."""

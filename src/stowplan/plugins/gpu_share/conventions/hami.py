@@ -47,6 +47,8 @@ USE_TYPE, NOUSE_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
 USE_ID, NOUSE_ID = "nvidia.com/use-gpuuuid", "nvidia.com/nouse-gpuuuid"
 MODE, NUMA = "nvidia.com/vgpu-mode", "nvidia.com/numa-bind"
 MIG = "mig"
+REQUEST_ANNOTATIONS = (USE_ID, NOUSE_ID, MODE, NUMA)
+"""Beside those of Volcano."""
 
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"

@@ -38,7 +38,7 @@ from stowplan.plugins.gpu_share.conventions.share_texts import is_number
 GPU = "nvidia.com/gpu"
 FRACTION, MEMORY = "gpu-fraction", "gpu-memory"
 NUM_DEVICES, CONTAINER = "gpu-fraction-num-devices", "gpu-fraction-container-name"
-GROUP = "runai-gpu-group"
+REQUEST_ANNOTATIONS = (FRACTION, MEMORY, NUM_DEVICES, CONTAINER)
 RECEIVED = "received-resource-type"
 CARDS = "stowplan.dev/gpu-cards"
 """Written by a simulation: the cards of a pod and the memory that it has of each."""

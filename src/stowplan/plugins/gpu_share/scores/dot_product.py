@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, CardState, GpuShareRequest
-from stowplan.plugins.gpu_share.packing_scores import CPU_MAX, MILLI_MAX
+from stowplan.plugins.gpu_share.scores.packing_scores import CPU_MAX, MILLI_MAX
 
 POD_NORM_SCALE = 10
 """Products normalised by the pod are divided by this before tanh."""

@@ -6,14 +6,14 @@ import numpy as np
 
 from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, GpuShareRequest
-from stowplan.plugins.gpu_share.dot_product import (
+from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
+from stowplan.plugins.gpu_share.scores.dot_product import (
     POD_NORM_SCALE,
     DotProductExtension,
     DotProductNorm,
     divisors,
     hyperbolic_tangent,
 )
-from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
 
 
 def dot_product_column(

@@ -1,0 +1,1 @@
+"""Scores of the policies of shared GPUs, by node and by column."""
