@@ -25,7 +25,15 @@ from stowplan.driver.live.decision_comparer import (
     ReferenceScheduler,
 )
 from stowplan.messages.effects import Bind
-from stowplan.messages.events import BindDone, Event, NodeAdded, PodAdded, PodDeleted, PodUpdated
+from stowplan.messages.events import (
+    BindDone,
+    ConfigurationChanged,
+    Event,
+    NodeAdded,
+    PodAdded,
+    PodDeleted,
+    PodUpdated,
+)
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.testing import node, pod
 from tests.driver.deciders import default_deciders
@@ -205,3 +213,15 @@ def test_a_live_dry_run_writes_nothing_and_misses_nothing() -> None:
             assert api.writes == []
 
     run(steps())
+
+
+def test_a_changed_configuration_applies_to_what_is_compared() -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    text = f"{head}profiles:\n- schedulerName: default-scheduler\n- schedulerName: another\n"
+    one = pod("a", cpu="2", scheduler="another")
+    reference = ReferenceScheduler(default_deciders("default-scheduler"))
+    found = comparer(PodAdded(one), bound(one, "large"), reference=reference)
+    assert not found.counts
+    changed = ConfigurationChanged(text, "f.yaml", has_profiles=True, has_sessions=False)
+    found = comparer(changed, PodAdded(one), bound(one, "large"), reference=reference)
+    assert found.counts == {SAME: 1}
