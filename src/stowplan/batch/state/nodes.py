@@ -8,7 +8,7 @@ Source: kube-batch v0.5, api/node_info.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -24,7 +24,9 @@ from stowplan.framework.deciders.resource_vector import ResourceVector
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import is_scalar
 
+LOCAL_STORAGE = ("ephemeral-storage",)
 READY_CONDITION = "Ready"
 """Type of the node condition."""
 
@@ -34,31 +36,45 @@ def is_node_ready(node: Node) -> bool:
     return all(c.status == "True" for c in node.status.conditions if c.type == READY_CONDITION)
 
 
-class NodeReadiness:
-    """Which nodes of a table are ready; kept with the table, as conditions seldom change."""
+class NodeFacts:
+    """Readiness of a table's nodes, and the scalars that they name; kept with the table.
+
+    ready: one per row. scalars: per row, the resources other than cpu, memory and pods that its
+    node names, be it with 0.
+    """
 
     def __init__(self) -> None:
-        self._ready: list[bool] = []
+        self.ready: list[bool] = []
+        self.scalars: list[frozenset[str]] = []
         self._nodes: list[Node] = []
 
     @classmethod
-    def of(cls, table: NodeTable) -> Bools:
-        """bool (n_nodes,), a new array: ready nodes."""
+    def of(cls, table: NodeTable) -> NodeFacts:
+        """The facts of a table as it is now."""
         kept = table.extras.get(cls.__qualname__)
         if not isinstance(kept, cls):
             kept = table.extras[cls.__qualname__] = cls()
-        return np.array(kept._read(table.nodes), dtype=np.bool_)
+        kept._follow(table.nodes)
+        return kept
 
-    def _read(self, nodes: list[Node]) -> list[bool]:
-        known, ready = self._nodes, self._ready
-        del known[len(nodes) :], ready[len(nodes) :]
+    def _follow(self, nodes: list[Node]) -> None:
+        known = self._nodes
+        for values in (known, self.ready, self.scalars):
+            del values[len(nodes) :]
         for row, node in enumerate(nodes):
             if row == len(known):
                 known.append(node)
-                ready.append(is_node_ready(node))
+                self.ready.append(is_node_ready(node))
+                self.scalars.append(scalars_of(node))
             elif known[row] is not node:
-                known[row], ready[row] = node, is_node_ready(node)
-        return ready
+                known[row] = node
+                self.ready[row], self.scalars[row] = is_node_ready(node), scalars_of(node)
+
+
+def scalars_of(node: Node) -> frozenset[str]:
+    """Resources other than cpu, memory and pods that a node names."""
+    names = node.status.allocatable
+    return frozenset(name for name in names if name in LOCAL_STORAGE or is_scalar(name))
 
 
 class NodeTask(msgspec.Struct, frozen=True, gc=False):
@@ -78,22 +94,28 @@ class ResourceColumn:
     read: resource -> int64 (n_nodes,), base units.
     """
 
-    def __init__(self, table: NodeTable, read: Callable[[str], Ints], *, offered: bool) -> None:
-        """offered: an amount of a row also names the resources that the node offers."""
+    def __init__(
+        self,
+        table: NodeTable,
+        read: Callable[[str], Ints],
+        named: Sequence[frozenset[str]] | None = None,
+    ) -> None:
+        """named: per row, scalars that the amount of a row names even if they are 0."""
         self._table = table
         self._read = read
-        self._offered = offered
+        self._named = named
 
     def get(self, name: str, n_rows: int) -> Floats:
         """float64 (n_rows,), a new array: a resource; zeros if no row names it."""
         return self._read(name)[:n_rows].astype(np.float64) * unit_of(name)
 
     def amount(self, row: int) -> ResourceVector:
-        """The amount of a row; it names scalars that are not zero."""
+        """The amount of a row; it names scalars that are not 0, and those in `named`."""
+        named = frozenset() if self._named is None else self._named[row]
         scalars = {}
-        for name in scalars_of(self._table):
+        for name in counted_scalars(self._table):
             amount = int(self._read(name)[row])
-            if amount or (self._offered and self._table.allocatable(name)[row]):
+            if amount or name in named:
                 scalars[name] = amount * unit_of(name)
         cpu, memory = (float(self._read(name)[row]) for name in ("cpu", "memory"))
         return ResourceVector(cpu, memory, scalars or None)
@@ -122,12 +144,13 @@ class SessionNodes:
         self.revision = self._n_states = 0
         self._task_of = task_of
         self._overlay = overlay = ReleasingOverlay(table)
-        self._ready = NodeReadiness.of(table)
+        self._facts = facts = NodeFacts.of(table)
+        self._ready: Bools = np.array(facts.ready, dtype=np.bool_)
         self._placed: set[str] = set()
         self._total: ResourceVector | None = None
-        self.idle = ResourceColumn(table, overlay.idle, offered=True)
-        self.used = ResourceColumn(table, table.requested, offered=False)
-        self.releasing = ResourceColumn(table, overlay.releasing, offered=False)
+        self.idle = ResourceColumn(table, overlay.idle, facts.scalars)
+        self.used = ResourceColumn(table, table.requested)
+        self.releasing = ResourceColumn(table, overlay.releasing)
         for task in leaving:
             row = table.row_of_pod(task.uid)
             if row >= 0:
@@ -157,11 +180,13 @@ class SessionNodes:
         if self._total is None:
             table, ready = self.table, self._ready
             cpu, memory = (float(table.allocatable(n)[ready].sum()) for n in ("cpu", "memory"))
-            scalars = {}
-            for name in scalars_of(table):
-                offered = table.allocatable(name)[ready]
-                if offered.any():
-                    scalars[name] = int(offered.sum()) * unit_of(name)
+            facts = zip(self._facts.ready, self._facts.scalars, strict=True)
+            named = frozenset().union(*{scalars for is_ready, scalars in facts if is_ready})
+            scalars = {
+                name: int(table.allocatable(name)[ready].sum()) * unit_of(name)
+                for name in counted_scalars(table)
+                if name in named
+            }
             self._total = ResourceVector(cpu, memory, scalars or None)
         return self._total.copy()
 
@@ -276,6 +301,6 @@ class SessionNodes:
         self.touched.trim(self.n_nodes)
 
 
-def scalars_of(table: NodeTable) -> Iterator[str]:
+def counted_scalars(table: NodeTable) -> Iterator[str]:
     """Resources of a table other than cpu, memory and pods."""
     return (name for name in table.resources.values if name not in ("cpu", "memory", "pods"))
