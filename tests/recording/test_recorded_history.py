@@ -6,9 +6,12 @@ import errno
 import logging
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from stowplan.driver.live.exposition import SchedulerCollector
 from stowplan.driver.storage import recording_writer
 from stowplan.forecast.recorded_history import cluster_at, restore, summary_of, verify
 from stowplan.recording.frames import RecordingError
@@ -149,6 +152,10 @@ def test_disk_full_ends_the_recording_and_not_the_scheduler(
     assert found.files[0].torn is None
     assert sum(1 for _ in found.calls()) == writer.n_calls > 0
     assert verify(found).is_equal
+    server: Any = SimpleNamespace(options=SimpleNamespace(recorder=writer))
+    metrics = {one.name: one.samples[0].value for one in SchedulerCollector(server)._recording()}
+    assert metrics["stowplan_recording_stopped"] == 1
+    assert metrics["stowplan_recording_bytes"] == writer.n_bytes > 0
 
 
 def test_times(path: Path) -> None:
