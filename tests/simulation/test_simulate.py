@@ -163,11 +163,11 @@ def test_the_configuration_hash_distinguishes_configurations(tmp_path: Path) -> 
     assert plain.summary["configuration"] != other.summary["configuration"]
 
 
-def test_the_trace_reports_what_is_not_modelled(tmp_path: Path) -> None:
+def test_the_trace_reports_how_cards_count(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text(trace.nodes(20))
     (tmp_path / "pods.csv").write_text(trace.pods(60))
     result = simulate(tmp_path)
-    assert any("per card is not modelled" in note for note in result.summary["notes"])
+    assert any("count as one amount" in note for note in result.summary["notes"])
     assert 0 < result.summary["placed"] <= 60
 
 
