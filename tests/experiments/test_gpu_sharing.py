@@ -106,7 +106,8 @@ def test_the_other_workloads_are_run_by_the_same_rule(names: tuple[str, ...]) ->
         found = run_experiment(workload(name), GpuPolicy.FGD, 42)
         assert all(len(figures) == N_COLUMNS for figures in found.values())
         # As much as arrives is placed while the cluster is half empty.
-        assert abs(found["alloc_pct"][50] - 50) < 0.1, name
+        # Less so where few nodes have the model that a pod asks for.
+        assert abs(found["alloc_pct"][50] - 50) < (3 if name.startswith("gpuspec") else 0.1), name
         assert 80 < found["alloc_pct"][130] <= 100, name
 
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from stowplan.columns.array_types import Floats
-from stowplan.experiments.statistics.comparison import MeasureText, compare
 from stowplan.experiments.statistics.paired import (
     SEED,
     bca_interval,
@@ -21,6 +20,7 @@ from stowplan.experiments.statistics.paired import (
     sign_flip_p,
     smallest_p,
 )
+from stowplan.experiments.statistics.paired_comparison import MeasureText, compare
 from tests.soak import examples
 
 WAIT = MeasureText("wait", "wait (mean)", "s", "lower")
@@ -39,20 +39,20 @@ def test_intervals_are_those_of_scipy(values: list[float]) -> None:
     sample = array(*values)
     if np.ptp(sample) < 1e-6:
         return
-    judge = stats.bootstrap(
+    expected = stats.bootstrap(
         (sample,), np.mean, n_resamples=2000, method="BCa", rng=np.random.default_rng(SEED)
     ).confidence_interval
     found = bca_interval(sample, resamples=2000)
-    if math.isnan(judge.low) or math.isnan(judge.high):
+    if math.isnan(expected.low) or math.isnan(expected.high):
         return
-    assert found == pytest.approx((judge.low, judge.high), rel=1e-6, abs=1e-6)
+    assert found == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-6)
 
 
 def test_an_interval_that_is_not_accelerated_would_be_seen() -> None:
     """The wrong variant: percentiles of the bootstrap distribution."""
     sample = array(0.1, 0.2, 0.2, 0.3, 0.4, 5.0, 9.0)
-    drawn = np.random.default_rng(SEED).integers(0, 7, (10_000, 7))
-    plain = np.percentile(sample[drawn].mean(axis=1), (2.5, 97.5))
+    resampled = np.random.default_rng(SEED).integers(0, 7, (10_000, 7))
+    plain = np.percentile(sample[resampled].mean(axis=1), (2.5, 97.5))
     assert abs(bca_interval(sample)[1] - plain[1]) > 0.3
 
 
@@ -66,14 +66,14 @@ def test_the_sign_flip_test_counts_all_signs(values: list[int]) -> None:
         abs(sum(s * v for s, v in zip(some, values, strict=True))) >= observed for some in signs
     )
     assert sign_flip_p(sample) == pytest.approx(hits / len(signs))
-    judge = stats.permutation_test(
+    expected = stats.permutation_test(
         (sample, np.zeros(len(values))),
         lambda x, y, axis: np.mean(x - y, axis=axis),
         permutation_type="samples",
         vectorized=True,
         n_resamples=10_000,
     )
-    assert sign_flip_p(sample) == pytest.approx(judge.pvalue)
+    assert sign_flip_p(sample) == pytest.approx(expected.pvalue)
 
 
 def test_the_published_example_of_ten_pairs() -> None:

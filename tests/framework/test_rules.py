@@ -36,7 +36,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.functions.priorities import normalize_scores
-from stowplan.framework.runtime.framework import Scores
+from stowplan.framework.runtime.outcomes import Scores
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import Bind, Effect, PatchStatus, RecordEvent
 from stowplan.messages.events import NodeAdded, PodAdded, Tick

@@ -23,7 +23,7 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
-from stowplan.framework.runtime.framework import Scores
+from stowplan.framework.runtime.outcomes import Scores
 from tests.framework.stage import POD, framework_of, plugin, snapshot
 
 Ints = NDArray[np.int64]

@@ -18,8 +18,7 @@ from stowplan.framework.cycle_state import MissingState
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 from stowplan.framework.problems import ContractError
-from stowplan.framework.runtime.framework import Scores
-from stowplan.framework.runtime.outcomes import PreFilterOutcome
+from stowplan.framework.runtime.outcomes import PreFilterOutcome, Scores
 from stowplan.framework.status import OK, Status, error, unresolvable
 from stowplan.objects.pod import Pod
 

@@ -39,8 +39,8 @@ def bca_interval(
     mean = float(sample.mean())
     if float(np.ptp(sample)) == 0.0:
         return mean, mean
-    drawn = np.random.default_rng(seed).integers(0, n, (resamples, n))
-    means = sample[drawn].mean(axis=1)
+    resampled = np.random.default_rng(seed).integers(0, n, (resamples, n))
+    means = sample[resampled].mean(axis=1)
     share = float((means < mean).mean() + (means <= mean).mean()) / 2
     bias = _NORMAL.inv_cdf(min(max(share, 1 / (2 * resamples)), 1 - 1 / (2 * resamples)))
     without = (sample.sum() - sample) / (n - 1)

@@ -40,7 +40,12 @@ from stowplan.framework.runtime.nominated_pods import (
     can_filter_by_amounts,
     refusals_with_nominated_pods,
 )
-from stowplan.framework.runtime.outcomes import PreFilterOutcome, checked_status, no_nodes_left
+from stowplan.framework.runtime.outcomes import (
+    PreFilterOutcome,
+    Scores,
+    checked_status,
+    no_nodes_left,
+)
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
@@ -62,19 +67,6 @@ class Handle:
         if self._framework is None:
             raise ContractError("handle.framework is not there yet in a plugin's constructor")
         return self._framework
-
-
-class Scores(msgspec.Struct, frozen=True):
-    """Scores of the nodes that passed.
-
-    rows: int64 (n_rows,). raw, final: plugin -> int64 (n_rows,), before and after normalization and
-    weighting. total: int64 (n_rows,), sum of the final scores.
-    """
-
-    rows: Ints
-    raw: dict[str, Ints]
-    final: dict[str, Ints]
-    total: Ints
 
 
 class Framework:

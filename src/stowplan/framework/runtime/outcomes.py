@@ -1,9 +1,10 @@
-"""Statuses of extension points made from those of their plugins."""
+"""Results of extension points made from those of their plugins."""
 
 from __future__ import annotations
 
 import msgspec
 
+from stowplan.columns.array_types import Ints
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import OK, Code, Status, error
 
@@ -36,3 +37,16 @@ def no_nodes_left(restricting: list[str]) -> PreFilterOutcome:
         text = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
     status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
     return PreFilterOutcome(status, frozenset(), tuple(restricting))
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """Scores of the nodes that passed.
+
+    rows: int64 (n_rows,). raw, final: plugin -> int64 (n_rows,), before and after normalization and
+    weighting. total: int64 (n_rows,), sum of the final scores.
+    """
+
+    rows: Ints
+    raw: dict[str, Ints]
+    final: dict[str, Ints]
+    total: Ints

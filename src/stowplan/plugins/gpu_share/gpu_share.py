@@ -362,7 +362,7 @@ class GpuShare:
         """The request; None for a pod that prescribes its cards, or requests registered devices,
         and where nodes register some."""
         devices = attempt_of(pod, snapshot, self._conventions)
-        if devices.requests or devices.has_devices().any():
+        if not devices.is_count or devices.has_devices().any():
             return None
         attempt = self._state(pod, snapshot)
         request = attempt.request

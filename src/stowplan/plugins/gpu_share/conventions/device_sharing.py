@@ -205,6 +205,9 @@ def device_attempt(
     problem = next((requests[one.name].problem for one in parts if requests[one.name].problem), "")
     if problem:
         return unresolvable(f"pod requests GPUs that cannot be: {problem}")
+    if not parts and MILLI_KEY in pod.metadata.annotations:
+        # Parts by milli that are whole devices for others.
+        return None
     return attempt_of(pod, snapshot, conventions, requests)
 
 
