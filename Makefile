@@ -92,7 +92,8 @@ whole: .venv/.kernels
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
 .venv/.kernels: .venv/.stamp src/stowplan/columns/engine/kernels.py
-	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm_kernels; warm_kernels()'
+	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm_kernels; warm_kernels(); \
+	from stowplan.simulation.kernel_cache import export_kernels; export_kernels()'
 	@touch $@
 
 # The environment: made once, brought up to date when a lock or the package's metadata changes. What

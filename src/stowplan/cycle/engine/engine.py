@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
+from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
@@ -52,9 +52,8 @@ class PodRun:
 class Engine:
     """One instance serves all profiles of a scheduler. n_evaluated: rows in all choices so far."""
 
-    def __init__(self, kernels: ModuleType) -> None:
-        """kernels: the module `kernels`, imported by the caller when compiling pays off, or
-        `numpy_kernels`."""
+    def __init__(self, kernels: Kernels) -> None:
+        """kernels: compiled ones, loaded by the caller when that pays off, or `numpy_kernels`."""
         self.kernels = kernels
         self.n_evaluated = 0
         self._index = PodClassIndex()
@@ -70,7 +69,7 @@ class Engine:
         self._external_generation = 0
         self._n_entered = 0
 
-    def use(self, kernels: ModuleType) -> None:
+    def use(self, kernels: Kernels) -> None:
         """Place with other kernels from now on."""
         self.kernels = kernels
         if self._class_arrays is not None:
