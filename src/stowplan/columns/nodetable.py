@@ -392,10 +392,11 @@ class NodeTable:
 
     def watch(self, watcher: PodWatcher) -> None:
         """Report every row and pod to `watcher`, the existing ones first."""
+        pod_added = watcher.pod_added
         for row in range(self.n_nodes):
             watcher.row_added(row)
             for info in self.pods[row]:
-                watcher.pod_added(row, info)
+                pod_added(row, info)
         self._watchers.append(watcher)
 
     # Dry runs: used by Overlay only, which undoes it.
