@@ -326,7 +326,8 @@ class NodeTable:
         home, names, pods, infos = self._home, self.names, self.pods, self._infos
         unrefreshed, watchers = self._unrefreshed, self._watchers
         for info, row in zip(placed, rows, strict=True):
-            uid, name = info.uid, names[row]
+            pod, name = info.pod, names[row]
+            uid = pod.metadata.uid or pod.key
             if uid in home:
                 raise TableError(f"pod {uid} is added twice; it is already on {home[uid]!r}")
             home[uid] = name

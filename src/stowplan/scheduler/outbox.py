@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from stowplan.framework import ObjectChange
@@ -28,6 +30,8 @@ from stowplan.objects.pod import Pod
 NOTE_BYTES_MAX = 1024
 
 
+DEFAULT = "default"
+"""Namespace of a pod that names none; see `NamespacedObject.namespace`."""
 NO_ANNOTATIONS: dict[str, str] = {}
 
 
@@ -80,6 +84,17 @@ class Outbox:
             Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations)
         )
         return number
+
+    def bind_all(self, pods: Sequence[Pod], uids: Sequence[str], nodes: Sequence[str]) -> range:
+        """Bind pods, each to its node; returns the numbers of the effects."""
+        term, numbers = self.term, range(self._last + 1, self._last + 1 + len(pods))
+        self._last += len(pods)
+        metas = [pod.metadata for pod in pods]
+        self._effects += [
+            Bind(number, term, uid, meta.namespace or DEFAULT, meta.name, node, NO_ANNOTATIONS)
+            for number, uid, meta, node in zip(numbers, uids, metas, nodes, strict=True)
+        ]
+        return numbers
 
     def read(self, pod: Pod) -> int:
         """Read a pod from the API server."""

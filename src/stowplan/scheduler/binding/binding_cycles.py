@@ -126,32 +126,24 @@ class BindingCycles:
         scores: list[int],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
-        already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
-        rows."""
-        context, records = self._context, self._records
-        names, listeners = context.cache.nodes.names, context.listeners(PodAssumed)
-        done, bind = context.queue.in_flight.done, context.outbox.bind
+        already count them on `rows`, no plugin acts on them before Bind, and Bind is the API
+        server's. scores: of the chosen rows."""
+        context, names = self._context, self._context.cache.nodes.names
         run = entries[start : start + len(rows)]
-        uids = [record.pod.uid for record in run]
+        pods = [record.pod for record in run]
+        uids = [pod.metadata.uid or pod.key for pod in pods]
+        nodes = [names[row] for row in rows]
         context.cache.note_assumed(uids)
-        placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
-        for uid, record, one, row, score in placed:
-            pod, node, framework = record.pod, names[row], one.framework
-            records[uid] = record
-            for lane in listeners:
+        self._records.update(zip(uids, run, strict=True))
+        for lane in context.listeners(PodAssumed):
+            for pod, node in zip(pods, nodes, strict=True):
                 lane.on_outcome(PodAssumed(pod, node))
-            done(uid)
-            if framework.unconditional_binder:
-                awaits = (bind(pod, uid, node),)
-                record.binding = BindingCycle(node, framework, one.state, score, awaits)
-                record.state = BINDING
-                continue
-            record.binding = BindingCycle(node, framework, one.state, score)
-            record.state = PREBINDING
-            try:
-                self._bind(record)
-            except ContractError as fault:
-                self._fault(record, fault)
+        context.queue.in_flight.done_all(uids)
+        numbers = context.outbox.bind_all(pods, uids, nodes)
+        placed = zip(run, classes[start : start + len(rows)], nodes, scores, numbers, strict=True)
+        for record, one, node, score, number in placed:
+            record.binding = BindingCycle(node, one.framework, one.state, score, (number,))
+            record.state = BINDING
 
     def _reserve(self, record: PodRecord) -> None:
         """Run Reserve and Permit, then start the binding cycle."""
