@@ -92,7 +92,8 @@ whole: .venv/.kernels
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
 KERNELS := $(addprefix src/stowplan/columns/engine/,kernels.py card_kernels.py)
-WARM = import stowplan.driver.kernel_warming as w; w.warm_kernels(); w.warm_card_kernels()
+WARM = import stowplan.driver.kernel_warming as w; w.warm_kernels(); w.warm_card_kernels(); \
+  from stowplan.simulation.kernel_cache import export_kernels; export_kernels()
 
 .venv/.kernels: .venv/.stamp $(KERNELS)
 	@$(BIN)/python -c '$(WARM)'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from stowplan.framework.status import OK
+from stowplan.framework.status import OK, error
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.queue.pre_enqueue import PreEnqueueGates
@@ -37,10 +37,22 @@ def test_whether_a_gate_concerns_a_template_is_asked_once() -> None:
 def test_gates_of_two_schedulers_do_not_take_each_other_s_notes() -> None:
     asked: list[str] = []
     first, second = gates(asked), gates(asked, "Bolt")
-    web = pod("web", labels={"Bolt": "yes"})
+    web, other = pod("web", labels={"Bolt": "yes"}), pod("other")
     for one in (first, second, first):
         assert one.admits(entry(web))
-    assert len(asked) == 3
+        # The gates of the latest spec are kept without a note.
+        assert one.admits(entry(other))
+    assert asked.count("web") == 3
+
+
+def test_gates_of_the_spec_before_are_not_those_of_the_next() -> None:
+    refused = PreEnqueueGates(
+        {"default-scheduler": [("Lock", lambda one: error("locked"))]},
+        {"Lock": lambda one: "Lock" in one.labels},
+    )
+    free, locked = pod("free"), pod("web", labels={"Lock": "yes"})
+    admitted = [refused.admits(entry(one)) for one in (free, locked, locked, free, locked)]
+    assert admitted == [True, False, False, True, False]
 
 
 def test_what_is_noted_on_a_spec_leads_nowhere() -> None:

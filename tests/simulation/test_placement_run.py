@@ -180,11 +180,18 @@ class Process:
         return self.code
 
 
+@pytest.mark.parametrize("is_exported", [True, False])
 def test_kernels_are_loaded_when_the_process_beside_has_compiled_them(
-    monkeypatch: pytest.MonkeyPatch,
+    is_exported: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded: list[bool] = []
-    monkeypatch.setattr(kernel_cache.kernel_loading, "load_kernels", lambda: loaded.append(True))
+    loaded: list[str] = []
+
+    def load_exported() -> bool:
+        loaded.append("exported")
+        return is_exported
+
+    monkeypatch.setattr(kernel_cache, "load_exported", load_exported)
+    monkeypatch.setattr(kernel_cache.kernel_loading, "load_kernels", lambda: loaded.append("numba"))
     monkeypatch.setattr(kernel_cache, "is_cached", lambda: False)
     monkeypatch.setattr(kernel_cache.subprocess, "Popen", lambda *a, **k: Process())
     compiling = kernel_cache.KernelCompilation()
@@ -195,7 +202,7 @@ def test_kernels_are_loaded_when_the_process_beside_has_compiled_them(
     monkeypatch.setattr(Process, "code", 0)
     compiling.poll()
     compiling.poll()
-    assert loaded == [True]
+    assert loaded == ["exported"] + ["numba"] * (not is_exported)
     assert not compiling.is_under_way
 
 

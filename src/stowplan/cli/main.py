@@ -13,6 +13,7 @@ import click
 from stowplan._version import __version__
 from stowplan.cli.command import COMPLETE_VARIABLE, KUBECTL_PROGRAM, PROGRAM, LazyGroup
 from stowplan.cli.errors import INTERRUPTED, INVALID_INPUT, print_error, show_usage_error
+from stowplan.driver.gc_settings import freeze_at_exit
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stowplan.cli.commands.run", "Run the scheduler against a live cluster."),
@@ -91,6 +92,7 @@ def kubectl_main(arguments: list[str] | None = None) -> None:
 
 def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
     """Run the command line; bad input ends in a clear message and exit code 2."""
+    freeze_at_exit()
     sys.exit(_exit_code(arguments, program))
 
 

@@ -326,7 +326,8 @@ class NodeTable:
         home, names, pods, infos = self._home, self.names, self.pods, self._infos
         unrefreshed, watchers = self._unrefreshed, self._watchers
         for info, row in zip(placed, rows, strict=True):
-            uid, name = info.uid, names[row]
+            pod, name = info.pod, names[row]
+            uid = pod.metadata.uid or pod.key
             if uid in home:
                 raise TableError(f"pod {uid} is added twice; it is already on {home[uid]!r}")
             home[uid] = name
@@ -392,10 +393,11 @@ class NodeTable:
 
     def watch(self, watcher: PodWatcher) -> None:
         """Report every row and pod to `watcher`, the existing ones first."""
+        pod_added = watcher.pod_added
         for row in range(self.n_nodes):
             watcher.row_added(row)
             for info in self.pods[row]:
-                watcher.pod_added(row, info)
+                pod_added(row, info)
         self._watchers.append(watcher)
 
     # Dry runs: used by Overlay only, which undoes it.

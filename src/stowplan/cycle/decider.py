@@ -53,7 +53,7 @@ class CycleDecider:
             compiled = load_kernels()
             self._is_numba_missing = compiled is None
             if compiled is not None:
-                self._engine.use(compiled, load_card_kernels())
+                self._engine.use(compiled, load_card_kernels)
         return self._engine
 
     def forget_idle(self) -> None:

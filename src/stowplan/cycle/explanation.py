@@ -6,11 +6,13 @@ asked for separately. The JSON form is described in docs/explain-schema.md.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
 from stowplan.cycle.change import Change
 from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
@@ -24,7 +26,7 @@ SCHEMA = "stowplan.dev/explanation/v1"
 TOP_NODES = 5
 
 
-class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class RuleRefusal(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A rule that refuses a node, or the pod as a whole. details: requested and available
     amounts."""
 
@@ -37,7 +39,7 @@ class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not evaluated: the attempt failed",))
 
 
-class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class NodeExplanation(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Result for one node. first: the refusal that counts, absent if the node fits.
 
     failing: every rule that refuses the node when run alone, in call order.
@@ -232,48 +234,74 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     if verdicts is None:
         refused = _refusal(absent) if attempt.failure is None else NOT_EVALUATED
         return [NodeExplanation(nodes.names[row], False, refused) for row in nodes.order.tolist()]
-    apart = run_filters_independently(attempt)
-    place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
+    first = {row: status for status, rows in verdicts.refusals() for row in rows.tolist()}
+    failing = _failing_by_row(attempt, verdicts.rows)
+    evaluated = set(verdicts.rows.tolist())
+    not_asked = None if len(evaluated) == nodes.n_nodes else _refusal(absent)
     result = []
     for row in nodes.order.tolist():
-        place = place_of.get(row)
-        if place is None:
-            result.append(NodeExplanation(nodes.names[row], False, _refusal(absent)))
-            continue
-        first = verdicts.at(place)
-        failing = tuple(
-            _detailed(attempt, name, answers.explain(int(answers.codes[place])), row)
-            for name, answers in apart.items()
-            if answers.codes[place] != 0
-        )
-        if first.is_success:
-            result.append(NodeExplanation(nodes.names[row], True))
+        name = nodes.names[row]
+        if row not in evaluated:
+            result.append(NodeExplanation(name, False, not_asked))
+        elif row not in first:
+            result.append(NodeExplanation(name, True))
         else:
-            counting = (
-                one
-                for one in failing
-                if (one.plugin, one.reasons) == (first.plugin, first.reasons)
-                and one.code == first.code.title
-            )
-            refusal = next(counting, None) or _detailed(attempt, first.plugin, first, row)
-            result.append(NodeExplanation(nodes.names[row], False, refusal, failing))
+            status, found = first[row], failing.get(row, [])
+            refusal = next((one for one in found if _is_of(one, status)), None)
+            refusal = refusal or _Details(attempt, status.plugin).of(status, row)
+            result.append(NodeExplanation(name, False, refusal, tuple(found)))
     return result
+
+
+def _failing_by_row(attempt: Attempt, rows: Ints) -> dict[int, list[RuleRefusal]]:
+    """Per row every rule that refuses it when run alone, in call order: a pass per rule over the
+    rows that it refuses."""
+    failing: dict[int, list[RuleRefusal]] = {}
+    for name, answers in run_filters_independently(attempt).items():
+        places = np.flatnonzero(answers.codes)
+        status_of = cache(answers.explain)
+        details = _Details(attempt, name)
+        for row, code in zip(rows[places].tolist(), answers.codes[places].tolist(), strict=True):
+            failing.setdefault(row, []).append(details.of(status_of(code), row))
+    return failing
+
+
+def _is_of(refusal: RuleRefusal, status: Status) -> bool:
+    return (
+        refusal.plugin == status.plugin
+        and refusal.reasons == status.reasons
+        and refusal.code == status.code.title
+    )
 
 
 def _refusal(status: Status) -> RuleRefusal:
     return RuleRefusal(status.plugin, status.code.title, status.reasons)
 
 
-def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> RuleRefusal:
-    member = attempt.framework.members[plugin]
-    details: tuple[str, ...] = ()
-    if member.calls["explain"] is not None:
-        node = attempt.snapshot.nodes.info(row)
+class _Details:
+    """The refusals of one rule, with the details that it gives per node, if it gives any."""
+
+    def __init__(self, attempt: Attempt, plugin: str) -> None:
+        self._plugin = plugin
+        self._pod, self._state = attempt.pod, attempt.state
+        self._nodes = attempt.snapshot.nodes
+        self._call = attempt.framework.members[plugin].calls["explain"]
+        self._plain: dict[Status, RuleRefusal] = {}
+
+    def of(self, status: Status, row: int) -> RuleRefusal:
+        """The refusal of a row."""
+        known = self._plain.get(status)
+        if known is None:
+            known = self._plain[status] = RuleRefusal(
+                self._plugin, status.code.title, status.reasons
+            )
+        if self._call is None:
+            return known
         try:
-            details = tuple(member.call("explain", attempt.pod, node, attempt.state))
+            details = tuple(self._call(self._pod, self._nodes.info(row), self._state))
         except ContractError as fault:
             details = (str(fault),)
-    return RuleRefusal(plugin, status.code.title, status.reasons, details)
+        return RuleRefusal(known.plugin, known.code, known.reasons, details) if details else known
 
 
 def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:

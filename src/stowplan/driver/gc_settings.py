@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
@@ -16,6 +17,23 @@ def paused_collector() -> Iterator[Callable[[], None]]:
         yield freeze_long_lived_objects
     finally:
         gc.enable()
+
+
+@contextlib.contextmanager
+def infrequent_collections() -> Iterator[None]:
+    """The collector runs less often: commands that simulate make many objects, of which few are in
+    cycles."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
+def freeze_at_exit() -> None:
+    """No collection when the interpreter ends: the operating system takes all memory back."""
+    atexit.register(gc.freeze)
 
 
 def freeze_long_lived_objects() -> None:

@@ -256,10 +256,12 @@ def format_quantity(resource: str, amount: int) -> str:
     if resource not in _SIZED and not resource.startswith("hugepages-"):
         return str(amount)
     texts = [str(amount)]
-    texts += [f"{amount >> n}{suffix}" for suffix, n in _BINARY.items() if amount % 2**n == 0]
-    texts += [
-        f"{amount // 10**n}{suffix}"
-        for suffix, n in _DECIMAL.items()
-        if n > 0 and amount % 10**n == 0
-    ]
+    if amount % 1024 == 0:
+        texts += [f"{amount >> n}{suffix}" for suffix, n in _BINARY.items() if amount % 2**n == 0]
+    if amount % 1000 == 0:
+        texts += [
+            f"{amount // 10**n}{suffix}"
+            for suffix, n in _DECIMAL.items()
+            if n > 0 and amount % 10**n == 0
+        ]
     return min(texts, key=len) if amount else "0"

@@ -21,4 +21,4 @@ class PrioritySort:
 
     def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
         """The same order as a key."""
-        return -queued.pod.priority, queued.added_at
+        return -(queued.pod.spec.priority or 0), queued.added_at

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -79,21 +80,31 @@ class InFlightPods:
 
     def done(self, uid: str) -> bool:
         """End an attempt; False when the pod was not in flight."""
-        place = self._place
-        if place.pop(uid, None) is None:
+        if self._place.pop(uid, None) is None:
             return False
-        order = self._order
+        self._trim()
+        return True
+
+    def done_all(self, uids: Iterable[str]) -> None:
+        """End several attempts."""
+        end = self._place.pop
+        for uid in uids:
+            end(uid, None)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Forget the pods and events before the oldest pod in flight."""
+        place, order = self._place, self._order
         if not place:
             order.clear()
             if self._events:
                 self._events.clear()
                 self._moments.clear()
-            return True
+            return
         while place.get(order[0][1]) != order[0][0]:
             order.popleft()
         if self._events:
             self._forget(bisect_right(self._moments, order[0][0]))
-        return True
 
     def pods(self) -> list[str]:
         """Uids of the pods in flight, in pop order."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import OK, Status, error
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue.pod_record import PodRecord
 
 PreEnqueueCheck = Callable[[Pod], Status]
@@ -45,6 +45,8 @@ class PreEnqueueGates:
         # the garbage collector and must not refer to objects that can form a cycle.
         self._mark = object()
         self._named: dict[tuple[str, tuple[str, ...]], NamedChecks] = {}
+        # Pods of one template come one after the other.
+        self._latest: tuple[PodSpec | None, NamedChecks] = None, ()
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework]) -> PreEnqueueGates:
@@ -76,6 +78,7 @@ class PreEnqueueGates:
         if gates is None:
             gates = tuple((name, self._by_name[spec.scheduler_name, name]) for name in known[1])
             self._named[key] = gates
+        self._latest = spec, gates
         return gates
 
     def holds(self, entry: PodRecord) -> bool:
@@ -98,7 +101,9 @@ class PreEnqueueGates:
         added to `faults`.
         """
         pod = entry.pod
-        gates = self._about(pod)
+        spec, gates = self._latest
+        if spec is not pod.spec:
+            gates = self._about(pod)
         if entry.gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
         for name, ask in gates:

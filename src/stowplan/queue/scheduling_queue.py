@@ -196,7 +196,8 @@ class SchedulingQueue:
     def enter(self, entry: PodRecord, now: int) -> bool:
         """Same as `add`, for callers that keep the record."""
         pod = entry.pod
-        self._set_arrival_cause(UNSCHEDULABLE_POD_ADD)
+        if self._cause is not UNSCHEDULABLE_POD_ADD:
+            self._set_arrival_cause(UNSCHEDULABLE_POD_ADD)
         ready = self._activate(entry, now)
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)

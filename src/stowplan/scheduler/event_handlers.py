@@ -50,7 +50,8 @@ class EventHandlers:
 
     def pod_updated(self, pod: Pod) -> None:
         """A pod was added or updated; a finished pod counts as deleted."""
-        known = self._context.pods
+        context = self._context
+        known = context.pods
         key = pod.key
         before = known.get(key)
         if before is not None:
@@ -68,16 +69,16 @@ class EventHandlers:
             if before is not None:
                 self._forget_pod(before, pod)
             return
-        if self._context.outbox.requested_status:
-            self._context.outbox.pod_observed(pod)
+        if context.outbox.requested_status:
+            context.outbox.pod_observed(pod)
         spec = pod.spec
         if spec.node_name:
             self._assigned_pod_updated(pod, before)
         elif before is not None:
             self._pending_pod_updated(pod, before)
-        elif spec.scheduler_name in self._context.frameworks:
-            now = self._context.now
-            self._records[pod.uid] = record = PodRecord(pod, now, key)
+        elif spec.scheduler_name in context.frameworks:
+            now = context.now
+            self._records[pod.metadata.uid or key] = record = PodRecord(pod, now, key)
             self._queue.enter(record, now)
 
     def pod_deleted(self, pod: Pod) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -33,6 +34,8 @@ CONFIGURATION = "configuration"
 """Subject of reports about a changed configuration."""
 
 
+DEFAULT = "default"
+"""Namespace of a pod that names none; see `NamespacedObject.namespace`."""
 NO_ANNOTATIONS: dict[str, str] = {}
 
 
@@ -94,6 +97,25 @@ class Outbox:
             Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations, own)
         )
         return number
+
+    def bind_all(
+        self,
+        pods: Sequence[Pod],
+        uids: Sequence[str],
+        nodes: Sequence[str],
+        annotations: Sequence[dict[str, str]] = (),
+    ) -> range:
+        """Bind pods, each to its node; returns the numbers of the effects. annotations: of each
+        pod, empty for none."""
+        term, numbers = self.term, range(self._last + 1, self._last + 1 + len(pods))
+        self._last += len(pods)
+        metas = [pod.metadata for pod in pods]
+        notes = annotations or repeat(NO_ANNOTATIONS, len(pods))
+        self._effects += [
+            Bind(number, term, uid, meta.namespace or DEFAULT, meta.name, node, own)
+            for number, uid, meta, node, own in zip(numbers, uids, metas, nodes, notes, strict=True)
+        ]
+        return numbers
 
     def read(self, pod: Pod) -> int:
         """Read a pod from the API server."""

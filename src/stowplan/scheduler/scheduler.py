@@ -128,7 +128,8 @@ class Scheduler:
         apply_plugin_requests = self.bindings.apply_plugin_requests
         for event in happenings:
             event_table[type(event)](event)
-            if shared.has_pending_requests:
+            # `has_pending_requests`, without a call for each event.
+            if shared.to_activate or shared.waiting.settled:
                 apply_plugin_requests()
         self.bindings.prebind.poll()
         self._serve_due()

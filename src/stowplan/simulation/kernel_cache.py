@@ -1,8 +1,9 @@
 """Kernel cache: whether compiled kernels are on disk, and their compilation in the background.
 
-Numba caches compiled code on disk; loading it takes a third of a second. Compiling takes seconds,
-once per machine and version. A background process compiles while NumPy kernels place pods; it
-outlives the command, so that the next command finds the kernels.
+Numba caches compiled code on disk; importing Numba and loading that takes a third of a second.
+Beside it is the same code in a file that is loaded without Numba. Compiling takes seconds, once per
+machine and version. A background process compiles while NumPy kernels place pods; it outlives the
+command, so that the next command finds the kernels.
 
 Source: Numba 0.61 to 0.68, numba/core/caching.py: location and header of cache files.
 """
@@ -19,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from stowplan.assembly import configuration_of
@@ -30,17 +32,125 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
 COMPILE = "from stowplan.simulation.kernel_cache import compile_alone; compile_alone()"
+EXPORT = (
+    "from stowplan.simulation.kernel_cache import write_exported; write_exported()",
+    "from stowplan.simulation.kernel_cache import try_exported; try_exported()",
+)
+"""Making the exported kernels, and trying them in a process that has not loaded Numba."""
 NICENESS = 10
+EXPORTED, UNTRIED = "kernels.run.code", "kernels.run.untried"
+DIGEST_SIZE = 32
+
+
+class ExportedFile(msgspec.Struct, frozen=True, array_like=True):
+    """The file of exported kernels, as MessagePack after its SHA-256.
+
+    stamp: see `_stamp`. The rest: as in `KernelCode`; without code they cannot be exported here.
+    """
+
+    stamp: bytes
+    processor: str = ""
+    symbol: str = ""
+    needs: tuple[str, ...] = ()
+    code: bytes = b""
+
+
+def _source() -> Path | None:
+    found = find_spec("stowplan.columns.engine.kernels")
+    return None if found is None or found.origin is None else Path(found.origin)
+
+
+def _stamp(source: Path) -> bytes:
+    """What the exported kernels depend on beside the processor."""
+    texts = [source.read_bytes(), source.with_name("kernel_export.py").read_bytes()]
+    texts += [version(name).encode() for name in ("numba", "llvmlite")]
+    return hashlib.sha256(b"\0".join(texts)).digest()
+
+
+def _read_exported(source: Path, name: str) -> ExportedFile | None:
+    """The file of exported kernels, if it is whole and made from this source."""
+    try:
+        data = Path(_folder(source), name).read_bytes()
+        stamp = _stamp(source)
+    except (OSError, PackageNotFoundError):
+        return None
+    digest, body = data[:DIGEST_SIZE], data[DIGEST_SIZE:]
+    if hashlib.sha256(body).digest() != digest:
+        return None
+    found = msgspec.msgpack.decode(body, type=ExportedFile)
+    return found if found.stamp == stamp else None
+
+
+def _write(place: Path, exported: ExportedFile) -> None:
+    body = msgspec.msgpack.encode(exported)
+    aside = place.with_name(f".{place.name}.{os.getpid()}.part")
+    aside.write_bytes(hashlib.sha256(body).digest() + body)
+    aside.replace(place)
+
+
+def load_exported(name: str = EXPORTED) -> bool:
+    """Load the exported kernels; False where there are none for this source and processor."""
+    source = _source()
+    found = None if source is None else _read_exported(source, name)
+    if found is None or not found.code:
+        return False
+    # Imported here: most commands need no kernels.
+    from stowplan.columns.engine import kernel_export
+
+    if found.processor != kernel_export.processor():
+        return False
+    code = kernel_export.KernelCode(found.processor, found.symbol, found.needs, found.code)
+    kernel_loading.use_exported(kernel_export.ExportedKernels(code))
+    return True
+
+
+def is_exported() -> bool:
+    """True when this source has been exported, or cannot be."""
+    source = _source()
+    return source is not None and _read_exported(source, EXPORTED) is not None
+
+
+def export_kernels() -> None:
+    """Write the exported kernels. Both steps have a process of their own: wrong machine code would
+    end it."""
+    source = _source()
+    if source is None or is_exported():
+        return
+    folder, stamp = _folder(source), _stamp(source)
+    done = [subprocess.run([sys.executable, "-c", step], check=False).returncode for step in EXPORT]
+    if any(done):
+        _write(folder / EXPORTED, ExportedFile(stamp))
+    else:
+        Path(folder, UNTRIED).replace(folder / EXPORTED)
+
+
+def write_exported() -> None:
+    """Export the kernels to a file that has not been tried."""
+    from stowplan.columns.engine.kernel_export import exported
+
+    source = _source()
+    assert source is not None
+    made = exported()
+    stamp, folder = _stamp(source), _folder(source)
+    _write(
+        folder / UNTRIED, ExportedFile(stamp, made.processor, made.symbol, made.needs, made.code)
+    )
+
+
+def try_exported() -> None:
+    """Place two pods with the exported kernels that have not been tried."""
+    if not load_exported(UNTRIED):
+        sys.exit(1)
+    run_kernels_once()
 
 
 def is_cached() -> bool:
     """True when the kernels are loaded, or cached on disk for this source and Numba version."""
     if kernel_loading.is_loaded():
         return True
-    found = find_spec("stowplan.columns.engine.kernels")
-    if found is None or found.origin is None:
+    source = _source()
+    if source is None:
         return False
-    source = Path(found.origin)
     try:
         numba = version("numba").encode()
         stamp = hashlib.sha256(source.read_bytes()).digest()
@@ -79,8 +189,8 @@ class KernelCompilation:
         self._process: subprocess.Popen[bytes] | None = None
 
     def begin(self) -> None:
-        """Start the compilation unless the kernels are cached."""
-        if is_cached():
+        """Start the compilation unless all kernels are on disk."""
+        if is_exported() and is_cached():
             return
         self._process = subprocess.Popen(
             [sys.executable, "-c", COMPILE],
@@ -103,7 +213,7 @@ class KernelCompilation:
         code = self._process.poll()
         if code is not None:
             self._process = None
-            if code == 0:
+            if code == 0 and not load_exported():
                 kernel_loading.load_kernels()
 
 
@@ -122,6 +232,7 @@ def compile_alone() -> None:
     except BlockingIOError:
         sys.exit(1)
     run_kernels_once()
+    export_kernels()
 
 
 def run_kernels_once() -> None:

@@ -20,6 +20,7 @@ from stowplan.assembly.build import scheduler_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
+from stowplan.cycle.engine import kernel_loading
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.cycle.explanation import Explanation
 from stowplan.framework import Registry
@@ -416,7 +417,10 @@ def _engine(cluster: Cluster, *, replays: bool) -> str:
         and n_pods > KERNEL_COMPILE_MIN
         and not kernel_cache.BACKGROUND_COMPILATION.is_under_way
     )
-    waits = waits or (n_pods >= KERNEL_LOAD_MIN and kernel_cache.is_cached())
+    waits = waits or (
+        n_pods >= KERNEL_LOAD_MIN
+        and (kernel_loading.is_loaded() or kernel_cache.load_exported() or kernel_cache.is_cached())
+    )
     return EngineMode.COMPILED.value if waits else EngineMode.AUTO.value
 
 

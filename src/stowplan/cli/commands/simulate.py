@@ -9,6 +9,7 @@ import click
 
 from stowplan.cli import live_options, options, record_options, simulate_options
 from stowplan.cli.command import Command, flag
+from stowplan.driver.gc_settings import infrequent_collections
 
 OUTPUTS = ("table", "wide", "json", "yaml", "csv", "name")
 
@@ -70,11 +71,13 @@ def command(**given: Any) -> None:
     With a configuration of actions and tiers sessions run until one changes nothing, or with
     --replay periodically in virtual time.
     """
-    from stowplan.cli.runs.cluster_source import ClusterSource
-    from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
+    # The imports make more objects than a small simulation.
+    with infrequent_collections():
+        from stowplan.cli.runs.cluster_source import ClusterSource
+        from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
 
-    given["record"] = record_options.RecordRequest.take(given)
-    source = ClusterSource.take(given)
-    own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
-    replay = simulate_options.replay_options_of(given)
-    sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))
+        given["record"] = record_options.RecordRequest.take(given)
+        source = ClusterSource.take(given)
+        own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
+        replay = simulate_options.replay_options_of(given)
+        sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))

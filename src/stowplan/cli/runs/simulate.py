@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
@@ -157,19 +154,7 @@ def _check_for_sessions(request: SimulateRequest) -> None:
     check_session_options(request.seeds, request.node_count, request.profile)
 
 
-@contextmanager
-def infrequent_gc() -> Iterator[None]:
-    """Run the collector of reference cycles less often: a simulation makes many objects, of which
-    few are in cycles."""
-    usual = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
-
-
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
     action = "scheduling" if how["replay"] is None else "replaying"
-    with infrequent_gc(), progress(action, len(cluster.pending())) as bar:
+    with progress(action, len(cluster.pending())) as bar:
         return simulate(cluster, seed=seed, on_progress=bar.show, on_tick=bar.tick, **how)

@@ -6,10 +6,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
 
 from stowplan.simulation import kernel_cache
 from stowplan.simulation.simulate import KERNEL_LOAD_MIN
@@ -22,8 +21,8 @@ the load of the machine."""
 class Progress:
     """Receiver of the progress callbacks of `simulate`."""
 
-    def __init__(self, action: str, n_pods: int, bar: Bar | None) -> None:
-        """action: as in "scheduling". bar: None to write lines."""
+    def __init__(self, action: str, n_pods: int, bar: Any) -> None:
+        """action: as in "scheduling". bar: a `rich.progress.Progress`; None to write lines."""
         self._action = action
         self._n_pods = n_pods
         self._bar = bar
@@ -70,6 +69,10 @@ def progress(action: str, n_pods: int) -> Iterator[Progress]:
     if not console.is_terminal:
         yield Progress(action, n_pods, None)
         return
+    # Imported here: slow to import, and not needed when the output is piped.
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

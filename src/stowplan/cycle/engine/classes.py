@@ -156,12 +156,15 @@ class PodClassIndex:
         if status.resources or status.allocated_resources or status.init_container_statuses:
             return None
         spec = pod.spec
-        if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
-            return None
         known = self._by_spec.get(id(spec)) or self._reactivated(spec)
-        classes = self._classes_of(spec) if known is None else known[1]
+        if known is None:
+            if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
+                return None
+            classes = self._classes_of(spec)
+        else:
+            classes = known[1]
         for one in classes:
-            if one.holds(pod) and one.framework is framework:
+            if one.framework is framework and one.holds(pod):
                 return one
         return self._start(pod, framework, classes)
 

@@ -7,7 +7,7 @@ and `NodeTable.shape` and `ObjectStore.version` show when all plans must be rebu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -19,6 +19,7 @@ from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
 from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
+from stowplan.cycle.engine.kernel_loading import Kernels
 from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
@@ -56,11 +57,10 @@ class PodRun:
 class Engine:
     """One instance serves all profiles of a scheduler. n_evaluated: rows in all choices so far."""
 
-    def __init__(self, kernels: ModuleType) -> None:
-        """kernels: the module `kernels`, imported by the caller when compiling pays off, or
-        `numpy_kernels`."""
+    def __init__(self, kernels: Kernels) -> None:
+        """kernels: compiled ones, loaded by the caller when that pays off, or `numpy_kernels`."""
         self.kernels = kernels
-        self.card_kernels: ModuleType | None = None
+        self.card_kernels: Callable[[], ModuleType] | None = None
         self.n_evaluated = 0
         self._index = PodClassIndex()
         self._uses: dict[Framework, list[PluginPoints] | None] = {}
@@ -75,9 +75,9 @@ class Engine:
         self._external_generation = 0
         self._n_entered = 0
 
-    def use(self, kernels: ModuleType, card_kernels: ModuleType | None = None) -> None:
-        """Place with other kernels from now on. card_kernels: None where pods with cards are
-        walked."""
+    def use(self, kernels: Kernels, card_kernels: Callable[[], ModuleType] | None = None) -> None:
+        """Place with other kernels from now on. card_kernels: loads those for pods with cards, when
+        the first of them comes; None where these pods are walked."""
         self.kernels, self.card_kernels = kernels, card_kernels
         if self._class_arrays is not None:
             # Each keeps what it has evaluated in its own form.
@@ -188,7 +188,7 @@ class Engine:
         heads, draws = run.heads[start:end], run.draws[start:end]
         if group is not None and card_kernels is not None:
             placed, notes = group.run(
-                card_kernels, run.pods[start:end], heads, draws, run.scores[start:end]
+                card_kernels(), run.pods[start:end], heads, draws, run.scores[start:end]
             )
             run.annotations.update((i, one) for i, one in enumerate(notes, start) if one)
         else:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
 from enum import Enum
 from types import ModuleType
+from typing import Protocol, cast
 
 COMPILE_ROWS_MIN = 100_000_000
 """Number of evaluated rows after which compiling (some seconds per kernel) pays off. It happens
@@ -25,15 +27,33 @@ class EngineMode(Enum):
     WALK = "walk"
 
 
+class Kernels(Protocol):
+    """Places runs of pods: the modules `kernels` and `numpy_kernels`, or `ExportedKernels`."""
+
+    @property
+    def run(self) -> Callable[..., int]:
+        """See `kernels.run`."""
+
+
+_exported: list[Kernels] = []
+
+
+def use_exported(kernels: Kernels) -> None:
+    """Take these compiled kernels from now on, unless Numba's are loaded."""
+    _exported[:] = [kernels]
+
+
 def is_loaded() -> bool:
-    """True if this process has already loaded the kernels."""
-    return _KERNELS in sys.modules
+    """True if this process has already loaded compiled kernels."""
+    return bool(_exported) or _KERNELS in sys.modules
 
 
-def load_kernels() -> ModuleType | None:
+def load_kernels() -> Kernels | None:
     """Load the compiled kernels; None, with a warning, if Numba is missing or too old."""
+    if _exported and _KERNELS not in sys.modules:
+        return _exported[0]
     try:
-        return importlib.import_module(_KERNELS)
+        return cast(Kernels, importlib.import_module(_KERNELS))
     except ImportError as missing:
         warnings.warn(
             f"Numba is not available ({missing}): scheduling runs on NumPy, with the same results"

@@ -94,7 +94,7 @@ def fill(workload: OpenBWorkload, policy: GpuPolicy, seed: int) -> Fill:
         raise RuntimeError("experiments require Numba 0.61 or newer")
     card_kernels = kernel_loading.load_card_kernels()
     engine = Engine(compiled)
-    engine.use(compiled, card_kernels)
+    engine.use(compiled, kernel_loading.load_card_kernels)
     pods = _arriving_pods(workload, arrivals)
     rows, given = _placed(engine, _framework(workload, policy, seed), table, pods, cards)
     totals = np.array([workload.requests[index].total_milli for index in arrivals.pods])

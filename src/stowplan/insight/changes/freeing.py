@@ -38,7 +38,8 @@ def victim_cost(victim: Pod, pod: Pod, origins: Mapping[str, Object | None]) -> 
         return None
     if meta.annotations and MIRROR_ANNOTATION in meta.annotations:
         return None
-    if any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references):
+    owners = meta.owner_references
+    if owners and any(owner.controller and owner.kind == "DaemonSet" for owner in owners):
         return None
     if origins and victim.key in origins:
         return None
@@ -163,12 +164,11 @@ class Freeing:
         """The pods that may go, without those that must, and their points."""
         found = self._removable.get(row)
         if found is None:
-            pairs = (
-                (info, victim_cost(info.pod, self.pod, self.origins))
-                for info in self.nodes.pods[row]
-            )
-            found = [(info, cost) for info, cost in pairs if cost is not None]
-            self._removable[row] = found
+            found = self._removable[row] = []
+            for info in self.nodes.pods[row]:
+                cost = victim_cost(info.pod, self.pod, self.origins)
+                if cost is not None:
+                    found.append((info, cost))
         if not going:
             return found
         gone = {info.uid for info, _ in going}

@@ -78,7 +78,7 @@ class NodeProblems:
         self._requests = fit_requests(self.pod)
         self._comparisons = attempt.framework.gates.taint_toleration_comparison_operators
         self._columns: dict[str, tuple[list[int], list[int]]] = {}
-        self._lowered: dict[tuple[str, int], PodEdit | None] = {}
+        self._lowered: dict[tuple[str, int], Remedy | None] = {}
         self._tolerations: dict[Taint, PodEdit] = {}
         self._place = {row: place for place, row in enumerate(self.rows)}
 
@@ -142,9 +142,9 @@ class NodeProblems:
             free = offered[row] - used[row]
             if self._requests.get(resource, 0) <= offered[row]:
                 freeable.add(problem)
-            edit = self._lower(resource, free)
-            if edit is not None:
-                remedies.append(_remedy(edit, problem))
+            remedy = self._lower(resource, free)
+            if remedy is not None:
+                remedies.append(remedy)
         return found
 
     def _amounts(self, resource: str) -> tuple[list[int], list[int]]:
@@ -154,12 +154,13 @@ class NodeProblems:
             self._columns[resource] = allocatable, self.nodes.requested(resource).tolist()
         return self._columns[resource]
 
-    def _lower(self, resource: str, free: int) -> PodEdit | None:
+    def _lower(self, resource: str, free: int) -> Remedy | None:
         if not self.edits_spec:
             return None
         key = resource, free
         if key not in self._lowered:
-            self._lowered[key] = pod_edits.lower_request(self.pod, resource, free)
+            edit = pod_edits.lower_request(self.pod, resource, free)
+            self._lowered[key] = None if edit is None else _remedy(edit, (FIT, resource))
         return self._lowered[key]
 
     def _taints(self, node: Node, remedies: list[Remedy]) -> list[Problem]:

@@ -76,12 +76,15 @@ def _largest_fitting(pod: Pod, field: str, index: int, resource: str, free: int)
     excess = fit_requests(pod).get(resource, 0) - free
     if excess <= 0:
         return None
-    # Exact for regular containers of a pod without start-up phase; the search finds the others.
+    # Exact for regular containers of a pod without start-up phase; the search, which takes up to 60
+    # totals, finds the others.
     low, high = max(asked - excess, 0), asked
     if total(low) > free:
         low = 0
         if total(low) > free:
             return None
+    elif total(low + 1) > free:
+        return low
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if total(middle) <= free else (low, middle)

@@ -94,7 +94,8 @@ class AssignedPodPriorities(TableWatcher):
         """A pod was added to a row."""
         priority = info.pod.priority
         self._counts[priority] = self._counts.get(priority, 0) + 1
-        self.lowest = min(self.lowest, priority)
+        if priority < self.lowest:
+            self.lowest = priority
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod was removed from a row."""

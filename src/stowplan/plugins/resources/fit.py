@@ -7,6 +7,7 @@ extendedresourcecache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -196,12 +197,11 @@ class NodeResourcesFit:
                 f"pods: needs 1, {node.pod_limit - len(node.pods)} free of {node.pod_limit}"
             )
         for name, amount in self.wanted(pod):
-            if amount > node.free(name):
-                offered = node.allocatable.get(name, 0)
-                need, free, whole = (
-                    format_amount(name, a) for a in (amount, node.free(name), offered)
-                )
-                texts.append(f"{name}: needs {need}, {free} free of {whole}")
+            free = node.free(name)
+            if amount > free:
+                need, whole = _amount_text(name, amount), node.allocatable.get(name, 0)
+                have, offered = format_amount(name, free), _amount_text(name, whole)
+                texts.append(f"{name}: needs {need}, {have} free of {offered}")
         return texts
 
     def wanted(self, pod: Pod) -> RequestedResources:
@@ -296,6 +296,10 @@ class NodeResourcesFit:
 def format_amount(resource: str, amount: int) -> str:
     """An amount as text: CPU in milli-CPU throughout, so that request and free amount compare."""
     return f"{amount}m" if resource == "cpu" else format_quantity(resource, amount)
+
+
+_amount_text = lru_cache(maxsize=1024)(format_amount)
+"""For amounts of which there are few: requests of a pod, sizes of nodes."""
 
 
 def _resource_bit(place: int) -> int:

@@ -128,37 +128,28 @@ class BindingCycles:
         annotations: Mapping[int, dict[str, str]],
     ) -> None:
         """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
-        already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
-        rows. annotations: by index, what bindings carry."""
-        context, records = self._context, self._records
-        names, listeners = context.cache.nodes.names, context.lanes.listeners(PodAssumed)
-        done, bind = context.queue.in_flight.done, context.outbox.bind
+        already count them on `rows`, no plugin acts on them before Bind, and Bind is the API
+        server's. scores: of the chosen rows. annotations: by index, what bindings carry."""
+        context, names = self._context, self._context.cache.nodes.names
         run = entries[start : start + len(rows)]
-        uids = [record.pod.uid for record in run]
+        pods = [record.pod for record in run]
+        uids = [pod.metadata.uid or pod.key for pod in pods]
+        nodes = [names[row] for row in rows]
         context.cache.note_assumed(uids)
-        placed = zip(uids, run, classes[start : start + len(rows)], rows, scores, strict=True)
-        for place, (uid, record, one, row, score) in enumerate(placed, start):
-            pod, node, framework, state = record.pod, names[row], one.framework, one.state
-            notes = annotations.get(place, NO_ANNOTATIONS) if annotations else NO_ANNOTATIONS
-            records[uid] = record
-            for lane in listeners:
+        self._records.update(zip(uids, run, strict=True))
+        for lane in context.lanes.listeners(PodAssumed):
+            for pod, node in zip(pods, nodes, strict=True):
                 lane.on_outcome(PodAssumed(pod, node))
-            done(uid)
-            if framework.unconditional_binder:
-                awaits = (bind(pod, uid, node, notes),)
-                record.binding = BindingCycle(node, framework, state, score, awaits)
-                record.state = BINDING
-                continue
-            if notes:
-                # The state of a class is that of all its pods.
-                state = state.clone()
-                state.binding_annotations = notes
-            record.binding = BindingCycle(node, framework, state, score)
-            record.state = PREBINDING
-            try:
-                self._bind(record)
-            except ContractError as fault:
-                self._fault(record, fault)
+        context.queue.in_flight.done_all(uids)
+        notes: list[dict[str, str]] = []
+        if annotations:
+            places = range(start, start + len(rows))
+            notes = [annotations.get(place, NO_ANNOTATIONS) for place in places]
+        numbers = context.outbox.bind_all(pods, uids, nodes, notes)
+        placed = zip(run, classes[start : start + len(rows)], nodes, scores, numbers, strict=True)
+        for record, one, node, score, number in placed:
+            record.binding = BindingCycle(node, one.framework, one.state, score, (number,))
+            record.state = BINDING
 
     def _reserve(self, record: PodRecord) -> None:
         """Run Reserve and Permit, then start the binding cycle."""

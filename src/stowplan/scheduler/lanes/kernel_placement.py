@@ -72,7 +72,7 @@ class KernelPlacement:
         context = self._context
         if pod.metadata.deletion_timestamp is not None:
             return None
-        if len(context.extenders) and context.extenders.any_for(pod):
+        if context.extenders.all and context.extenders.any_for(pod):
             return None
         return engine.class_of(pod, context.frameworks[pod.spec.scheduler_name])
 
