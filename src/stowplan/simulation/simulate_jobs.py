@@ -56,6 +56,15 @@ class JobSimulation(msgspec.Struct):
         }
 
 
+def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
+    """True if sessions schedule every pod, or some pending pod."""
+    batch = deciders.batch
+    if batch is None or not deciders.configuration.profiles:
+        return batch is not None
+    pending = cluster.pending() if cluster is not None else ()
+    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in pending)
+
+
 def simulate_jobs(
     cluster: Cluster | str | Path | Iterable[str | Path],
     *,
@@ -63,14 +72,17 @@ def simulate_jobs(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
     seed: int = 0,
+    runner: SessionRunner | None = None,
 ) -> JobSimulation:
     """Run sessions on a cluster until one changes nothing.
 
-    seed: of ties between nodes. Raises InputError, ConfigError and ContractError.
+    seed: of ties between nodes. runner: of this cluster, before its first session. Raises
+    InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    runner = SessionRunner(cluster, deciders, np.random.default_rng(seed))
+    if runner is None:
+        runner = SessionRunner(cluster, deciders, np.random.default_rng(seed))
     mine = {
         pod.key: pod
         for pod in cluster.pending()

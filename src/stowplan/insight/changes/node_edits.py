@@ -112,16 +112,18 @@ def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
     taken = {node.name for node in nodes}
     first: dict[object, Node] = {}
     for node in nodes:
-        first.setdefault(_content(node), node)
+        first.setdefault(node_content(node), node)
     found = [
-        AddNodeEdit(edits.ADD_NODE, pool_of(node), _fresh(node, taken), allocatable_amounts(node))
+        AddNodeEdit(
+            edits.ADD_NODE, pool_of(node), fresh_node(node, taken), allocatable_amounts(node)
+        )
         for node in first.values()
     ]
     return sorted(found, key=lambda edit: _size(edit.offered))
 
 
-def _content(node: Node) -> object:
-    """What distinguishes the nodes of a pool."""
+def node_content(node: Node) -> object:
+    """What distinguishes the nodes of a pool: labels but the host name, taints, resources."""
     labels = [item for item in node.labels.items() if item[0] != HOSTNAME_LABEL]
     labels.sort()
     return tuple(labels), node.taints, tuple(node.status.allocatable.items())
@@ -132,7 +134,7 @@ def _size(offered: dict[str, int]) -> tuple[int, int, int]:
     return extended, offered.get("cpu", 0), offered.get("memory", 0)
 
 
-def _fresh(node: Node, taken: set[str]) -> Node:
+def fresh_node(node: Node, taken: set[str]) -> Node:
     """A new node like this one: schedulable, ready and empty."""
     number = 1
     while f"{node.name}-new-{number}" in taken:
