@@ -28,7 +28,7 @@ class Outcome(msgspec.Struct):
     version: the cluster before its pending pods were decided. placements: of the pending pods.
     evicted: pod -> the pod, or job, for which a session or the scheduler evicted it. resources:
     name -> (requested, allocatable) on nodes that are not cordoned. waits: pod -> seconds from its
-    arrival to its node, with a duration. ended: pods that ended, with a duration.
+    arrival to its node, with a duration.
     """
 
     version: Cluster
@@ -36,7 +36,6 @@ class Outcome(msgspec.Struct):
     evicted: dict[str, str] = {}
     resources: dict[str, tuple[int, int]] = {}
     waits: dict[str, float] = {}
-    ended: frozenset[str] = frozenset()
     notes: list[str] = []
 
     def node_of(self, pod: Pod) -> str:

@@ -94,13 +94,10 @@ def decide_over_time(
     replay.run(lambda now: None, max(round(for_s * SECOND), 1))
     placements: dict[str, Placement] = {}
     waits: dict[str, float] = {}
-    ended = set()
     uids = {history.pod.uid: key for key, history in replay.pod_histories.items()}
     for key, history in replay.pod_histories.items():
         if history.waited is not None and not history.bound_at_start:
             waits[key] = in_seconds(history.waited)
-        if history.ended is not None:
-            ended.add(key)
         is_same = history.bound_at_start and not history.restarts
         if history.node and not is_same:
             placements[key] = Placement(key, history.node)
@@ -109,7 +106,7 @@ def decide_over_time(
             placements[key] = unplaced(history.pod, strip_node_counts(note), note)
     evicted = {key: uids.get(uid, uid) for key, uid in replay.takers.items()}
     use = resource_use_of(scheduler.cache.nodes)
-    return Outcome(version, placements, evicted, use, waits, frozenset(ended))
+    return Outcome(version, placements, evicted, use, waits)
 
 
 def _arriving(version: Cluster) -> list[Pod]:

@@ -77,9 +77,11 @@ class WhatIfOptions(msgspec.Struct, frozen=True):
 class Question(msgspec.Struct):
     """A cluster, its scheduler, and what was computed of it before changes.
 
-    config, plugins: files, to be combined with those of changes.
+    config, plugins: files, to be combined with those of changes. cluster_given: as it was given;
+    `cluster` has the budgets counted.
     """
 
+    cluster_given: Cluster
     cluster: Cluster
     deciders: Deciders
     config: tuple[str, ...]
@@ -123,10 +125,11 @@ def question_of(
     deciders = read_deciders(files, sources)
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
+    given = cluster
     cluster = replace(cluster, objects=counted_budgets(cluster.objects, cluster.pods))
     loaded = LoadedCluster(deciders, options.seed, options.profile)
     names = tuple(str(file) for file in files)
-    return Question(cluster, deciders, names, sources, loaded, options)
+    return Question(given, cluster, deciders, names, sources, loaded, options)
 
 
 def answer(question: Question, changes: tuple[RequestedChange, ...]) -> WhatIf:

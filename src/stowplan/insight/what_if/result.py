@@ -18,8 +18,8 @@ SCHEMA = "stowplan.dev/whatif/v1"
 PREVIEW_SCHEMA = "stowplan.dev/preemptionpreview/v1"
 
 PLACED, MOVED, ELSEWHERE, UNPLACED = "placed", "moved", "elsewhere", "unplaced"
-EVICTED, LOST, BLOCKED, DELETED, ENDED = "evicted", "lost", "blocked", "deleted", "ended"
-EFFECTS = (LOST, BLOCKED, UNPLACED, EVICTED, MOVED, PLACED, ELSEWHERE, ENDED, DELETED)
+EVICTED, LOST, BLOCKED, DELETED = "evicted", "lost", "blocked", "deleted"
+EFFECTS = (LOST, BLOCKED, UNPLACED, EVICTED, MOVED, PLACED, ELSEWHERE, DELETED)
 """What happens to a pod, in the order in which it is listed."""
 
 
@@ -37,8 +37,7 @@ class PodDifference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     effect: placed (it has a node that it would not have), moved (a running pod, to another node),
     elsewhere (a pending pod gets another node), unplaced (it would have a node, or is new, and has
     none), evicted (by preemption, and created again or not), lost (no owner creates it again),
-    blocked (a disruption budget keeps it on a drained node), deleted, ended (sooner, with a
-    duration).
+    blocked (a disruption budget keeps it on a drained node), deleted.
     source, target: nodes, "" for none; in JSON `from` and `to`. reason: why it has no node. by: the
     pod that preempts it, or the budget that blocks it. budgets: disruption budgets that its
     eviction takes below zero. ran_s: how long an evicted pod has run, None where that is not known.
