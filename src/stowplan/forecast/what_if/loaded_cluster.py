@@ -119,7 +119,9 @@ class LoadedCluster:
     def _deliver(self) -> None:
         """Let the scheduler see the changes."""
         event_queue = self._run.cluster.event_queue
-        event_queue.run(event_queue.now)
+        # A call may be delayed where many follow each other at one moment.
+        while self._run.instance.is_due:
+            event_queue.step()
         self._run.cluster.compact(self._run.instance.streams[0].version)
 
     def _has_written(self) -> bool:
@@ -170,4 +172,9 @@ def _reorders(before: Cluster, version: Cluster) -> bool:
     followed += [name for name in new if name not in old]
     if followed != list(new):
         return True
-    return any(zone_key(old[name]) != zone_key(new[name]) for name in old if name in new)
+    if any(zone_key(old[name]) != zone_key(new[name]) for name in old if name in new):
+        return True
+    # Nodes are in the order of their zones, too, which is that of the first node of each.
+    zones = dict.fromkeys(zone_key(node) for node in new.values())
+    followed_zones = dict.fromkeys(zone_key(node) for node in (*old.values(), *new.values()))
+    return [zone for zone in followed_zones if zone in zones] != list(zones)

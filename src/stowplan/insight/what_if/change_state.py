@@ -75,6 +75,23 @@ class ChangeState:
         else:
             self.found.lost[pod.key] = why
 
+    def insert(self, new: list[Pod], made: list[str], origin: Object) -> None:
+        """Add pods of a workload after those that reading made for it, or at the end.
+
+        made: keys of the latter.
+        """
+        self.origins.update({pod.key: origin for pod in new})
+        there = [key for key in made if key in self.pods]
+        if not there:
+            self.pods.update({pod.key: pod for pod in new})
+            return
+        found: dict[str, Pod] = {}
+        for key, pod in self.pods.items():
+            found[key] = pod
+            if key == there[-1]:
+                found.update({one.key: one for one in new})
+        self.pods = found
+
     def replace_object(self, before: Object, after: Object | None) -> None:
         """Replace an object of the cluster; None deletes it."""
         at = next(i for i, one in enumerate(self.objects) if one is before)

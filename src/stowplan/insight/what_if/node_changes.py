@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from stowplan.apis.apps.daemon_pods import pin_to_node, target_node
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.counts import count_of
-from stowplan.inputs.workloads.scaled_workload import created_pods
+from stowplan.inputs.workloads.scaled_workload import created_pods, expanded_pods
 from stowplan.insight.changes.node_edits import fresh_node, node_content
 from stowplan.insight.node_pools import pool_of
 from stowplan.insight.what_if.change_state import ChangeState
@@ -128,9 +128,11 @@ def _add_daemon_pods(state: ChangeState, added: list[tuple[Node, Node]]) -> None
     """The pods of DaemonSets for new nodes: by the DaemonSets of the input, else like those of the
     node that a new one is modelled on."""
     sets = [one for one in state.given.objects if isinstance(one, DaemonSet)]
-    nodes = [node for _, node in added]
+    nodes = [*state.given_nodes.values(), *(node for _, node in added)]
     for one in sets:
-        state.pods.update(created_pods(one, state.given, nodes))
+        wanted = created_pods(one, state.given, nodes)
+        new = [pod for key, pod in wanted.items() if key not in state.pods]
+        state.insert(new, expanded_pods(one, state.given), one)
     known = {(one.namespace, one.name) for one in sets}
     by_node: dict[str, list[tuple[Pod, str]]] = {}
     for pattern, node in added:
@@ -143,5 +145,7 @@ def _add_daemon_pods(state: ChangeState, added: list[tuple[Node, Node]]) -> None
         for pod, owner in by_node[pattern.name]:
             if (pod.namespace, owner) not in known:
                 another = state.copies.another(pod, f"{owner}-{node.name}")
-                another = replace(another, spec=pin_to_node(another.spec, node))
+                # They come with the node: whatever waits for it arrives later.
+                spec = replace(pin_to_node(another.spec, node), node_name=node.name)
+                another = replace(another, spec=spec)
                 state.pods[another.key] = another

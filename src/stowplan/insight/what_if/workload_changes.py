@@ -72,7 +72,9 @@ def _scale_object(
     state.replace_object(workload, changed)
     made = expanded_pods(workload, state.given)
     wanted = created_pods(changed, state.given)
-    _insert(state, [pod for key, pod in wanted.items() if key not in state.pods], made, changed)
+    new = [pod for key, pod in wanted.items() if key not in state.pods]
+    state.insert(new, made, changed)
+    state.found.submitted.update(dict.fromkeys(pod.key for pod in new))
     gone = [state.pods[key] for key in made if key not in wanted and key in state.pods]
     kept = [pod for pod in pods if pod.key not in {one.key for one in gone}]
     n_there = len(kept) + sum(key not in made for key in wanted)
@@ -101,22 +103,6 @@ def _ordinal(pod: Pod) -> int:
 
 def _has_claims(pod: Pod) -> bool:
     return any(volume.persistent_volume_claim is not None for volume in pod.spec.volumes)
-
-
-def _insert(state: ChangeState, new: list[Pod], made: list[str], origin: Object) -> None:
-    """Add pods after those that were made for the same workload, or at the end."""
-    state.found.submitted.update(dict.fromkeys(pod.key for pod in new))
-    state.origins.update({pod.key: origin for pod in new})
-    there = [key for key in made if key in state.pods]
-    if not there:
-        state.pods.update({pod.key: pod for pod in new})
-        return
-    found: dict[str, Pod] = {}
-    for key, pod in state.pods.items():
-        found[key] = pod
-        if key == there[-1]:
-            found.update({one.key: one for one in new})
-    state.pods = found
 
 
 def _scale_pods(state: ChangeState, target: Target, pods: list[Pod], n_pods: int) -> None:
