@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
     from stowplan.forecast.what_if.preempt_preview import preempt_preview
-    from stowplan.forecast.what_if.what_if import Timing, WhatIfOptions, what_if
+    from stowplan.forecast.what_if.questions import Timing, WhatIfOptions, what_if
     from stowplan.framework.problems import ConfigError, ContractError
     from stowplan.inputs.input_error import InputError
     from stowplan.simulation.cluster.cluster_api import Pace
@@ -67,8 +67,8 @@ _MODULES = {
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
-    "Timing": "stowplan.forecast.what_if.what_if",
-    "WhatIfOptions": "stowplan.forecast.what_if.what_if",
+    "Timing": "stowplan.forecast.what_if.questions",
+    "WhatIfOptions": "stowplan.forecast.what_if.questions",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
@@ -77,7 +77,7 @@ _MODULES = {
     "read_cluster": "stowplan.forecast.cluster",
     "simulate": "stowplan.simulation.simulate",
     "simulate_jobs": "stowplan.simulation.simulate_jobs",
-    "what_if": "stowplan.forecast.what_if.what_if",
+    "what_if": "stowplan.forecast.what_if.questions",
 }
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from stowplan.forecast.cluster import QueryableCluster
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
-from stowplan.forecast.what_if.what_if import WhatIfOptions
+from stowplan.forecast.what_if.questions import WhatIfOptions
 from stowplan.insight.what_if import node_changes
 from stowplan.insight.what_if.result import WhatIf
 from stowplan.simulation.simulate import simulate
@@ -192,7 +192,7 @@ def add_nodes(trees: Trees, text: str) -> None:
         n for n in of_kind(trees, "Node") if n["metadata"]["labels"]["stowplan.dev/pool"] == pool
     ]
     kinds: dict[str, Tree] = {}
-    for one in members:
+    for one in [one for one in members if not one.get("leaves")] or members:
         labels = {k: v for k, v in one["metadata"]["labels"].items() if k != HOST}
         content = json.dumps([labels, one["spec"]["taints"], one["status"]], sort_keys=True)
         kinds.setdefault(content, one)
@@ -204,9 +204,18 @@ def add_nodes(trees: Trees, text: str) -> None:
         name = pattern["metadata"]["name"]
         counts[name] = counts.get(name, 0) + 1
         new = copy.deepcopy(pattern)
+        new.pop("leaves", None)
         new["metadata"]["name"] = f"{name}-new-{counts[name]}"
         new["metadata"]["labels"][HOST] = new["metadata"]["name"]
         trees.insert(at + index, new)
+
+
+def mark_leaving(trees: Trees, by_kind: Asked) -> None:
+    """Mark the nodes that other changes cordon, drain or remove: new ones are not like them."""
+    for one in of_kind(trees, "Node"):
+        name, zone = one["metadata"]["name"], one["metadata"]["labels"][ZONE]
+        gone = (by_kind.get("cordon"), by_kind.get("remove-node"))
+        one["leaves"] = name in gone or zone == by_kind.get("drain")
 
 
 def submit(trees: Trees, text: str) -> None:
@@ -264,7 +273,8 @@ def asked(trees: Trees, rng: random.Random, folder: Path) -> list[Asked]:
 
 def write(folder: Path, name: str, trees: Trees) -> Path:
     path = folder / name
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": trees}))
+    items = [{k: v for k, v in tree.items() if k != "leaves"} for tree in trees]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     return path
 
 
@@ -295,6 +305,7 @@ def check(seed: int, folder: Path) -> None:
         changes = asked(trees, rng, folder)
         changed = copy.deepcopy(trees)
         by_kind = {kind: text for one in changes for kind, text in one.items()}
+        mark_leaving(changed, by_kind)
         for kind, change in BY_HAND.items():
             if kind in by_kind:
                 change(changed, by_kind[kind])

@@ -10,11 +10,11 @@ import msgspec
 from stowplan.cycle.explanation import Explanation
 from stowplan.forecast.explain import explain
 from stowplan.forecast.what_if.preempt_preview import preview
-from stowplan.forecast.what_if.what_if import Question, WhatIfOptions, answer, question_of
+from stowplan.forecast.what_if.questions import Question, WhatIfOptions, answer, question_of
 from stowplan.inputs import cluster_reader
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.what_if.application import NOT_OF_CLUSTER, apply_changes
-from stowplan.insight.what_if.requests import RequestSource, requests_of
+from stowplan.insight.what_if.requested_changes import RequestSource, requests_of
 from stowplan.insight.what_if.result import PreemptionPreview, WhatIf
 from stowplan.simulation.scheduler_configuration import ConfigSource, config_files
 

@@ -186,5 +186,5 @@ def print_preview(found: PreemptionPreview, screen: Console, *, wide: bool = Fal
         screen.print(Text(f"Pending then: {names}"), soft_wrap=True)
     for key in found.loops:
         screen.print(Text(f"Loop: {key} is evicted twice"))
-    for note in (*found.notes, *found.not_shown):
+    for note in (*found.notes, *found.untried):
         screen.print(Text(f"Note: {note}"), soft_wrap=True)

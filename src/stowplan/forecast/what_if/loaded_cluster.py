@@ -78,10 +78,6 @@ class LoadedCluster:
             self._take_objects(before.objects, version.objects)
         self._settle(version)
 
-    def mark_changed(self) -> None:
-        """Say that the run was changed by others: it is loaded again."""
-        self._is_stale = True
-
     def put(self, pod: Pod) -> None:
         """Add a bound pod until the next `follow`."""
         self._run.cluster.put_pod(pod)

@@ -22,7 +22,7 @@ from stowplan.simulation.session_runner import AnySession, SessionRunner
 from stowplan.simulation.simulate_jobs import simulate_jobs
 
 
-class Outcome(msgspec.Struct):
+class DecisionOutcome(msgspec.Struct):
     """A decided version of a cluster.
 
     version: the cluster before its pending pods were decided. placements: of the pending pods.
@@ -50,14 +50,14 @@ class Outcome(msgspec.Struct):
         return sum(not one.node for one in self.placements.values())
 
 
-def decide_pods(loaded: LoadedCluster, version: Cluster, n_pods: int) -> Outcome:
+def decide_pods(loaded: LoadedCluster, version: Cluster, n_pods: int) -> DecisionOutcome:
     """Decide one by one, as `simulate`."""
     placements = loaded.decide(version, n_pods)
     use = resource_use_of(loaded.run.scheduler.cache.nodes)
-    return Outcome(version, {one.pod: one for one in placements}, resources=use)
+    return DecisionOutcome(version, {one.pod: one for one in placements}, resources=use)
 
 
-def decide_sessions(version: Cluster, deciders: Deciders, seed: int) -> Outcome:
+def decide_sessions(version: Cluster, deciders: Deciders, seed: int) -> DecisionOutcome:
     """Decide in sessions, as `simulate` with actions and tiers."""
     runner = SessionRunner(version, deciders, np.random.default_rng(seed))
     takers: dict[str, str] = {}
@@ -73,7 +73,7 @@ def decide_sessions(version: Cluster, deciders: Deciders, seed: int) -> Outcome:
     evicted = {key: takers.get(key, why) for key, why in run.evicted.items()}
     placements = {one.pod: one for one in run.placements}
     use = resource_use_of(runner.table)
-    return Outcome(version, placements, evicted, use, notes=list(run.summary["notes"]))
+    return DecisionOutcome(version, placements, evicted, use, notes=list(run.summary["notes"]))
 
 
 def resource_use_of(table: NodeTable) -> dict[str, tuple[int, int]]:
@@ -86,7 +86,7 @@ def resource_use_of(table: NodeTable) -> dict[str, tuple[int, int]]:
     return found
 
 
-def queue_states(outcome: Outcome) -> dict[str, QueueState]:
+def queue_states(outcome: DecisionOutcome) -> dict[str, QueueState]:
     """Queue -> its pods and what they request; empty without queues in the cluster."""
     groups = {
         one.key: one.spec.queue for one in outcome.version.objects if isinstance(one, PodGroup)

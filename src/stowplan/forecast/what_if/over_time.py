@@ -14,7 +14,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.forecast.what_if.outcome import Outcome, resource_use_of
+from stowplan.forecast.what_if.outcome import DecisionOutcome, resource_use_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_placement import Placement, strip_node_counts, unplaced
 from stowplan.messages import effects as to_do
@@ -77,7 +77,7 @@ def decide_over_time(
     now: datetime | None = None,
     seed: int = 0,
     profile: str | None = None,
-) -> Outcome:
+) -> DecisionOutcome:
     """The outcome after `for_s` virtual seconds.
 
     default_s: run time of pods of Jobs and of pods without owner that declare none; None: they run
@@ -106,7 +106,7 @@ def decide_over_time(
             placements[key] = unplaced(history.pod, strip_node_counts(note), note)
     evicted = {key: uids.get(uid, uid) for key, uid in replay.takers.items()}
     use = resource_use_of(scheduler.cache.nodes)
-    return Outcome(version, placements, evicted, use, waits)
+    return DecisionOutcome(version, placements, evicted, use, waits)
 
 
 def _arriving(version: Cluster) -> list[Pod]:

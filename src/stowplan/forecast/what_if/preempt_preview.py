@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from stowplan.forecast.explain import found_pod
 from stowplan.forecast.what_if.preemption_chain import PreemptionChain
-from stowplan.forecast.what_if.what_if import Question, WhatIfOptions, present, question_of
+from stowplan.forecast.what_if.questions import Question, WhatIfOptions, present, question_of
 from stowplan.inputs.cluster_reader import Cluster, read_addition
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource

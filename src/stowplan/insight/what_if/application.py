@@ -16,7 +16,7 @@ from stowplan.insight.what_if import node_changes, workload_changes
 from stowplan.insight.what_if.budgets import BudgetIndex
 from stowplan.insight.what_if.change_state import ChangedCluster, ChangeState
 from stowplan.insight.what_if.owned_pods import is_of_daemon_set, is_static
-from stowplan.insight.what_if.requests import RequestedChange
+from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.insight.what_if.targets import (
     drained_nodes,
     label_change,
@@ -48,7 +48,14 @@ def apply_changes(
     during a drain, as found by an earlier attempt.
     """
     check_contradictions(cluster, changes)
-    state = ChangeState(cluster, namespace)
+    nodes = {node.name: node for node in cluster.nodes}
+    leaving = {
+        name
+        for change in changes
+        if change.kind in ("cordon", "drain", "remove-node")
+        for name in _nodes_named(change, nodes)
+    }
+    state = ChangeState(cluster, namespace, leaving)
     effects: dict[int, str] = {}
     for kinds in _PHASES:
         chosen = [(i, one) for i, one in enumerate(changes) if one.kind in kinds]
@@ -104,7 +111,7 @@ def check_contradictions(cluster: Cluster, changes: Sequence[RequestedChange]) -
     values: dict[tuple[str, ...], RequestedChange] = {}
     for change in changes:
         for name in _nodes_named(change, nodes):
-            if name in removed:
+            if name in removed and removed[name] is not change:
                 raise change.error(f'contradicts {removed[name].flag}: node "{name}" is removed')
         subject = _subject(change)
         if subject is None:
@@ -118,7 +125,7 @@ def check_contradictions(cluster: Cluster, changes: Sequence[RequestedChange]) -
 
 def _nodes_named(change: RequestedChange, nodes: Mapping[str, Node]) -> Collection[str]:
     match change.kind:
-        case "cordon":
+        case "cordon" | "remove-node":
             return [node_of(change, change.text, nodes).name]
         case "taint":
             return [node_of(change, taint_change(change)[0], nodes).name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -47,10 +47,12 @@ class ChangeState:
     """The objects of a cluster while changes are applied to them.
 
     nodes, pods: by name and by key, in their order. given_nodes: those of the cluster as given.
+    leaving: names of nodes that are cordoned, drained or removed.
     """
 
-    def __init__(self, given: Cluster, namespace: str) -> None:
+    def __init__(self, given: Cluster, namespace: str, leaving: Collection[str]) -> None:
         self.given = given
+        self.leaving = leaving
         self.namespace = namespace
         self.nodes: dict[str, Node] = {node.name: node for node in given.nodes}
         self.pods: dict[str, Pod] = {pod.key: pod for pod in given.pods}

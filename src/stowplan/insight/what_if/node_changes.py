@@ -12,7 +12,7 @@ from stowplan.insight.changes.node_edits import fresh_node, node_content
 from stowplan.insight.node_pools import pool_of
 from stowplan.insight.what_if.change_state import ChangeState
 from stowplan.insight.what_if.owned_pods import is_of_daemon_set
-from stowplan.insight.what_if.requests import RequestedChange
+from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.insight.what_if.targets import count_after, label_change, node_of, taint_change
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -98,7 +98,8 @@ def remove_node(state: ChangeState, change: RequestedChange) -> str:
 
 
 def add_nodes(state: ChangeState, change: RequestedChange) -> str:
-    """Add nodes like those of a pool, each kind of node in turn; with pods of DaemonSets."""
+    """Add nodes like those of a pool that stay, each kind of node in turn; with pods of
+    DaemonSets."""
     pool, number = count_after(change, 1)
     members = [node for node in state.given_nodes.values() if pool_of(node) == pool]
     if not members:
@@ -109,7 +110,8 @@ def add_nodes(state: ChangeState, change: RequestedChange) -> str:
             f"no node is of pool {pool!r}: expected one of {known}" + (f"; {hint}" if hint else "")
         )
     kinds: dict[object, Node] = {}
-    for node in members:
+    # Where a zone is drained, the pool grows in the others.
+    for node in [one for one in members if one.name not in state.leaving] or members:
         kinds.setdefault(node_content(node), node)
     patterns = list(kinds.values())
     added = []

@@ -68,7 +68,7 @@ class BudgetUse(msgspec.Struct, frozen=True, rename="camel"):
     blocked: int
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class ResourceAmounts(msgspec.Struct, frozen=True):
     """A resource before or after: base units (milli-CPU, bytes, counts), and their ratio."""
 
     requested: int
@@ -79,8 +79,8 @@ class Amounts(msgspec.Struct, frozen=True):
 class ResourceDifference(msgspec.Struct, frozen=True):
     """A resource on all nodes that are not cordoned."""
 
-    before: Amounts
-    after: Amounts
+    before: ResourceAmounts
+    after: ResourceAmounts
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -131,7 +131,7 @@ class PreemptionPreview(msgspec.Struct, frozen=True, rename="camel"):
     """What would happen for pods that do not fit without preemption.
 
     pods: the pods asked about, with the nodes that they get. steps: preemptions, in order. pending:
-    pods without a node at the end, with the reason. loops: pods that are evicted twice. not_shown:
+    pods without a node at the end, with the reason. loops: pods that are evicted twice. untried:
     what the search left out. summary: measure -> number.
     """
 
@@ -142,7 +142,7 @@ class PreemptionPreview(msgspec.Struct, frozen=True, rename="camel"):
     loops: tuple[str, ...]
     summary: dict[str, float]
     notes: tuple[str, ...] = ()
-    not_shown: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         evicted = count_of(int(self.summary["evicted"]), "pod")
@@ -209,7 +209,7 @@ def resource_differences(
     }
 
 
-def _amounts(pair: Sequence[int] | None) -> Amounts:
+def _amounts(pair: Sequence[int] | None) -> ResourceAmounts:
     requested, allocatable = pair or (0, 0)
     share = round(requested / allocatable, 6) if allocatable else 0.0
-    return Amounts(requested, allocatable, share)
+    return ResourceAmounts(requested, allocatable, share)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stowplan.apis.machinery.label_selector import SelectorParseError, parse_label_selector
 from stowplan.framework.problems import did_you_mean
 from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, owners_of
-from stowplan.insight.what_if.requests import RequestedChange
+from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node, Taint, zone_key
 from stowplan.objects.pod import Pod

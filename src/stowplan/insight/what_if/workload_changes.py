@@ -17,7 +17,7 @@ from stowplan.inputs.workloads.scaled_workload import created_pods, expanded_pod
 from stowplan.insight.pod_owners import owners_of, pods_of_owner
 from stowplan.insight.what_if.change_state import ChangeState
 from stowplan.insight.what_if.owned_pods import deletion_order, free_names
-from stowplan.insight.what_if.requests import RequestedChange
+from stowplan.insight.what_if.requested_changes import RequestedChange
 from stowplan.insight.what_if.targets import (
     Target,
     count_after,

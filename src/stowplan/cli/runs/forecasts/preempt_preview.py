@@ -15,7 +15,7 @@ from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_preview
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.what_if.preempt_preview import preview
-from stowplan.forecast.what_if.what_if import WhatIfOptions, question_of
+from stowplan.forecast.what_if.questions import WhatIfOptions, question_of
 
 
 class PreviewRequest(NamedTuple):

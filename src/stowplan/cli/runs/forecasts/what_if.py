@@ -13,7 +13,7 @@ from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
-from stowplan.forecast.what_if.what_if import (
+from stowplan.forecast.what_if.questions import (
     Timing,
     WhatIfOptions,
     answer,
@@ -21,8 +21,8 @@ from stowplan.forecast.what_if.what_if import (
 )
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
-from stowplan.insight.conditions import parse_condition
-from stowplan.insight.what_if.requests import RequestedChange, requests_in, requests_of
+from stowplan.insight.measure_conditions import parse_condition
+from stowplan.insight.what_if.requested_changes import RequestedChange, requests_in, requests_of
 
 
 class WhatIfRequest(NamedTuple):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
 from stowplan.forecast.what_if.outcome import (
-    Outcome,
+    DecisionOutcome,
     decide_pods,
     decide_sessions,
     queue_states,
@@ -28,8 +28,8 @@ from stowplan.insight.pod_placement import Placement
 from stowplan.insight.what_if.application import NOT_OF_CLUSTER, apply_changes
 from stowplan.insight.what_if.budgets import BudgetIndex, counted_budgets
 from stowplan.insight.what_if.change_state import ChangedCluster
-from stowplan.insight.what_if.comparison import Side, budget_uses, differences, stalled
-from stowplan.insight.what_if.requests import RequestedChange, RequestSource, requests_of
+from stowplan.insight.what_if.pod_differences import Side, budget_uses, differences, stalled
+from stowplan.insight.what_if.requested_changes import RequestedChange, RequestSource, requests_of
 from stowplan.insight.what_if.result import (
     EFFECTS,
     SCHEMA,
@@ -88,7 +88,7 @@ class Question(msgspec.Struct):
     plugins: tuple[PluginSource, ...]
     loaded: LoadedCluster
     options: WhatIfOptions
-    before: Outcome | None = None
+    before: DecisionOutcome | None = None
 
 
 def what_if(
@@ -202,7 +202,7 @@ def _deciders_after(
 
 def _decided(
     question: Question, version: Cluster, deciders: Deciders, loaded: LoadedCluster, n_pods: int
-) -> Outcome:
+) -> DecisionOutcome:
     options = question.options
     if options.timing is not None:
         return decide_over_time(
@@ -221,8 +221,8 @@ def _decided(
 
 def _chain(
     question: Question,
-    before: Outcome,
-    after: Outcome,
+    before: DecisionOutcome,
+    after: DecisionOutcome,
     changed: ChangedCluster,
     loaded: LoadedCluster,
     now: datetime | None,
@@ -254,7 +254,7 @@ def _chain(
     return found
 
 
-def _side(outcome: Outcome) -> Side:
+def _side(outcome: DecisionOutcome) -> Side:
     pods = {pod.key: pod for pod in outcome.version.pods if not pod.is_finished}
     return Side(pods, outcome.placements, outcome.evicted, outcome.waits)
 
@@ -263,8 +263,8 @@ def _result(
     question: Question,
     changes: tuple[RequestedChange, ...],
     changed: ChangedCluster,
-    before: Outcome,
-    after: Outcome,
+    before: DecisionOutcome,
+    after: DecisionOutcome,
     chain: ChainResult | None,
     notes: list[str],
 ) -> WhatIf:
@@ -294,7 +294,7 @@ def _result(
     )
 
 
-def _after_chain(after: Outcome, chain: ChainResult) -> Outcome:
+def _after_chain(after: DecisionOutcome, chain: ChainResult) -> DecisionOutcome:
     """The outcome with what preemption has changed."""
     placed = {key: Placement(key, node) for key, node in chain.placed.items()}
     gone = {
@@ -312,7 +312,7 @@ def _of_scheduler(change: RequestedChange) -> str:
     return "scheduler configuration" if change.kind == "config" else "plugins added"
 
 
-def _queues(before: Outcome, after: Outcome) -> dict[str, QueueDifference]:
+def _queues(before: DecisionOutcome, after: DecisionOutcome) -> dict[str, QueueDifference]:
     old, new = queue_states(before), queue_states(after)
     nothing = QueueState(0, 0, {})
     return {
@@ -322,7 +322,10 @@ def _queues(before: Outcome, after: Outcome) -> dict[str, QueueDifference]:
 
 
 def _summary(
-    before: Outcome, after: Outcome, pods: list[PodDifference], changed: ChangedCluster
+    before: DecisionOutcome,
+    after: DecisionOutcome,
+    pods: list[PodDifference],
+    changed: ChangedCluster,
 ) -> dict[str, float]:
     """Measure -> number: the pods of each effect, the pending pods, nodes, use in percent."""
     found: dict[str, float] = dict.fromkeys(EFFECTS, 0)

@@ -48,7 +48,7 @@ class Comparison(msgspec.Struct, frozen=True):
         return f"{self.measure} {self.op} {self.number:g}"
 
 
-class Condition(msgspec.Struct, frozen=True):
+class MeasureCondition(msgspec.Struct, frozen=True):
     """Comparisons joined by `and`, and those joined by `or`.
 
     alternatives: the condition holds if all comparisons of one of them hold.
@@ -76,7 +76,7 @@ class Condition(msgspec.Struct, frozen=True):
         return any(all(one.holds(measures) for one in group) for group in self.alternatives)
 
 
-def parse_condition(text: str, source: str = "--fail-if") -> Condition:
+def parse_condition(text: str, source: str = "--fail-if") -> MeasureCondition:
     """The condition of an expression; raises InputError. source: named in errors."""
     return _ConditionParser(text, source).condition()
 
@@ -97,14 +97,14 @@ class _ConditionParser:
             position = found.end()
         self.position = 0
 
-    def condition(self) -> Condition:
+    def condition(self) -> MeasureCondition:
         """The whole expression."""
         groups = [self.conjunction()]
         while self._takes("or"):
             groups.append(self.conjunction())
         if self.position < len(self.tokens):
             raise self._error("`and`, `or` or the end")
-        return Condition(self.source, tuple(groups))
+        return MeasureCondition(self.source, tuple(groups))
 
     def conjunction(self) -> tuple[Comparison, ...]:
         """Comparisons joined by `and`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stowplan.inputs.input_error import InputError
-from stowplan.insight.conditions import parse_condition
+from stowplan.insight.measure_conditions import parse_condition
 
 MEASURES = {"pending": 3.0, "lost": 0.0, "cpu.percent": 87.5, "nvidia.com/gpu.percent": 50.0}
 
