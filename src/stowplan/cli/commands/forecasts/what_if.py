@@ -23,7 +23,7 @@ stowplan what-if -f cluster.yaml --submit job.yaml
 # Fail in CI if a pod would be left without a node
 stowplan what-if -f cluster.yaml --changes plan.yaml --fail-if 'unplaced > 0 or lost > 0'
 
-# A queue's weight, over an hour of virtual time
+# Another weight of a queue, over an hour of virtual time
 stowplan what-if -f cluster.yaml --base-config kube-batch.yaml --queue research.weight=2 --for 1h
 """
 

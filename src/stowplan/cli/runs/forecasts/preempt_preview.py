@@ -56,7 +56,8 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     if request.output in TREES:
         print_tree(found, request.output)
     elif request.output == "name":
-        print_names("pod", [victim.pod for step in found.steps for victim in step.victims])
+        victims = (victim.pod for step in found.steps for victim in step.victims)
+        print_names("pod", [key.rpartition("/")[2] for key in victims])
     else:
         print_preview(found, stdout_console(), wide=request.output == "wide")
     return 0 if all(one.node for one in found.pods) else 1

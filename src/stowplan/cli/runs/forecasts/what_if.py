@@ -23,6 +23,7 @@ from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
 from stowplan.insight.measure_conditions import parse_condition
 from stowplan.insight.what_if.requested_changes import RequestedChange, requests_in, requests_of
+from stowplan.insight.what_if.result import DELETED
 
 
 class WhatIfRequest(NamedTuple):
@@ -76,7 +77,8 @@ def run_what_if(request: WhatIfRequest) -> int:
     if request.output in TREES:
         print_tree(found, request.output)
     elif request.output == "name":
-        print_names("pod", [one.pod for one in found.pods if not one.target])
+        without = [one.pod for one in found.pods if not one.target and one.effect != DELETED]
+        print_names("pod", [key.rpartition("/")[2] for key in without])
     else:
         print_what_if(found, stdout_console(), wide=request.output == "wide")
     if condition is None or not condition.holds(found.summary):
