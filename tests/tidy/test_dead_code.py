@@ -44,13 +44,8 @@ PLAIN_DECORATORS = {
 ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
-    "stowplan.forecast.cluster:QueryableCluster.from_files": "`stowplan.Cluster`, for programs",
-    "stowplan.forecast.cluster:QueryableCluster.from_kubeconfig": "the same, of a live cluster",
-    "stowplan.forecast.cluster:QueryableCluster.with_changes": "`stowplan.Cluster`, for programs",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
     "stowplan.plugins.topology_spread.pod_topology_spread:CriticalPaths.by_value": "as by_pair",
-    "stowplan.simulation.cluster.simulated_cluster:SimulatedCluster.drop_object": "deletion of"
-    " objects in the fault runs of tests, beside put_object",
     "stowplan.testing.session_invariants:check_session": "for tests of session plugins",
 }
 # Protocols of the plugin contract, which document and type plugins.

@@ -22,6 +22,9 @@ from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFac
 from stowplan.simulation.placement_run import PlacementRun, Progress, with_uid
 from stowplan.simulation.simulate import assign_profile, fill_of
 
+LATER_PODS = 10
+"""One of so many pods may be placed by one question; it decides which kernels are loaded."""
+
 
 class LoadedCluster:
     """A placement run that goes from one version of a cluster to another.
@@ -94,6 +97,8 @@ class LoadedCluster:
         rng = np.random.default_rng(self.seed)
         self._run_rng, self._rng_state = rng, rng.bit_generator.state
         configuration, registry = self.deciders.configuration, self.deciders.registry
+        # Later questions may move more pods than the first one.
+        n_pods = max(n_pods, len(version.pods) // LATER_PODS)
         self._run = fill_of(version, configuration, registry, rng, n_pods)
         SimulatedExtenderFactory(extenders_of(configuration), ()).of(self._run.instance)
         frameworks = frameworks_of(self._run.scheduler).values()
@@ -131,19 +136,20 @@ class LoadedCluster:
         simulated = self._run.cluster
         old_nodes = {node.name: node for node in before.nodes}
         new_nodes = {node.name: node for node in version.nodes}
-        old_pods = {pod.key: pod for pod in before.bound()}
-        new_pods = {pod.key: pod for pod in version.bound()}
-        for key, pod in old_pods.items():
-            if new_pods.get(key) is not pod:
-                simulated.drop_pod(key, "changed")
+        # Pods are compared by identity: their keys would be computed for every one of them.
+        old_pods = {id(pod): pod for pod in before.pods}
+        new_pods = {id(pod): pod for pod in version.pods}
+        for pod in [pod for known, pod in old_pods.items() if known not in new_pods]:
+            if pod.node_name and not pod.is_finished:
+                simulated.drop_pod(pod.key, "changed")
         for name in old_nodes:
             if name not in new_nodes:
                 simulated.drop_node(name)
         for name, node in new_nodes.items():
             if old_nodes.get(name) is not node:
                 simulated.put_node(node)
-        for key, pod in new_pods.items():
-            if old_pods.get(key) is not pod:
+        for pod in [pod for known, pod in new_pods.items() if known not in old_pods]:
+            if pod.node_name and not pod.is_finished:
                 simulated.put_pod(pod)
 
     def _take_objects(self, before: Iterable[Any], version: Iterable[Any]) -> None:

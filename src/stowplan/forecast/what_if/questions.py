@@ -40,6 +40,7 @@ from stowplan.insight.what_if.result import (
     WhatIf,
     resource_differences,
 )
+from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -89,6 +90,14 @@ class Question(msgspec.Struct):
     loaded: LoadedCluster
     options: WhatIfOptions
     before: DecisionOutcome | None = None
+    by_key: dict[str, Pod] = {}
+
+    @property
+    def pods(self) -> dict[str, Pod]:
+        """The pods of the cluster by key, computed once."""
+        if not self.by_key:
+            self.by_key = {pod.key: pod for pod in self.cluster.pods}
+        return self.by_key
 
 
 def what_if(
@@ -148,7 +157,7 @@ def answer(question: Question, changes: tuple[RequestedChange, ...]) -> WhatIf:
     after = _decided(question, changed.cluster, after_deciders, loaded, n_pods)
     notes = []
     for round_ in range(DRAIN_ROUNDS_MAX + 1):
-        more = stalled(_side(after), changed)
+        more = stalled(_side(after, changed.pods), changed)
         if not more:
             break
         if round_ == DRAIN_ROUNDS_MAX:
@@ -181,7 +190,12 @@ def _applied(
 ) -> ChangedCluster:
     namespace = question.options.namespace
     return apply_changes(
-        question.cluster, changes, namespace=namespace, submissions=submissions, staying=staying
+        question.cluster,
+        changes,
+        namespace=namespace,
+        submissions=submissions,
+        staying=staying,
+        pods=question.pods,
     )
 
 
@@ -254,8 +268,7 @@ def _chain(
     return found
 
 
-def _side(outcome: DecisionOutcome) -> Side:
-    pods = {pod.key: pod for pod in outcome.version.pods if not pod.is_finished}
+def _side(outcome: DecisionOutcome, pods: Mapping[str, Pod]) -> Side:
     return Side(pods, outcome.placements, outcome.evicted, outcome.waits)
 
 
@@ -268,12 +281,12 @@ def _result(
     chain: ChainResult | None,
     notes: list[str],
 ) -> WhatIf:
-    first, last = _side(before), _side(after)
+    first, last = _side(before, question.pods), _side(after, changed.pods)
     budgets = budget_uses(last, changed)
     steps = () if chain is None else chain.steps
     if chain is not None and steps:
         after = _after_chain(after, chain)
-        last = _side(after)
+        last = _side(after, changed.pods)
     pods = differences(first, last, changed, steps)
     uses = _queues(before, after)
     timing = question.options.timing

@@ -41,11 +41,13 @@ def apply_changes(
     namespace: str = "default",
     submissions: Submissions | None = None,
     staying: Mapping[str, str] | None = None,
+    pods: Mapping[str, Pod] | None = None,
 ) -> ChangedCluster:
     """The cluster after the changes, none of which is modified. Raises InputError.
 
     namespace: of targets that name none. staying: pod -> the budget that keeps it on its node
-    during a drain, as found by an earlier attempt.
+    during a drain, as found by an earlier attempt. pods: those of the cluster by key, if that is
+    known.
     """
     check_contradictions(cluster, changes)
     nodes = {node.name: node for node in cluster.nodes}
@@ -55,7 +57,7 @@ def apply_changes(
         if change.kind in ("cordon", "drain", "remove-node")
         for name in _nodes_named(change, nodes)
     }
-    state = ChangeState(cluster, namespace, leaving)
+    state = ChangeState(cluster, namespace, leaving, pods)
     effects: dict[int, str] = {}
     for kinds in _PHASES:
         chosen = [(i, one) for i, one in enumerate(changes) if one.kind in kinds]
@@ -68,7 +70,7 @@ def apply_changes(
             else:
                 effects[index] = _APPLY[change.kind](state, change)
     state.found.effects = [effects.get(index, "") for index in range(len(changes))]
-    state.found.cluster = state.cluster()
+    state.found.cluster, state.found.pods = state.cluster(), state.pods
     return state.found
 
 

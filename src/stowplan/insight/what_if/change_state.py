@@ -22,15 +22,16 @@ from stowplan.objects.pod import Pod
 class ChangedCluster(msgspec.Struct):
     """A cluster after changes.
 
-    effects: what each change did, in words. deleted, lost: pod -> why it is there no more; lost
-    ones have no owner that creates them again. recreated: pod -> the node that it had
-    to leave. budgets: recreated pod -> keys of the disruption budgets by which a drain evicted it,
-    in the order of eviction. blocked: pod -> the budget that keeps it on a drained node. daemons:
-    number of pods of DaemonSets and of static pods that went with their nodes. submitted: keys of
-    new pods. changed: keys of pods whose priority is another.
+    pods: of the cluster, by key. effects: what each change did, in words. deleted, lost: pod -> why
+    it is there no more; lost ones have no owner that creates them again. recreated: pod -> the node
+    that it had to leave. budgets: recreated pod -> keys of the disruption budgets by which a drain
+    evicted it, in the order of eviction. blocked: pod -> the budget that keeps it on a drained
+    node. daemons: number of pods of DaemonSets and of static pods that went with their nodes.
+    submitted: keys of new pods. changed: keys of pods whose priority is another.
     """
 
     cluster: Cluster
+    pods: Mapping[str, Pod] = {}
     effects: list[str] = []
     deleted: dict[str, str] = {}
     lost: dict[str, str] = {}
@@ -50,12 +51,19 @@ class ChangeState:
     leaving: names of nodes that are cordoned, drained or removed.
     """
 
-    def __init__(self, given: Cluster, namespace: str, leaving: Collection[str]) -> None:
+    def __init__(
+        self,
+        given: Cluster,
+        namespace: str,
+        leaving: Collection[str],
+        pods: Mapping[str, Pod] | None = None,
+    ) -> None:
+        """pods: those of the cluster by key, if that is known; they are not changed."""
         self.given = given
         self.leaving = leaving
         self.namespace = namespace
         self.nodes: dict[str, Node] = {node.name: node for node in given.nodes}
-        self.pods: dict[str, Pod] = {pod.key: pod for pod in given.pods}
+        self.pods: dict[str, Pod] = dict(pods or {pod.key: pod for pod in given.pods})
         self.objects: list[Object] = list(given.objects)
         self.given_nodes: Mapping[str, Node] = dict(self.nodes)
         self.copies = PodCopies()
