@@ -337,16 +337,16 @@ def test_control_drained_nodes_that_take_pods_are_seen(
         check_all(range(25), tmp_path)
 
 
-def test_control_ties_drawn_on_from_the_side_before_are_seen(
+def test_control_ties_that_go_on_from_the_side_before_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decide = LoadedCluster.decide
 
-    def draws_on(self: LoadedCluster, *given: Any) -> Any:
+    def goes_on(self: LoadedCluster, *given: Any) -> Any:
         if self.n_loads:
             self._rng_state = self._run_rng.bit_generator.state
         return decide(self, *given)
 
-    monkeypatch.setattr(LoadedCluster, "decide", draws_on)
+    monkeypatch.setattr(LoadedCluster, "decide", goes_on)
     with pytest.raises(AssertionError):
         check_all(range(25), tmp_path)

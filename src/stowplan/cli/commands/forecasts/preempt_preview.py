@@ -31,7 +31,7 @@ stowplan preempt-preview deploy/web -n shop -f cluster.yaml -o json
     metavar="FILE",
     multiple=True,
     type=click.Path(allow_dash=True),
-    help="Manifests of pods or workloads that are not in the cluster. Repeatable; without POD.",
+    help="Manifests of pods or workloads that are not in the cluster, in place of POD. Repeatable.",
 )
 @options.config
 @options.profile

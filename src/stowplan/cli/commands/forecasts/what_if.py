@@ -21,7 +21,7 @@ stowplan what-if --context prod --add-nodes gpu-pool=4 --scale deploy/web=50
 stowplan what-if -f cluster.yaml --submit job.yaml
 
 # Fail in CI if a pod would be left without a node
-stowplan what-if -f cluster.yaml --changes plan.yaml --fail-if 'unplaced > 0 or lost > 0'
+stowplan what-if -f cluster.yaml --changes plan.yaml --fail-if 'unplaced != 0 or lost != 0'
 
 # Another weight of a queue, over an hour of virtual time
 stowplan what-if -f cluster.yaml --base-config kube-batch.yaml --queue research.weight=2 --for 1h
@@ -63,7 +63,7 @@ change_options = grouped(
     "changes_file",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="YAML list of changes, each a mapping such as `drain: zone-c`.",
+    help="YAML list of changes, each a mapping such as `drain: zone-c`.  [default: none]",
 )
 @flag(
     "--for",
@@ -85,7 +85,7 @@ change_options = grouped(
     "--fail-if",
     metavar="EXPR",
     help="Exit with 1 if this holds: MEASURE OP NUMBER, joined by `and` and `or`. Measures are the "
-    "names of the JSON summary.",
+    "names of the JSON summary.  [default: exit with 0]",
 )
 @flag("--no-preemption", is_flag=True, help="Leave pods that do not fit pending.")
 @forecast_options.base_config
