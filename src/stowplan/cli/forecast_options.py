@@ -61,5 +61,5 @@ seed = flag(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
-    help="Seed of ties between nodes.",
+    help="Seed of ties between nodes.  [default: 0]",
 )
