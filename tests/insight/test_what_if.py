@@ -478,6 +478,9 @@ def test_the_weight_of_a_queue(tmp_path: Path) -> None:
     assert after.requested["cpu"] == 3000
     assert found.queues["ops"].after.pending == 3
     assert (found.summary["placed"], found.summary["unplaced"]) == (1, 1)
+    later = WhatIfOptions(timing=Timing(120.0))
+    over_time = question.what_if([("queue", "research.weight=3")], options=later)
+    assert over_time.queues["research"].after.pods == 3
 
 
 # Virtual time.
