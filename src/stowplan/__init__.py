@@ -3,6 +3,9 @@
     read_cluster(paths)            read a cluster from manifests, dumps or traces
     simulate(cluster)              schedule its pending pods, one by one or in virtual time
     explain(pod, cluster)          why a pod is on its node, or pending
+    what_if(cluster, changes)      what changes would do
+    preempt_preview(cluster, pod)  who would have to go for a pod
+    Cluster.from_files(...)        the same as methods, loaded once
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -20,10 +23,12 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.forecast.cluster import Cluster, read_cluster
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
+    from stowplan.forecast.what_if.preempt_preview import preempt_preview
+    from stowplan.forecast.what_if.questions import Timing, WhatIfOptions, what_if
     from stowplan.framework.problems import ConfigError, ContractError
-    from stowplan.inputs.cluster_reader import Cluster, read_cluster
     from stowplan.inputs.input_error import InputError
     from stowplan.simulation.cluster.cluster_api import Pace
     from stowplan.simulation.cluster.node_churn import Churn
@@ -39,32 +44,40 @@ __all__ = [
     "InputError",
     "Pace",
     "ReplayOptions",
+    "Timing",
+    "WhatIfOptions",
     "__version__",
     "evaluate",
     "explain",
     "explain_job",
     "explain_pod_group",
+    "preempt_preview",
     "read_cluster",
     "simulate",
     "simulate_jobs",
+    "what_if",
 ]
 
 # Imported on first access, so that `import stowplan` and `stowplan --help` are fast.
 _MODULES = {
     "Churn": "stowplan.simulation.cluster.node_churn",
-    "Cluster": "stowplan.inputs.cluster_reader",
+    "Cluster": "stowplan.forecast.cluster",
     "ConfigError": "stowplan.framework.problems",
     "ContractError": "stowplan.framework.problems",
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
+    "Timing": "stowplan.forecast.what_if.questions",
+    "WhatIfOptions": "stowplan.forecast.what_if.questions",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
     "explain_pod_group": "stowplan.forecast.explain_job",
-    "read_cluster": "stowplan.inputs.cluster_reader",
+    "preempt_preview": "stowplan.forecast.what_if.preempt_preview",
+    "read_cluster": "stowplan.forecast.cluster",
     "simulate": "stowplan.simulation.simulate",
     "simulate_jobs": "stowplan.simulation.simulate_jobs",
+    "what_if": "stowplan.forecast.what_if.questions",
 }
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ import pytest
 from tests.cli.run import run
 
 FOLDER = Path(__file__).parents[2] / "docs" / "tutorials"
-PAGES = ("first-policy.md", "first-gang.md", "replay.md")
+PAGES = ("first-policy.md", "first-gang.md", "replay.md", "drain-a-zone.md")
 FILE = re.compile(r'```\w+ title="([\w.-]+)"\n(.*?)```', re.DOTALL)
 CONSOLE = re.compile(r"(```console\n)(.*?)(```)", re.DOTALL)
 SPEED = re.compile(r"[\d,]+ pods/s")
-READING = {"cat", "grep", "head", "ls"}
+READING = {"cat", "grep", "head", "ls", sys.executable}
 
 
 def output(command: str) -> str:
@@ -31,6 +32,7 @@ def output(command: str) -> str:
         assert ran.code in (0, 1), ran
         text = ran.out + ran.err
     else:
+        name = sys.executable if name == "python" else name
         assert name in READING, command
         text = subprocess.run([name, *arguments], check=True, capture_output=True, text=True).stdout
     lines = [line.rstrip() for line in SPEED.sub("... pods/s", text).splitlines()]

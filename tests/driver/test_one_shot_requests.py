@@ -109,6 +109,35 @@ def test_a_forbidden_list_names_the_resource(tmp_path: Path) -> None:
     run(steps())
 
 
+def test_what_if_goes_on_without_kinds_that_may_not_be_listed(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with SmallApi({"services", "namespaces"}) as api:
+            api.node("n1", cpu="4")
+            api.pod("web", cpu="1", scheduler="default-scheduler")
+
+            async def forbids(request: web.Request) -> web.Response | None:
+                if request.path.endswith(forbidden):
+                    return status(403, "Forbidden", "it is forbidden")
+                return None
+
+            api.fault = forbids
+            file = kubeconfig(tmp_path / "k", api.url)
+            asked = ("what-if", "--kubeconfig", file, "--cordon", "n1", "-o", "json")
+            forbidden = "/persistentvolumes"
+            code, out, err = await stowplan(*asked)
+            assert (code, err) == (0, "")
+            found = json.loads(out)
+            assert found["summary"]["unplaced"] == 1
+            notes = [note for note in found["notes"] if "could not be listed" in note]
+            assert notes == ["persistentvolumes could not be listed: it is forbidden"]
+            forbidden = "/pods"
+            code, _, err = await stowplan(*asked)
+            assert code == 2
+            assert "unable to list pods" in err
+
+    run(steps())
+
+
 @pytest.mark.parametrize(("n_busy", "code"), [(2, 0), (99, 2)])
 def test_a_throttled_list_is_retried_a_few_times(tmp_path: Path, n_busy: int, code: int) -> None:
     async def steps() -> None:

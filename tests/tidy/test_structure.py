@@ -36,6 +36,7 @@ MEANINGS = {
     "persistent_volume": "PersistentVolume: the kind and its controller",
     "plugin_io": "plugin I/O: what is pending, and its execution",
     "pod": "Pod: the kind and the value",
+    "preempt_preview": "preempt-preview: the command, its run, the answer",
     "priority": "pod priority: admission and session plugin, named as the originals",
     "proportion": "the session plugin, and that of kube-batch v0.5",
     "replica_set": "ReplicaSet: the kind and its controller",
@@ -48,6 +49,7 @@ MEANINGS = {
     "tiers": "tiers of session plugins, and those of kube-batch v0.5",
     "timestamps": "RFC 3339 timestamps",
     "volume_claims": "volume claims of pods",
+    "what_if": "what-if: the command, its run, its table; packages of its parts",
 }
 
 

@@ -42,6 +42,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.explain",
         "Explain why a pod is placed where it is, or why it is pending.",
     ),
+    "what-if": (
+        "stowplan.cli.commands.forecasts.what_if",
+        "Show what changes of a cluster would do.",
+    ),
+    "preempt-preview": (
+        "stowplan.cli.commands.forecasts.preempt_preview",
+        "Show who would be evicted for a pod.",
+    ),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
     "queues": (

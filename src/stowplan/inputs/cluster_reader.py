@@ -14,13 +14,14 @@ import msgspec
 from stowplan._deprecated import deprecated_method
 from stowplan.columns.nodetable import NodeTable
 from stowplan.framework import ObjectStore
+from stowplan.framework.object_store import key_of
 from stowplan.inputs.admission.admission_result import AdmissionResult
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.document_reader import FileDocument, decoded, documents
 from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
 from stowplan.inputs.input_error import InputError, check_word
-from stowplan.inputs.manifests import ManifestInventory, items
+from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
 from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
@@ -122,6 +123,48 @@ def read_cluster(
     for file in files_at(named):
         reading.take(file)
     return reading.cluster(", ".join(map(str, named)), orphans)
+
+
+def read_addition(
+    paths: str | Path | Iterable[str | Path], cluster: Cluster, *, validate: str = "auto"
+) -> Cluster:
+    """Manifests that are created in a cluster: only what they add, with `nodes` those of the
+    cluster.
+
+    Workloads are expanded, with the cluster's priority and storage classes. Raises InputError, also
+    for an object that the cluster has already.
+    """
+    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
+    there: list[Object] = [*cluster.nodes, *cluster.objects]
+    for one in there:
+        # Workloads have their pods already, and would be expanded again.
+        if not isinstance(one, Workload):
+            reading.inventory.add(one, "the cluster")
+    known = {id(entry.value) for entry in reading.inventory.entries}
+    for file in files_at(named):
+        reading.take(file)
+    new = [entry for entry in reading.inventory.entries if id(entry.value) not in known]
+    named_text = ", ".join(map(str, named))
+    if any(isinstance(entry.value, Node) for entry in new):
+        raise InputError(named_text, "", "a Node", "pods and workloads; use --add-nodes for nodes")
+    found = reading.cluster(named_text, "pending")
+    # A claim of the cluster may get its default class in the expansion: it is not new.
+    names = {(type(one), key_of(one)) for one in cluster.objects}
+    added = [one for one in found.objects if (type(one), key_of(one)) not in names]
+    keys = {pod.key for pod in cluster.pods}
+    workloads = (one for one in cluster.objects if isinstance(one, Workload))
+    taken = {(type(one), one.key) for one in workloads}
+    for entry in new:
+        one = entry.value
+        if isinstance(one, Workload) and (type(one), one.key) in taken:
+            raise InputError.at(entry.place, title(one), "already exists in the cluster")
+    for pod in found.pods:
+        if pod.key in keys:
+            raise InputError.at(named_text, title(pod), "already exists in the cluster")
+    if not found.pods and not added:
+        raise InputError(named_text, "", "no pods", "pods, or workloads that create pods")
+    return msgspec.structs.replace(found, objects=added)
 
 
 class _ClusterReader:

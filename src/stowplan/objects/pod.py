@@ -170,6 +170,7 @@ class PodSpec(Value, frozen=True, dict=True, gc=True):
     host_network: bool = False
     host_users: bool | None = None
     restart_policy: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodCondition(Value, frozen=True):

@@ -108,13 +108,18 @@ class PodDisruptionBudgetSpec(Value, frozen=True):
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
+    max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(Value, frozen=True):
-    """`status` of a PodDisruptionBudget: allowed disruptions and disrupted pods."""
+    """`status` of a PodDisruptionBudget: allowed disruptions and disrupted pods.
+
+    observed_generation: 0 before the disruption controller has counted.
+    """
 
     disruptions_allowed: int = 0
     disrupted_pods: dict[str, str] = {}
+    observed_generation: int = 0
 
 
 class PodDisruptionBudget(NamespacedObject, frozen=True):

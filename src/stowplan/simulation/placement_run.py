@@ -23,6 +23,7 @@ from stowplan.insight.pod_placement import FAILED, Placement, frameworks_of, ref
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.queue import SubQueue
@@ -213,14 +214,18 @@ def _is_plain(framework: Framework) -> bool:
     )
 
 
+def with_uid(value: Object) -> Object:
+    """The object as an API server stores it: volumes name claims by their uid."""
+    if isinstance(value, PersistentVolumeClaim) and not value.metadata.uid:
+        return replace(value, metadata=replace(value.metadata, uid=value.key))
+    return value
+
+
 def load_cluster(target: SimulatedCluster, source: Cluster) -> None:
     """Put the nodes, objects and bound pods of `source` into a simulated cluster."""
     for node in source.nodes:
         target.put_node(node)
     for value in source.objects:
-        if isinstance(value, PersistentVolumeClaim) and not value.metadata.uid:
-            # The API gives every object a uid, and volumes name claims by it.
-            value = replace(value, metadata=replace(value.metadata, uid=value.key))
-        target.put_object(value)
+        target.put_object(with_uid(value))
     for pod in source.bound():
         target.put_pod(pod)

@@ -193,7 +193,7 @@ def simulate(
         raise InputError(configuration.source, "", "actions and tiers only", wanted)
     extender_factory = SimulatedExtenderFactory(extenders_of(configuration), extenders)
     if profile is not None:
-        _check_profile(profile, configuration)
+        check_profile_of(profile, configuration)
     cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
@@ -252,7 +252,7 @@ def _filled(
     # No pod ends in a placement run, so victims would never terminate; sessions do not fill.
     configuration = replace(without_post_filter(deciders.configuration), batch=None)
     deciders, explain = replace(deciders, configuration=configuration), how.explain
-    engine = _engine(cluster, replays=False)
+    engine = _engine(len(cluster.pending()), replays=False)
     scheduler = deciders.scheduler(rng=rng, options=FILL_OPTIONS, engine=engine)
     how.record(deciders, scheduler, "simulate", engine)
     fill = PlacementRun(cluster, scheduler)
@@ -280,11 +280,15 @@ def fill_of(
     configuration: Configuration,
     registry: Registry,
     rng: np.random.Generator,
+    n_pods: int | None = None,
 ) -> PlacementRun:
-    """A placement run of a cluster, before the first pod."""
+    """A placement run of a cluster, before the first pod.
+
+    n_pods: how many pods it will place; None: the pending ones.
+    """
     # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
-    engine = _engine(cluster, replays=False)
+    engine = _engine(len(cluster.pending()) if n_pods is None else n_pods, replays=False)
     scheduler = scheduler_for(configuration, registry, rng=rng, options=FILL_OPTIONS, engine=engine)
     return PlacementRun(cluster, scheduler)
 
@@ -309,7 +313,7 @@ def _replayed(
         and not explain
         and not has_workloads(cluster.manifests)
     )
-    engine = _engine(cluster, replays=True)
+    engine = _engine(len(cluster.pending()), replays=True)
     options_of = SchedulerOptions(counts_repeats=counts)
     scheduler = deciders.scheduler(rng=rng, options=options_of, engine=engine)
     how.record(deciders, scheduler, "simulate --replay", engine)
@@ -408,10 +412,9 @@ def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]
     return {"warnings": every} if every else {}
 
 
-def _engine(cluster: Cluster, *, replays: bool) -> str:
+def _engine(n_pods: int, *, replays: bool) -> str:
     """Engine mode: compiled kernels from the first pod on when they are cached and pay; else NumPy
     kernels until the background compilation has finished."""
-    n_pods = len(cluster.pending())
     waits = (
         replays
         and n_pods > KERNEL_COMPILE_MIN
@@ -477,7 +480,8 @@ def without_post_filter(configuration: Configuration) -> Configuration:
     return replace(configuration, profiles=profiles)
 
 
-def _check_profile(profile: str, configuration: Configuration) -> None:
+def check_profile_of(profile: str, configuration: Configuration) -> None:
+    """Raise InputError for a profile that the configuration does not have."""
     known = configuration.profiles
     if profile not in known:
         hint = did_you_mean(profile, known)

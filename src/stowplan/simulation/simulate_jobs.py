@@ -63,6 +63,15 @@ class JobSimulation(msgspec.Struct):
         }
 
 
+def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
+    """True if sessions schedule every pod, or some pending pod."""
+    batch = deciders.batch
+    if batch is None or not deciders.configuration.profiles:
+        return batch is not None
+    pending = cluster.pending() if cluster is not None else ()
+    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in pending)
+
+
 def simulate_jobs(
     cluster: Cluster | str | Path | Iterable[str | Path],
     *,
@@ -70,11 +79,13 @@ def simulate_jobs(
     plugins: Iterable[PluginSource] = (),
     compat: str = "",
     seed: int = 0,
+    runner: SessionRunner | None = None,
     recorder: SchedulerRecorder | None = None,
 ) -> JobSimulation:
     """Run sessions on a cluster until one changes nothing.
 
-    seed: of ties between nodes. recorder: records the scheduler. Raises InputError, ConfigError and
+    seed: of ties between nodes. runner: of this cluster, before its first session. recorder:
+    records the scheduler of a runner that is made here. Raises InputError, ConfigError and
     ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
@@ -86,7 +97,8 @@ def simulate_jobs(
             setup = SchedulerSetup("simulate", seed, SIMULATION, plugins=files, virtual=True)
             recorder.attach(deciding, scheduler, setup)
 
-    runner = SessionRunner(cluster, deciders, np.random.default_rng(seed), record)
+    if runner is None:
+        runner = SessionRunner(cluster, deciders, np.random.default_rng(seed), record)
     mine = {
         pod.key: pod
         for pod in cluster.pending()

@@ -88,15 +88,17 @@ def read_cluster_source(
     *,
     notes: bool = False,
     keep_manifests: bool = False,
+    partial: bool = False,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
-    keep_manifests: as for `read_cluster`. Raises InputError, usage errors, and CommandError where
+    keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
+    note, except nodes and pods. Raises InputError, usage errors, and CommandError where
     the API server does not answer.
     """
     if source.is_live:
-        return _list_cluster(source, deciders)
+        return _list_cluster(source, deciders, partial=partial)
     if source.record_file is not None:
         return _recorded_cluster(source.record_file, source.at)
     if not source.paths:
@@ -118,15 +120,16 @@ def _recorded_cluster(file: Path, at: str) -> Cluster:
     return cluster_of(restored, recording)
 
 
-def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
+def _list_cluster(source: ClusterSource, deciders: Deciders, *, partial: bool) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
     from stowplan.inputs.cluster_reader import Cluster
 
     with reported(ServerUnreachable, CredentialError):
-        found = list_once(load_client_config(source.kubeconfig, source.context), deciders)
-    return Cluster(found.nodes, found.pods, found.objects)
+        client_config = load_client_config(source.kubeconfig, source.context)
+        found = list_once(client_config, deciders, partial=partial)
+    return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
 
 
 def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> Cluster:

@@ -14,7 +14,6 @@ from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.runs.simulate_sessions import (
     check_session_options,
     has_unplaced_pods,
-    is_for_sessions,
     run_sessions,
 )
 from stowplan.cli.simulate_options import N_NODES, N_PODS
@@ -28,6 +27,7 @@ from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.results.result_files import check_directory, write_files
 from stowplan.simulation.results.seed_comparison import files_of
 from stowplan.simulation.simulate import Simulation, simulate
+from stowplan.simulation.simulate_jobs import is_for_sessions
 
 
 class SimulateRequest(NamedTuple):

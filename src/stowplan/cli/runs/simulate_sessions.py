@@ -25,15 +25,6 @@ from stowplan.simulation.simulate_jobs import JobSimulation, simulate_jobs
 JOBS_LISTED = 40
 
 
-def is_for_sessions(deciders: Deciders, cluster: Cluster | None) -> bool:
-    """True if sessions schedule every pod, or some pending pod."""
-    batch = deciders.batch
-    if batch is None or not deciders.configuration.profiles:
-        return batch is not None
-    pending = cluster.pending() if cluster is not None else ()
-    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in pending)
-
-
 def check_session_options(
     seeds: tuple[int, ...], node_count: int | None, profile: str | None
 ) -> None:

@@ -36,23 +36,28 @@ class ServerUnreachable(RuntimeError):
 
 
 class ClusterListing(msgspec.Struct):
-    """Objects of a cluster."""
+    """Objects of a cluster. notes: kinds that could not be listed."""
 
     nodes: list[Node] = []
     pods: list[Pod] = []
     objects: list[Object] = []
+    notes: list[str] = []
 
 
-def list_once(client_config: ClientConfig, deciders: Deciders) -> ClusterListing:
-    """List all objects that scheduling reads, once. Raises ServerUnreachable and
-    CredentialError."""
+def list_once(
+    client_config: ClientConfig, deciders: Deciders, *, partial: bool = False
+) -> ClusterListing:
+    """List all objects that scheduling reads, once. Raises ServerUnreachable and CredentialError.
+
+    partial: note the kinds that the user may not list and go on, except for nodes and pods.
+    """
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
     resources = resources_of(kinds, with_ended=deciders.batch is not None)
-    return asyncio.run(_list_resources(client_config, resources))
+    return asyncio.run(_list_resources(client_config, resources, partial=partial))
 
 
 async def _list_resources(
-    client_config: ClientConfig, resources: Iterable[ApiResource]
+    client_config: ClientConfig, resources: Iterable[ApiResource], *, partial: bool
 ) -> ClusterListing:
     found = ClusterListing([], [], [])
     async with ApiClient(client_config) as api:
@@ -65,6 +70,10 @@ async def _list_resources(
                     await asyncio.sleep(max(0.0, (request - monotonic_ns()) / SECOND))
                     continue
                 answer = await api.send(request)
+                if answer.status == 403 and partial and resource.kind not in (Node, Pod):
+                    what = error_message(answer)
+                    found.notes.append(f"{resource.title} could not be listed: {what}")
+                    break
                 if answer.status in (401, 403):
                     server = client_config.server
                     raise ServerUnreachable(

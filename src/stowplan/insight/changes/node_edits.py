@@ -13,28 +13,11 @@ from stowplan.cycle.change import Operation
 from stowplan.insight.changes import edits
 from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, pointer
 from stowplan.insight.changes.pod_edits import taint_text
+from stowplan.insight.node_pools import pool_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeSpec, NodeStatus, Taint
-from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import NodeSelectorRequirement
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT
-
-POOL_LABELS = (
-    "stowplan.dev/pool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "alpha.eksctl.io/nodegroup-name",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "karpenter.sh/nodepool",
-    "doks.digitalocean.com/node-pool",
-    "lke.linode.com/pool-id",
-    "k8s.scaleway.com/pool-name",
-    "oke.oraclecloud.com/pool.name",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-)
-"""Labels that name the pool of a node; the first that a node has counts."""
 
 
 def is_of_condition(taint: Taint) -> bool:
@@ -124,23 +107,16 @@ def label_for(requirement: NodeSelectorRequirement) -> tuple[bool, str | None]:
 # New nodes.
 
 
-def pool_of(node: Node) -> str:
-    """The pool of a node: the first of POOL_LABELS, else what the node offers."""
-    for label in POOL_LABELS:
-        if label in node.labels:
-            return node.labels[label]
-    offered = allocatable_amounts(node)
-    return ",".join(f"{name}={format_quantity(name, offered[name])}" for name in sorted(offered))
-
-
 def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
     """A new node for each pool and kind of node in it, the smallest first."""
     taken = {node.name for node in nodes}
     first: dict[object, Node] = {}
     for node in nodes:
-        first.setdefault(_content(node), node)
+        first.setdefault(node_content(node), node)
     found = [
-        AddNodeEdit(edits.ADD_NODE, pool_of(node), _fresh(node, taken), allocatable_amounts(node))
+        AddNodeEdit(
+            edits.ADD_NODE, pool_of(node), fresh_node(node, taken), allocatable_amounts(node)
+        )
         for node in first.values()
     ]
     return sorted(found, key=lambda edit: _size(edit.offered))
@@ -151,14 +127,14 @@ def copies_of(edit: AddNodeEdit, count: int, taken: Collection[str]) -> list[Add
     names = {*taken}
     found = []
     for _ in range(count):
-        node = _fresh(edit.node, names, edit.node.name.rpartition("-new-")[0])
+        node = fresh_node(edit.node, names, edit.node.name.rpartition("-new-")[0])
         names.add(node.name)
         found.append(replace(edit, node=node))
     return found
 
 
-def _content(node: Node) -> object:
-    """What distinguishes the nodes of a pool."""
+def node_content(node: Node) -> object:
+    """What distinguishes the nodes of a pool: labels but the host name, taints, resources."""
     labels = [item for item in node.labels.items() if item[0] != HOSTNAME_LABEL]
     labels.sort()
     return tuple(labels), node.taints, tuple(node.status.allocatable.items())
@@ -169,7 +145,7 @@ def _size(offered: dict[str, int]) -> tuple[int, int, int]:
     return extended, offered.get("cpu", 0), offered.get("memory", 0)
 
 
-def _fresh(node: Node, taken: set[str], base: str = "") -> Node:
+def fresh_node(node: Node, taken: set[str], base: str = "") -> Node:
     """A new node like this one: schedulable, ready and empty. base: of its name."""
     base, number = base or node.name, 1
     while f"{base}-new-{number}" in taken:

@@ -1,0 +1,65 @@
+"""Options of commands that answer before the fact."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from stowplan.cli.command import flag
+
+_NOW_EXPECTED = "must be a time such as 2026-01-31T12:00:00Z"
+
+
+def now_callback(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> datetime.datetime | None:
+    """The time of an option."""
+    if value is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(_NOW_EXPECTED, ctx, param) from None
+    if found.tzinfo is None:
+        raise click.BadParameter(_NOW_EXPECTED, ctx, param)
+    return found
+
+
+now = flag(
+    "--now",
+    metavar="TIME",
+    callback=now_callback,
+    help="Time until which running pods have run, as 2026-01-31T12:00:00Z.  [default: now for a "
+    "live cluster, else the latest time stamp of the pods]",
+)
+base_config = flag(
+    "--base-config",
+    "config_files",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="Scheduler configuration before the changes. Repeatable.  [default: kube-scheduler's "
+    "default profile]",
+)
+base_plugin = flag(
+    "--base-plugin",
+    "plugin_files",
+    metavar="FILE.py",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="Python file with out-of-tree plugins, before and after the changes. Repeatable.",
+)
+target_namespace = flag(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    help="Namespace of objects that are named without one.  [default: that of the context, else "
+    "default]",
+)
+seed = flag(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Seed of ties between nodes.  [default: 0]",
+)

@@ -1,0 +1,63 @@
+"""What `stowplan preempt-preview` does: find the pods, preview, print who goes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import click
+
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.pod_argument import find_pod_argument
+from stowplan.cli.runs.scheduler_config import read_command_deciders
+from stowplan.cli.tables.console import print_names, print_tree, stdout_console
+from stowplan.cli.tables.what_if import print_preview
+from stowplan.driver.gc_settings import paused_collector
+from stowplan.forecast.what_if.preempt_preview import preview
+from stowplan.forecast.what_if.questions import WhatIfOptions, question_of
+
+
+class PreviewRequest(NamedTuple):
+    """The options of the command, by their names."""
+
+    source: ClusterSource
+    pod: str | None
+    submit_files: tuple[str, ...]
+    config_files: tuple[str, ...]
+    profile: str | None
+    plugin_files: tuple[str, ...]
+    namespace: str | None
+    now: datetime | None
+    output: str
+
+
+def run_preempt_preview(request: PreviewRequest) -> int:
+    """Print the preview; 1 if a pod that was asked about stays without a node."""
+    source, argument = request.source, request.pod
+    if request.submit_files and argument is not None and not source.is_live:
+        # The first argument is a file of the cluster: there is no POD before it.
+        source, argument = source._replace(paths=(argument, *source.paths)), None
+    if bool(argument) == bool(request.submit_files):
+        raise click.UsageError("POD is required, or --submit FILE")
+    deciders = read_command_deciders(request.config_files, request.plugin_files, None)
+    cluster = read_cluster_source(source, deciders, partial=True)
+    namespace = request.namespace or source.namespace
+    key = "" if argument is None else find_pod_argument(argument, namespace, cluster).key
+    now = request.now
+    if now is None and source.is_live:
+        now = datetime.now(UTC)
+    options = WhatIfOptions(namespace=namespace, profile=request.profile, now=now)
+    with paused_collector():
+        question = question_of(
+            cluster, config=request.config_files, plugins=request.plugin_files, options=options
+        )
+        found = preview(question, key, request.submit_files)
+    if request.output in TREES:
+        print_tree(found, request.output)
+    elif request.output == "name":
+        victims = (victim.pod for step in found.steps for victim in step.victims)
+        print_names("pod", [key.rpartition("/")[2] for key in victims])
+    else:
+        print_preview(found, stdout_console(), wide=request.output == "wide")
+    return 0 if all(one.node for one in found.pods) else 1

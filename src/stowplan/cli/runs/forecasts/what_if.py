@@ -1,0 +1,105 @@
+"""What `stowplan what-if` does: read the cluster and the changes, answer, print the difference."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import click
+
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.scheduler_config import read_command_deciders
+from stowplan.cli.tables.console import print_names, print_tree, stdout_console
+from stowplan.cli.tables.what_if import print_what_if
+from stowplan.driver.gc_settings import paused_collector
+from stowplan.forecast.what_if.questions import (
+    Timing,
+    WhatIfOptions,
+    answer,
+    question_of,
+)
+from stowplan.inputs.document_reader import documents
+from stowplan.inputs.files import read_bytes
+from stowplan.insight.measure_conditions import parse_condition
+from stowplan.insight.what_if.requested_changes import RequestedChange, requests_in, requests_of
+from stowplan.insight.what_if.result import DELETED
+
+
+class WhatIfRequest(NamedTuple):
+    """The options of the command, by their names. changes: kind -> texts."""
+
+    source: ClusterSource
+    changes: dict[str, tuple[str, ...]]
+    changes_file: str | None
+    for_s: float | None
+    default_s: float | None
+    fail_if: str | None
+    no_preemption: bool
+    config_files: tuple[str, ...]
+    plugin_files: tuple[str, ...]
+    profile: str | None
+    namespace: str | None
+    now: datetime | None
+    seed: int
+    output: str
+
+
+def run_what_if(request: WhatIfRequest) -> int:
+    """Print the answer; 1 if the condition of --fail-if holds."""
+    condition = None if request.fail_if is None else parse_condition(request.fail_if)
+    if request.default_s is not None and request.for_s is None:
+        raise click.UsageError("--default-run can be used with --for only")
+    changes = _requested(request)
+    if not changes:
+        raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
+    deciders = read_command_deciders(request.config_files, request.plugin_files, None)
+    cluster = read_cluster_source(request.source, deciders, partial=True)
+    timing = None if request.for_s is None else Timing(request.for_s, request.default_s)
+    now = request.now
+    if now is None and request.source.is_live:
+        now = datetime.now(UTC)
+    options = WhatIfOptions(
+        namespace=request.namespace or request.source.namespace,
+        seed=request.seed,
+        profile=request.profile,
+        preemption=not request.no_preemption,
+        timing=timing,
+        now=now,
+    )
+    with paused_collector():
+        question = question_of(
+            cluster, config=request.config_files, plugins=request.plugin_files, options=options
+        )
+        found = answer(question, changes)
+    if condition is not None:
+        condition.check(found.summary)
+    if request.output in TREES:
+        print_tree(found, request.output)
+    elif request.output == "name":
+        without = [one.pod for one in found.pods if not one.target and one.effect != DELETED]
+        print_names("pod", [key.rpartition("/")[2] for key in without])
+    else:
+        print_what_if(found, stdout_console(), wide=request.output == "wide")
+    if condition is None or not condition.holds(found.summary):
+        return 0
+    held = "; ".join(
+        f"{one.measure} is {found.summary[one.measure]:g}"
+        for one in condition.comparisons
+        if one.holds(found.summary)
+    )
+    click.echo(f"Failed: {request.fail_if} ({held})", err=True)
+    return 1
+
+
+def _requested(request: WhatIfRequest) -> tuple[RequestedChange, ...]:
+    """The changes of the flags and of the file."""
+    given = [(kind, text) for kind, texts in request.changes.items() for text in texts]
+    found = requests_of(given)
+    if request.changes_file is None:
+        return found
+    source = request.changes_file
+    more: list[RequestedChange] = []
+    for document in documents(read_bytes(source), source, "yaml"):
+        more += requests_in(document.tree, source)
+    return (*found, *more)

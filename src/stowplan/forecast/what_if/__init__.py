@@ -1,0 +1,1 @@
+"""What-if and preemption previews: clusters decided before and after changes."""
