@@ -3,6 +3,7 @@
     read_cluster(paths)            read a cluster from manifests, dumps or traces
     simulate(cluster)              schedule its pending pods, one by one or in virtual time
     explain(pod, cluster)          why a pod is on its node, or pending
+    eta(cluster)                   when pending pods are expected to start
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -20,6 +21,7 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
     from stowplan.framework.problems import ConfigError, ContractError
@@ -40,6 +42,7 @@ __all__ = [
     "Pace",
     "ReplayOptions",
     "__version__",
+    "eta",
     "evaluate",
     "explain",
     "explain_job",
@@ -58,6 +61,7 @@ _MODULES = {
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
+    "eta": "stowplan.forecast.eta",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.explain",
         "Explain why a pod is placed where it is, or why it is pending.",
     ),
+    "eta": ("stowplan.cli.commands.eta", "Forecast when pending pods and jobs start."),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
     "queues": (

@@ -77,15 +77,16 @@ def read_cluster_source(
     *,
     notes: bool = False,
     keep_manifests: bool = False,
+    with_finished: bool = False,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
-    keep_manifests: as for `read_cluster`. Raises InputError, usage errors, and CommandError where
+    keep_manifests: as for `read_cluster`. with_finished: list finished pods too. Raises InputError, usage errors, and CommandError where
     the API server does not answer.
     """
     if source.is_live:
-        return _list_cluster(source, deciders)
+        return _list_cluster(source, deciders, with_finished=with_finished)
     if not source.paths:
         raise click.UsageError(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
@@ -94,14 +95,15 @@ def read_cluster_source(
     return _read_files(source, notes=notes, keep_manifests=keep_manifests)
 
 
-def _list_cluster(source: ClusterSource, deciders: Deciders) -> Cluster:
+def _list_cluster(source: ClusterSource, deciders: Deciders, *, with_finished: bool) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
     from stowplan.inputs.cluster_reader import Cluster
 
     with reported(ServerUnreachable, CredentialError):
-        found = list_once(load_client_config(source.kubeconfig, source.context), deciders)
+        connection = load_client_config(source.kubeconfig, source.context)
+        found = list_once(connection, deciders, with_finished=with_finished)
     return Cluster(found.nodes, found.pods, found.objects)
 
 

@@ -43,11 +43,13 @@ class ClusterListing(msgspec.Struct):
     objects: list[Object] = []
 
 
-def list_once(client_config: ClientConfig, deciders: Deciders) -> ClusterListing:
-    """List all objects that scheduling reads, once. Raises ServerUnreachable and
-    CredentialError."""
+def list_once(
+    client_config: ClientConfig, deciders: Deciders, *, with_finished: bool = False
+) -> ClusterListing:
+    """List all objects that scheduling reads, once. with_finished: list finished pods too, which
+    sessions read anyway. Raises ServerUnreachable and CredentialError."""
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
-    resources = resources_of(kinds, with_ended=deciders.batch is not None)
+    resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
     return asyncio.run(_list_resources(client_config, resources))
 
 
