@@ -46,7 +46,6 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_owners import NO_OWNER, owner_text
-from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.scheduler import SchedulerOptions

@@ -2,9 +2,9 @@
 
 In this order: the annotation `stowplan.dev/run-seconds`; pods of a Deployment, ReplicaSet,
 StatefulSet, DaemonSet or ReplicationController do not end; the run times of finished pods of the
-same owner; `activeDeadlineSeconds` of the pod or of its Job, as if the pod ran until then. Otherwise
-the run time is unknown, and the pod counts as one that does not end. `activeDeadlineSeconds` also
-caps observed run times.
+same owner, capped by `activeDeadlineSeconds`; `activeDeadlineSeconds` of the pod or of its Job, as
+if the pod ran until then. Otherwise the run time is unknown, and the pod counts as one that does
+not end.
 
 A pod that has run for longer than every finished pod of its owner is expected to run for as long
 again. Source: D. Tsafrir, Y. Etsion, D. Feitelson, Backfilling using system-generated predictions

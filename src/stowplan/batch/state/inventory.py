@@ -33,7 +33,8 @@ class Inventory:
 
     scheduler_names: whose pending pods are scheduled here. nominations: uid -> node of the pods
     nominated by earlier sessions. first: jobs that go before all others -> number of members whose
-    bind failed.
+    bind failed. now: Unix time of the last session, in nanoseconds. placed_at: uid -> time of the
+    session by which a pod had its node.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Inventory:
         self._nominated_pods: list[tuple[str, str]] = []
         self.nominations: dict[str, str] = {}
         self.first: dict[str, int] = {}
+        self.now = 0
+        self.placed_at: dict[str, int] = {}
 
     # Sessions.
 
@@ -75,7 +78,8 @@ class Inventory:
         nominations: dict[str, dict[str, str]] = {}
         for uid, node in self.nominations.items():
             nominations.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return ClusterInfo(jobs, self.nodes, dict(self.queues), nominations, dict(self.first))
+        queues, first = dict(self.queues), dict(self.first)
+        return ClusterInfo(jobs, self.nodes, queues, nominations, first, self.now, self.placed_at)
 
     def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
         """Reserve resources until `settle` for nominated pods of other schedulers: (pod, node)."""
@@ -116,6 +120,7 @@ class Inventory:
     def binding(self, uid: str, node: str) -> None:
         """A session has placed a pod on a node; its bind is pending."""
         self._binding[uid] = node
+        self.placed_at[uid] = self.now
         self.nominations.pop(uid, None)
 
     def assume(self, pod: Pod, node: str) -> None:
@@ -129,6 +134,7 @@ class Inventory:
         """The pod was not bound; it is pending again."""
         if uid in self._binding:
             self._uncount_pod(uid)
+            self.placed_at.pop(uid, None)
             del self._binding[uid]
             self._count_pod(uid)
 
@@ -158,6 +164,7 @@ class Inventory:
     def take_over(self, other: Inventory) -> None:
         """Copy the unconfirmed decisions of another inventory."""
         self._binding, self._evicting = dict(other._binding), set(other._evicting)
+        self.now, self.placed_at = other.now, dict(other.placed_at)
         self.nominations, self.first = dict(other.nominations), dict(other.first)
 
     def refresh(self, uid: str) -> None:
@@ -212,6 +219,7 @@ class Inventory:
         if pod is not None and self._counts(pod):
             self._remove(pod)
         self._binding.pop(uid, None)
+        self.placed_at.pop(uid, None)
         self._evicting.discard(uid)
         self.nominations.pop(uid, None)
 
@@ -258,6 +266,7 @@ class Inventory:
             job.add(task)
             self._job_of[task.uid] = job.uid
         if task.node and task.status not in TERMINATED:
+            self.placed_at.setdefault(task.uid, self.now)
             self.nodes.add(self.nodes.expect_node(task.node), task)
 
     def _job_for(self, task: TaskInfo) -> JobInfo | None:

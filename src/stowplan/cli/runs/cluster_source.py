@@ -82,8 +82,8 @@ def read_cluster_source(
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
-    keep_manifests: as for `read_cluster`. with_finished: list finished pods too. Raises InputError, usage errors, and CommandError where
-    the API server does not answer.
+    keep_manifests: as for `read_cluster`. with_finished: list finished pods too. Raises InputError,
+    usage errors, and CommandError where the API server does not answer.
     """
     if source.is_live:
         return _list_cluster(source, deciders, with_finished=with_finished)

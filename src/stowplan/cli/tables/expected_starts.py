@@ -91,7 +91,5 @@ def _reasons(found: ExpectedStarts) -> list[str]:
         for pod in found.pods
         if pod.start is None
     ]
-    for job in found.jobs:
-        if job.never:
-            lines.append(f"{job.name} never starts: {'; '.join(job.never)}")
-    return lines
+    never = (job for job in found.jobs if job.never)
+    return lines + [f"{job.name} never starts: {'; '.join(job.never)}" for job in never]
