@@ -37,7 +37,6 @@ from stowplan.batch.session import Session, SessionAction
 from stowplan.batch.session_rules import PressureChecks, ScoringError
 from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.batch.state.task_requests import EPSILON
 from stowplan.batch.tiers import TaskQueue
 from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.heap import Heap
@@ -48,7 +47,7 @@ MODE, MAX_JOBS = "mode", "maxJobs"
 """Names of the arguments."""
 CONSERVATIVE, EASY, STRICT = "conservative", "easy", "strict"
 MODES = (CONSERVATIVE, EASY, STRICT)
-MAX_JOBS_DEFAULT = 500
+MAX_JOBS_DEFAULT = 100
 WOULD_DELAY = "there is room, but a job before it could start later"
 
 
@@ -186,19 +185,21 @@ class BackfillPlan:
             return -1
         nodes = session.state.nodes
         wanted = nodes.row(self._before.get(task.uid, ""))
-        if wanted < 0 and self._profile is None:
-            return session.best_nodes.best(task)
-        rows: Ints = np.flatnonzero(nodes.fits_idle(task))
-        if self._profile is not None and rows.shape[0]:
+        best = session.best_nodes.best(task)
+        if best < 0 or (wanted < 0 and self._profile is None):
+            return best
+        rows = self._possible_rows(task)
+        allowed = nodes.fits_idle(task, rows)
+        if self._profile is not None:
             request = self._running.request(task)
-            least = self._profile.least(rows, 0.0, length_s)
-            rows = rows[(least > request[:, None] - EPSILON).all(axis=0)]
-        if rows.shape[0]:
-            rows = rows[session.hooks.passing(task, rows)]
+            allowed &= self._profile.fits(request, 0.0, length_s, rows)
+        rows = rows[allowed]
+        rows = rows[session.hooks.passing(task, rows)]
         if not rows.shape[0]:
             return -1
-        if wanted in rows:
-            return wanted
+        for row in (wanted, best):
+            if row in rows:
+                return row
         try:
             return session.best(task, rows)
         except ScoringError:
