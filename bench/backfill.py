@@ -3,7 +3,8 @@
     python bench/backfill.py [--jobs 200] [--node-count 16]
 
 Jobs of 1 to 64 GPUs arrive about as fast as the nodes can run them, and run for an exponential
-time, which is their limit. They are replayed with `allocate` and with `backfill-timed` in its modes.
+time, which is their limit. They are replayed with `allocate` and with every mode of
+`backfill-timed`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ GPU = "nvidia.com/gpu"
 PER_NODE = 8
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 TIERS = "tiers: [{plugins: [{name: gang}, {name: predicates}, {name: nodeorder}]}]"
+SHARES = [0.3, 0.2, 0.15, 0.15, 0.1, 0.06, 0.04]
 MODES = ("allocate", "strict", "easy", "conservative")
 
 

@@ -1,12 +1,13 @@
 """How often the intervals of `stowplan eta` hold: OpenB under pressure, asked again and again.
 
-    python bench/eta_calibration.py FOLDER [--node-count 8] [--pods 10000] [--moments 8]
+    python bench/eta_calibration.py FOLDER [--node-count 8] [--pods 600] [--speedup 50]
 
-FOLDER has the trace's files. A replay of the first pods on few nodes is what happens. At moments of
-it the cluster is taken as a dump would show it: running pods with their start, finished pods with
-start and end, pending pods; not the run times of pods that have not ended. Pods with equal requests
-count as pods of one owner. Every pending pod is forecast, and compared with when the replay bound
-it, and with a replay to which nothing arrives any more: a forecast does not know what arrives.
+FOLDER has the trace's files. What happens is a replay of the first pods, which arrive faster than
+in the trace, on few nodes. At moments of it the cluster is taken as a dump would show it: running
+pods with their start, finished pods with start and end, pending pods; not the run times of pods that
+have not ended. Pods with equal requests count as pods of one owner. Every pending pod is forecast,
+and compared with when the replay bound it, and with a replay to which nothing arrives any more: a
+forecast does not know what arrives.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ from stowplan.simulation.scheduler_configuration import read_deciders
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
-def loaded(folder: Path, n_nodes: int, n_pods: int) -> Cluster:
-    """The first pods of the trace, each with an owner by its requests, on a few GPU nodes."""
+def loaded(folder: Path, n_nodes: int, n_pods: int, speedup: float) -> Cluster:
+    """The first pods of the trace, each with an owner by its requests, on a few GPU nodes; they
+    arrive faster by a factor."""
     files = [folder / "openb_node_list_gpu_node.csv", folder / "openb_pod_list_default.csv"]
     cluster = resized(read_cluster(files), n_nodes)
     owners: dict[int, str] = {}
@@ -49,7 +51,10 @@ def loaded(folder: Path, n_nodes: int, n_pods: int) -> Cluster:
     for pod in cluster.pending()[:n_pods]:
         name = owners.setdefault(id(pod.spec), f"shape-{len(owners)}")
         owner = OwnerReference("batch/v1", "Job", name, name, controller=True)
-        meta = replace(pod.metadata, owner_references=(owner,))
+        created = pod.metadata.creation_timestamp
+        assert created is not None
+        at = EPOCH + (created - EPOCH) / speedup
+        meta = replace(pod.metadata, owner_references=(owner,), creation_timestamp=at)
         pods.append(replace(pod, metadata=meta))
     return replace(cluster, pods=pods)
 
@@ -132,13 +137,14 @@ class Tally:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--node-count", type=int, default=8)
-    parser.add_argument("--pods", type=int, default=10_000)
+    parser.add_argument("--node-count", type=int, default=4)
+    parser.add_argument("--pods", type=int, default=600)
+    parser.add_argument("--speedup", type=float, default=50.0)
     parser.add_argument("--moments", type=int, default=8)
     parser.add_argument("--draws", type=int, default=40)
     given = parser.parse_args()
     began = time.process_time()
-    cluster = loaded(given.folder, given.node_count, given.pods)
+    cluster = loaded(given.folder, given.node_count, given.pods, given.speedup)
     assert all(declared_s(pod) is not None for pod in cluster.pods)
     histories = replayed(cluster)
     arrivals = sorted(history.arrived for history in histories.values())

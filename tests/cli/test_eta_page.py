@@ -11,6 +11,7 @@ import pytest
 from tests.cli.run import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "eta.md"
+FEW = ("--draws", "2")
 BLOCK = re.compile(r"```console\n\$ (stowplan [^\n]*)\n(.*?)```", re.DOTALL)
 
 
@@ -37,16 +38,16 @@ def test_the_page_shows_what_is_printed(here: Path) -> None:
 
 
 def test_exit_codes_and_outputs(here: Path) -> None:
-    assert run("eta", "report", "-f", "dump.yaml").code == 0
-    assert run("eta", "huge", "-f", "dump.yaml").code == 1
-    assert run("eta", "--all", "dump.yaml", "-o", "name").out.split() == [
+    assert run("eta", "report", "-f", "dump.yaml", *FEW).code == 0
+    assert run("eta", "huge", "-f", "dump.yaml", *FEW).code == 1
+    assert run("eta", "--all", "dump.yaml", "-o", "name", *FEW).out.split() == [
         "pod/report", "pod/whole", "pod/huge",
     ]  # fmt: skip
     assert (
         '"apiVersion": "stowplan.dev/eta/v1"' in run("eta", "report", "dump.yaml", "-o", "json").out
     )
     assert "apiVersion: stowplan.dev/eta/v1" in run("eta", "report", "dump.yaml", "-o", "yaml").out
-    ran = run("eta", "job/nightly", "dump.yaml", "-o", "wide").out
+    ran = run("eta", "job/nightly", "dump.yaml", "-o", "wide", *FEW).out
     assert "pod default/nightly-4 is running since 2026-03-01T10:00:00Z" in ran
     assert "pod default/nightly-1 has finished at 2026-03-01T08:30:00Z" in ran
 
@@ -54,12 +55,16 @@ def test_exit_codes_and_outputs(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ("repord dump.yaml", 'pods "repord" not found in namespace "default" (did you mean "report"?)'),
-        ("job/nigtly dump.yaml", 'no pods found for Job "nigtly" in namespace "default" (did you mean "job/nightly"?)'),
+        (
+            "repord dump.yaml",
+            'pods "repord" not found in namespace "default" (did you mean "report"?)',
+        ),
+        ("job/nigtly dump.yaml", 'no pods found for Job "nigtly" in namespace "default" (did you'),
+        ("job/nigtly dump.yaml", '(did you mean "job/nightly"?)'),
         ("pg/x dump.yaml", 'podgroups "x" not found in namespace "default"'),
-        ("other/report dump.yaml", 'pods "report" not found in namespace "other" (did you mean "default/report"?)'),
+        ("other/report dump.yaml", '"other" (did you mean "default/report"?)'),
         ("report dump.yaml --now soon", 'invalid argument "soon" for "--now" flag: must be a time'),
-        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-05-01T12:00:00Z"),
+        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-05-01T12"),
         ("report dump.yaml --interval 60-90", 'invalid argument "60-90" for "--interval" flag'),
         ("-f dump.yaml", "JOB or POD is required, or --all"),
     ],
