@@ -4,10 +4,10 @@
 
 FOLDER has the trace's files. What happens is a replay of the first pods, which arrive faster than
 in the trace, on few nodes. At moments of it the cluster is taken as a dump would show it: running
-pods with their start, finished pods with start and end, pending pods; not the run times of pods that
-have not ended. Pods with equal requests count as pods of one owner. Every pending pod is forecast,
-and compared with when the replay bound it, and with a replay to which nothing arrives any more: a
-forecast does not know what arrives.
+pods with their start, finished pods with start and end, pending pods; not the run times of pods
+that have not ended. Pods with equal requests count as pods of one owner. Every pending pod is
+forecast, and compared with when the replay bound it, and with a replay to which nothing arrives any
+more: a forecast does not know what arrives.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def as_dumped(
 ) -> Cluster:
     """The cluster as a dump shows it at a moment of the replay."""
     pods = [
-        shown
+        one
         for pod in cluster.pods
-        if (shown := _at(pod, histories[pod.key], at_s, with_run_times=with_run_times)) is not None
+        if (one := _at(pod, histories[pod.key], at_s, with_run_times=with_run_times)) is not None
     ]
     return replace(cluster, pods=pods)
 
@@ -111,9 +111,14 @@ class Tally:
     def __init__(self, title: str) -> None:
         self.title = title
         self.n_held = self.n_early = self.n_late = 0
+        self.n_never = self.n_started = 0
         self.errors: list[float] = []
 
     def add(self, low: float, median: float, high: float, actual: float) -> None:
+        if math.isinf(low):
+            self.n_never += 1
+            self.n_started += math.isfinite(actual)
+            return
         # A second for what latencies and whole seconds round away.
         self.n_early += actual < low - 1
         self.n_late += actual > high + 1
@@ -130,7 +135,8 @@ class Tally:
         return (
             f"{self.title}: {n_all} forecasts, {shares[0]:.0f} % held, {shares[1]:.0f} % started "
             f"before and {shares[2]:.0f} % after the interval; the median is off by {off:.0f} min "
-            "in half of them"
+            f"in half of them; {self.n_never} more were to start never, and {self.n_started} of "
+            "them did"
         )
 
 

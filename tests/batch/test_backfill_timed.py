@@ -68,7 +68,7 @@ def test_a_job_without_a_limit_never_goes_ahead() -> None:
     assert set(cluster.session(7)) == {"short-0"}
 
 
-def test_running_jobs_without_a_limit_hold_up_nobody_behind_whom_they_never_let_start() -> None:
+def test_a_job_that_waits_for_pods_without_a_limit_holds_up_no_other() -> None:
     cluster = TimedCluster((4,), "conservative")
     cluster.inventory.pod_updated(member("endless-0", "", 3, None, 0))
     assert set(cluster.session(1)) == {"endless-0"}

@@ -26,11 +26,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_page_shows_what_is_printed(here: Path) -> None:
     page = PAGE.read_text()
     wrong = []
-    for command, shown in BLOCK.findall(page):
+    for command, before in BLOCK.findall(page):
         printed = run(*command.split()[1:]).out
-        if printed != shown:
+        if printed != before:
             wrong.append(command)
-            page = page.replace(f"$ {command}\n{shown}```", f"$ {command}\n{printed}```")
+            page = page.replace(f"$ {command}\n{before}```", f"$ {command}\n{printed}```")
     if os.environ.get("STOWPLAN_GOLDEN"):
         PAGE.write_text(page)
         return

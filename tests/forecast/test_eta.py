@@ -195,7 +195,7 @@ def test_observed_run_times_are_capped_by_the_deadline() -> None:
     assert median(eta(cluster, now=NOW), "p") == pytest.approx(60 + BIND_S)
 
 
-def test_run_times_are_drawn_from_what_was_observed() -> None:
+def test_run_times_are_random_ones_of_those_observed() -> None:
     run_time = RunTime("observed", np.array([10.0, 20.0, 40.0]))
     rng = np.random.default_rng(1)
     assert {run_time.draw(rng) for _ in range(50)} == {10.0, 20.0, 40.0}
@@ -206,7 +206,7 @@ def test_run_times_are_drawn_from_what_was_observed() -> None:
 # Never.
 
 
-def test_unknown_run_times_end_never_and_that_is_said() -> None:
+def test_pods_of_unknown_run_time_never_end() -> None:
     found = eta(small(timed("r", on="n0", cpu="4"), timed("p", cpu="1")), now=NOW)
     assert median(found, "p") is None
     (pod,) = found.pods
@@ -241,7 +241,7 @@ def test_pods_of_services_do_not_end() -> None:
 # Other pods, and the result.
 
 
-def test_a_running_and_a_finished_pod_say_so() -> None:
+def test_a_running_and_a_finished_pod() -> None:
     pods = running(timed("r", 60, on="n0", cpu="1"), 30), finished("d", "train", 5)
     found = eta(small(*pods), ["default/r", "default/d"], now=NOW)
     assert [(pod.state, pod.at, pod.start) for pod in found.pods] == [

@@ -39,7 +39,7 @@ from stowplan.forecast.run_times import (
     finished_at,
     latest_time,
 )
-from stowplan.forecast.start_replay import DrawnRun, StartReplay
+from stowplan.forecast.start_replay import RandomRun, StartReplay
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.counts import count_of
@@ -175,8 +175,8 @@ class _Forecast:
         SimulatedExtenderFactory(extenders_of(deciders.configuration), ()).of(replay.instance)
         return replay
 
-    def _runs(self, rng: np.random.Generator) -> Mapping[str, DrawnRun]:
-        runs: dict[str, DrawnRun] = {}
+    def _runs(self, rng: np.random.Generator) -> Mapping[str, RandomRun]:
+        runs: dict[str, RandomRun] = {}
         for pod in self.running:
             run_time, elapsed = self.run_times[pod.uid], elapsed_s(pod, self.now)
             total = run_time.draw(rng, elapsed)
@@ -184,9 +184,9 @@ class _Forecast:
             deleted = pod.metadata.deletion_timestamp
             if deleted is not None:
                 left = max((deleted - self.now).total_seconds(), 0.0)
-            runs[pod.uid] = DrawnRun(total, left)
+            runs[pod.uid] = RandomRun(total, left)
         for pod in self.pending:
-            runs[pod.uid] = DrawnRun(self.run_times[pod.uid].draw(rng))
+            runs[pod.uid] = RandomRun(self.run_times[pod.uid].draw(rng))
         return runs
 
 

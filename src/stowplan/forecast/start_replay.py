@@ -18,7 +18,7 @@ NO_SAMPLES = 10**30
 """An interval of samples beyond any replay."""
 
 
-class DrawnRun(msgspec.Struct, frozen=True, gc=False):
+class RandomRun(msgspec.Struct, frozen=True, gc=False):
     """Run time of a pod in one draw, in seconds; infinity for one that does not end.
 
     total_s: from a start to the end. left_s: from now, of a pod that is running.
@@ -39,7 +39,7 @@ class StartReplay(Replay):
         self,
         cluster: Cluster,
         scheduler: Scheduler,
-        runs: Mapping[str, DrawnRun],
+        runs: Mapping[str, RandomRun],
         targets: Collection[str],
         begins: int,
         pace: Pace,

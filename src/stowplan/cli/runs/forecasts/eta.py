@@ -14,7 +14,7 @@ from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
-from stowplan.cli.tables.expected_starts import print_expected_starts
+from stowplan.cli.tables.eta_table import print_expected_starts
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.eta import eta
 from stowplan.framework.deciders.tasks import group_of
