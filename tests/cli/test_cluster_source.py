@@ -48,7 +48,7 @@ def test_the_cluster_of_this_directory_is_found(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
 
-    def unreachable(config: ClientConfig, *_: object) -> ClusterListing:
+    def unreachable(config: ClientConfig, *_: object, **_more: object) -> ClusterListing:
         raise ServerUnreachable(config.server)
 
     def no_scheduler(*_: object) -> object:

@@ -211,7 +211,7 @@ def test_kubectl_reads_the_current_context(
         "users: [{name: u, user: {}}]\n"
     )
 
-    def list_once(config: ClientConfig, deciders: object) -> ClusterListing:
+    def list_once(config: ClientConfig, deciders: object, **_: object) -> ClusterListing:
         raise ServerUnreachable(f"{config.server} {config.namespace}")
 
     monkeypatch.setattr(one_shot_requests, "list_once", list_once)
@@ -233,7 +233,7 @@ def test_the_namespace_of_the_context_is_the_default(
         "users: [{name: u, user: {}}]\n"
     )
     listing = ClusterListing([], [pod("web", namespace="team")], [])
-    monkeypatch.setattr(one_shot_requests, "list_once", lambda config, deciders: listing)
+    monkeypatch.setattr(one_shot_requests, "list_once", lambda config, deciders, **_: listing)
     for words, message in (
         (["explain", "pod/wob"], 'pods "wob" not found in namespace "team" (did you mean "web"?)'),
         (
