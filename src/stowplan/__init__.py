@@ -6,6 +6,7 @@
     what_if(cluster, changes)      what changes would do
     preempt_preview(cluster, pod)  who would have to go for a pod
     Cluster.from_files(...)        the same as methods, loaded once
+    eta(cluster)                   when pending pods are expected to start
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -24,6 +25,7 @@ from stowplan._version import __version__
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
     from stowplan.forecast.cluster import Cluster, read_cluster
+    from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
     from stowplan.forecast.what_if.preempt_preview import preempt_preview
@@ -47,6 +49,7 @@ __all__ = [
     "Timing",
     "WhatIfOptions",
     "__version__",
+    "eta",
     "evaluate",
     "explain",
     "explain_job",
@@ -69,6 +72,7 @@ _MODULES = {
     "ReplayOptions": "stowplan.simulation.replay",
     "Timing": "stowplan.forecast.what_if.questions",
     "WhatIfOptions": "stowplan.forecast.what_if.questions",
+    "eta": "stowplan.forecast.eta",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",

@@ -15,7 +15,7 @@ from tests.cli.run import check_one_line, run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "batch.md").read_text()
-BATCH, VOLCANO, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+BATCH, VOLCANO, CLUSTER, TIMED = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
 WARNING = re.findall(r"^    (Warning: .*)$", PAGE, re.MULTILINE)[0]
@@ -238,9 +238,16 @@ def test_volcano_s_file_is_checked_and_used_with_a_warning(here: Path) -> None:
         assert "Warning: " in run(*command, *INPUT[:2], "--config", "volcano.yaml").err
 
 
+def test_backfilling_with_time_limits_takes_the_place_of_allocate(here: Path) -> None:
+    (here / "batch.yaml").write_text(TIMED)
+    tree = yaml.safe_load(output_of("config", "check", "batch.yaml"))
+    assert tree["configurations"] == yaml.safe_load(TIMED)["configurations"]
+    assert "train-0" in run("explain", "train-0", *INPUT).out
+
+
 def test_every_block_of_the_page_is_tested_here() -> None:
     fenced = re.findall(r"```(\w*)\n.*?```", PAGE, re.DOTALL)
-    assert fenced == ["yaml", "yaml", "yaml", "python"]
+    assert fenced == ["yaml", "yaml", "yaml", "yaml", "python"]
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
     printed = re.findall(r"^    (\S.*)$", prose, re.MULTILINE)
     others = [line for line in printed if not line.startswith("stowplan ")]

@@ -211,7 +211,7 @@ def test_kubectl_reads_the_current_context(
         "users: [{name: u, user: {}}]\n"
     )
 
-    def list_once(config: ClientConfig, deciders: object, *, partial: bool) -> ClusterListing:
+    def list_once(config: ClientConfig, deciders: object, **_: object) -> ClusterListing:
         raise ServerUnreachable(f"{config.server} {config.namespace}")
 
     monkeypatch.setattr(one_shot_requests, "list_once", list_once)

@@ -188,10 +188,13 @@ class BatchDecider:
 
     # Sessions.
 
-    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+    def run_session(
+        self, name: str, nominated: Sequence[NodeAssignment], now: int = 0
+    ) -> SessionResult:
         """Run a session. name: unique name of the session. nominated: nominated pods of other
-        schedulers, with their nodes."""
+        schedulers, with their nodes. now: Unix time in nanoseconds."""
         inventory = self.inventory
+        inventory.now = now
         inventory.bound.clear()
         inventory.evicted.clear()
         inventory.sweep()

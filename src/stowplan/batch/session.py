@@ -61,6 +61,9 @@ class SessionAction:
 
     name = ""
 
+    def configure(self, arguments: Mapping[str, str]) -> None:
+        """Take the arguments of the configuration, once, before the first session."""
+
     def run(self, session: Session) -> None:
         """Act on the session. Jobs that are no longer in `session.jobs` must not be touched."""
         where = f"class {type(self).__module__}.{type(self).__qualname__}"

@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.forecasts.preempt_preview",
         "Show who would be evicted for a pod.",
     ),
+    "eta": ("stowplan.cli.commands.forecasts.eta", "Forecast when pending pods and jobs start."),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
     "queues": (

@@ -96,7 +96,7 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     the next. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
     gives every job priority 0. bind_failures_max: consecutive failed bindings of a pod after which
     the policy applies: "Keep" or "Release" the other pods of its gang. warnings: names without
-    effect, one line each.
+    effect, one line each. action_arguments: action -> its arguments.
     """
 
     source: str
@@ -109,6 +109,7 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     bind_failures_max: int = 5
     bind_failure_policy: str = "Keep"
     warnings: tuple[str, ...] = ()
+    action_arguments: dict[str, dict[str, str]] = {}
 
     @property
     def scheduler_name(self) -> str:
@@ -169,19 +170,23 @@ class SupportedSettings(msgspec.Struct, frozen=True):
     """Names that a file may use, and the mode of reading.
 
     policies: plugin -> argument -> its check; None where any argument is allowed. lenient: as
-    kube-batch reads it. scheduler_names: the default.
+    kube-batch reads it. scheduler_names: the default. action_arguments: action that takes arguments
+    -> argument -> its check.
     """
 
     actions: Collection[str]
     policies: Mapping[str, Mapping[str, tuple[str, ArgumentCheck]] | None]
     lenient: bool = False
     scheduler_names: tuple[str, ...] = SCHEDULER_NAMES
+    action_arguments: Mapping[str, Mapping[str, tuple[str, ArgumentCheck]]] = MappingProxyType({})
 
 
 OPTIONS = "batch"
 """Key of the block of options."""
 
 _WHAT = ("actions", "tiers")
+CONFIGURATIONS = "configurations"
+"""Key of the arguments of actions, as in Volcano."""
 
 
 def is_session_configuration(text: str | bytes) -> bool:
@@ -203,7 +208,10 @@ def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfi
         raise problems.error(source)
     walk = _SessionConfigurationReader(problems, known)
     # The original has no block of options, and ignores it.
-    fields = walk.fields(root, "", (*_WHAT, OPTIONS), volcano_settings.FIELDS)
+    names, idle = walk.root_names(root)
+    fields = walk.fields(root, "", names, idle)
+    if CONFIGURATIONS not in names:
+        fields.pop(CONFIGURATIONS, None)
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
     found = walk.configuration(source, fields, options, by_default=block is not None)
@@ -225,7 +233,8 @@ def read_block(
         problems.add(OPTIONS, format_value(tree), "a mapping")
         return None
     walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
-    names = (*fields_of(BatchOptions), *_WHAT)
+    what = (*_WHAT, CONFIGURATIONS)
+    names = (*fields_of(BatchOptions), *what)
     for key in tree:
         if key not in names:
             problems.add(
@@ -234,13 +243,11 @@ def read_block(
                 format_alternatives(names),
                 did_you_mean(key, names),
             )
-    options = walk.decoded(
-        {k: v for k, v in tree.items() if k in names and k not in _WHAT}, OPTIONS
-    )
+    options = walk.decoded({k: v for k, v in tree.items() if k in names and k not in what}, OPTIONS)
     # Dumped and read again, so that scalars have their text.
     fields = {
         key: yaml.compose(yaml.safe_dump(tree[key], width=10**6), Loader=yaml.SafeLoader)
-        for key in _WHAT
+        for key in what
         if tree.get(key) is not None
     }
     return walk.configuration(source, fields, options, by_default=True)
@@ -286,7 +293,7 @@ class _SessionConfigurationReader:
         given."""
         if by_default and not any(key in fields for key in _WHAT):
             default = _root(DEFAULT_TEXT, self._problems)
-            fields = self.fields(default, "", None)
+            fields = {**fields, **self.fields(default, "", None)}
         return BatchConfiguration(
             source,
             self.actions(fields.get("actions")),
@@ -297,7 +304,9 @@ class _SessionConfigurationReader:
             options.priority_class,
             options.bind_failures,
             options.bind_failure_policy,
-            tuple(self._warnings),
+            action_arguments=self.action_arguments(fields.get(CONFIGURATIONS)),
+            # Read before these arguments were complete.
+            warnings=tuple(self._warnings),
         )
 
     def _names(self, options: BatchOptions) -> tuple[str, ...]:
@@ -398,6 +407,46 @@ class _SessionConfigurationReader:
                     path, got, format_alternatives(sorted(self._known.actions)), hint
                 )
         return names
+
+    def root_names(self, root: yaml.Node | None) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Names that the file may use, and those without effect: `configurations` has one where it
+        names an action that takes arguments."""
+        idle = volcano_settings.FIELDS
+        nodes = dict(root.value).items() if isinstance(root, yaml.MappingNode) else ()
+        given = next((value for key, value in nodes if key.value == CONFIGURATIONS), None)
+        named = {
+            value.value
+            for item in (given.value if isinstance(given, yaml.SequenceNode) else ())
+            if isinstance(item, yaml.MappingNode)
+            for key, value in item.value
+            if key.value == "name"
+        }
+        if self._lenient or not named & self._known.action_arguments.keys():
+            return (*_WHAT, OPTIONS), idle
+        others = {key: would for key, would in idle.items() if key != CONFIGURATIONS}
+        return (*_WHAT, OPTIONS, CONFIGURATIONS), others
+
+    def action_arguments(self, node: yaml.Node | None) -> dict[str, dict[str, str]]:
+        """Arguments of actions."""
+        found: dict[str, dict[str, str]] = {}
+        path = child_path(self._inside, CONFIGURATIONS) if self._inside else CONFIGURATIONS
+        if self._lenient:
+            return found
+        for place, item in self.items(node, path):
+            fields = self.fields(item, place, ("name", "arguments"))
+            name = self.text(fields.get("name"), f"{place}.name")
+            known = self._known.action_arguments.get(name)
+            if known is None:
+                self._warn(place, "it", volcano_settings.FIELDS[CONFIGURATIONS])
+                continue
+            given = self.fields(fields.get("arguments"), f"{place}.arguments", known)
+            found[name] = {}
+            for key, value in given.items():
+                where = child_path(f"{place}.arguments", key)
+                text = found[name][key] = self.text(value, where)
+                if key in known and not known[key][1](text):
+                    self._problems.add(where, format_value(text), known[key][0])
+        return found
 
     def tiers(self, node: yaml.Node | None) -> tuple[tuple[PluginOption, ...], ...] | None:
         """The tiers, None when absent."""
@@ -515,6 +564,11 @@ def _what(configuration: BatchConfiguration) -> dict[str, Any]:
     if configuration.tiers is not None:
         tree["tiers"] = [
             {"plugins": [_policy(policy) for policy in tier]} for tier in configuration.tiers
+        ]
+    if configuration.action_arguments:
+        tree[CONFIGURATIONS] = [
+            {"name": name, "arguments": dict(arguments)}
+            for name, arguments in configuration.action_arguments.items()
         ]
     return tree
 

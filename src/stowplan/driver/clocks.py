@@ -16,6 +16,11 @@ def monotonic_ns() -> int:
     return time.clock_gettime_ns(_CLOCK)
 
 
+def unix_offset_ns() -> int:
+    """Unix time minus `monotonic_ns`."""
+    return time.time_ns() - monotonic_ns()
+
+
 def request_time() -> RequestTime:
     """The current time, in the forms that requests need."""
     wall_ns = time.time_ns()

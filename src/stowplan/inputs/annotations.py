@@ -1,4 +1,5 @@
 """Annotations that only simulations read."""
 
-RUN_ANNOTATION = "stowplan.dev/run-seconds"
-"""Run time of a pod after its start, in seconds."""
+from stowplan.objects.run_limits import RUN_ANNOTATION
+
+__all__ = ["RUN_ANNOTATION"]

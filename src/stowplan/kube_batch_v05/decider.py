@@ -194,9 +194,11 @@ class KubeBatchDecider:
 
     # Sessions.
 
-    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
-        """Run a session. name: unique name of the session. nominated: ignored, as the original does
-        not know of nominated pods.
+    def run_session(
+        self, name: str, nominated: Sequence[NodeAssignment], now: int = 0
+    ) -> SessionResult:
+        """Run a session. name: unique name of the session. nominated, now: ignored, as the original
+        knows neither nominated pods nor run limits.
 
         Raises KubeBatchPanic where the original would have crashed.
         """

@@ -188,10 +188,17 @@ class ContainerRunning(Value, frozen=True):
     started_at: Time | None = None
 
 
+class ContainerTerminated(Value, frozen=True):
+    """`terminated` of a container's state."""
+
+    finished_at: Time | None = None
+
+
 class ContainerState(Value, frozen=True):
-    """`state` of a container; only running is read."""
+    """`state` of a container; waiting is not read."""
 
     running: ContainerRunning | None = None
+    terminated: ContainerTerminated | None = None
 
 
 class ContainerStatus(Value, frozen=True):

@@ -70,6 +70,7 @@ class JobSpec(Value, frozen=True):
     completions: int | None = None
     completion_mode: str | None = None
     suspend: bool = False
+    active_deadline_seconds: int | None = None
     template: PodTemplate = PodTemplate()
 
 

@@ -26,7 +26,8 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Sessions: synced: whether all informers are synced at the start; otherwise sessions wait for
     Synced. resync_s: delay after a refused binding or eviction until the pod is read; it doubles
     with each consecutive refusal, up to resync_max_s. identity: of the process, part of session
-    names.
+    names. unix_offset_ns: Unix time minus the scheduler's clock; sessions compare it with the times
+    of pods.
     """
 
     queue: QueueOptions = QueueOptions()
@@ -42,6 +43,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resync_s: float = 0.005
     resync_max_s: float = 1000
     identity: str = "session"
+    unix_offset_ns: int = 0
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield a problem for every option that is out of range."""

@@ -10,6 +10,8 @@ from stowplan.assembly.sessions.profile_rules import (
 )
 from stowplan.batch.actions.allocate import Allocate
 from stowplan.batch.actions.backfill import Backfill
+from stowplan.batch.actions.backfill_timed import ARGUMENTS as BACKFILL_TIMED_ARGUMENTS
+from stowplan.batch.actions.backfill_timed import BackfillTimed
 from stowplan.batch.actions.preempt import Preempt
 from stowplan.batch.actions.reclaim import Reclaim
 from stowplan.batch.actions.resume import Resume
@@ -35,7 +37,7 @@ from stowplan.framework import Framework, Snapshot
 from stowplan.framework.deciders.session_arguments import is_boolean, is_integer
 
 ACTIONS: dict[str, type[SessionAction]] = {
-    action.name: action for action in (Allocate, Backfill, Preempt, Reclaim)
+    action.name: action for action in (Allocate, Backfill, BackfillTimed, Preempt, Reclaim)
 }
 """Name -> class of every built-in action."""
 
@@ -102,6 +104,7 @@ def known_names(
             **dict.fromkeys(session_plugins or ()),
         },
         lenient=lenient,
+        action_arguments={BackfillTimed.name: BACKFILL_TIMED_ARGUMENTS},
         # kube-batch ignores pods of other schedulers.
         scheduler_names=(KUBE_BATCH,) if lenient else SCHEDULER_NAMES,
     )
@@ -133,16 +136,18 @@ def session_options(
 ) -> SessionOptions:
     """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
+    known = [name for name in configuration.actions if name in all_actions]
+    made = [all_actions[name]() for name in known]
+    for action in made:
+        if action.name in configuration.action_arguments:
+            action.configure(configuration.action_arguments[action.name])
     return SessionOptions(
         tiers=tuple(
             tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
             for tier in configuration.tiers or ()
         ),
         # Volcano-only settings were reported as warnings when the file was read.
-        actions=(
-            Resume(),
-            *(all_actions[name]() for name in configuration.actions if name in all_actions),
-        ),
+        actions=(Resume(), *made),
         plugins={**SESSION_PLUGINS, **(session_plugins or {})},
         rules=rules,
     )

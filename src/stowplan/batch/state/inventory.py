@@ -37,7 +37,8 @@ class Inventory:
 
     scheduler_names: whose pending pods are scheduled here. nominations: uid -> node of the pods
     nominated by earlier sessions. first: jobs that go before all others -> number of members whose
-    bind failed.
+    bind failed. now: Unix time of the last session, in nanoseconds. placed_at: uid -> time of the
+    session by which a pod had its node.
     """
 
     def __init__(
@@ -67,6 +68,8 @@ class Inventory:
         self._others_leaving: dict[str, TaskInfo] = {}
         self.nominations: dict[str, str] = {}
         self.first: dict[str, int] = {}
+        self.now = 0
+        self.placed_at: dict[str, int] = {}
 
     # Sessions.
 
@@ -94,7 +97,8 @@ class Inventory:
             row = nodes.row(node)
             if row >= 0:
                 nodes.hold(row, TaskInfo(pod, self._ask(pod), "", TaskStatus.PIPELINED, node))
-        return ClusterInfo(jobs, nodes, dict(self.queues), nominations, dict(self.first))
+        queues, first = dict(self.queues), dict(self.first)
+        return ClusterInfo(jobs, nodes, queues, nominations, first, self.now, self.placed_at)
 
     def close_nodes(self) -> None:
         """Undo what the session has done to the node table, if one is open."""
@@ -128,6 +132,7 @@ class Inventory:
     def binding(self, uid: str, node: str) -> None:
         """A session has placed a pod on a node; its bind is pending."""
         self._binding[uid] = node
+        self.placed_at[uid] = self.now
         self.nominations.pop(uid, None)
 
     def assume(self, pod: Pod, node: str) -> None:
@@ -141,6 +146,7 @@ class Inventory:
         """The pod was not bound; it is pending again."""
         if uid in self._binding:
             self._uncount_pod(uid)
+            self.placed_at.pop(uid, None)
             del self._binding[uid]
             self._count_pod(uid)
 
@@ -176,6 +182,7 @@ class Inventory:
     def take_over(self, other: Inventory) -> None:
         """Copy the unconfirmed decisions of another inventory."""
         self._binding, self._evicting = dict(other._binding), set(other._evicting)
+        self.now, self.placed_at = other.now, dict(other.placed_at)
         self.nominations, self.first = dict(other.nominations), dict(other.first)
 
     def refresh(self, uid: str) -> None:
@@ -221,6 +228,7 @@ class Inventory:
         if pod is not None and self._counts(pod):
             self._remove(pod)
         self._binding.pop(uid, None)
+        self.placed_at.pop(uid, None)
         self._evicting.discard(uid)
         self.nominations.pop(uid, None)
 
@@ -266,6 +274,8 @@ class Inventory:
         if job is not None:
             job.add(task)
             self._job_of[task.uid] = job.uid
+        if task.node and task.status not in TERMINATED:
+            self.placed_at.setdefault(task.uid, self.now)
         self._counted(task)
 
     def _counted(self, task: TaskInfo) -> None:

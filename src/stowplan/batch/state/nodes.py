@@ -147,6 +147,7 @@ class SessionNodes:
         self._facts = facts = NodeFacts.of(table)
         self._ready: Bools = np.array(facts.ready, dtype=np.bool_)
         self._placed: set[str] = set()
+        self._held: dict[str, tuple[int, TaskInfo]] = {}
         self._total: ResourceVector | None = None
         self.idle = ResourceColumn(table, overlay.idle, facts.scalars)
         self.used = ResourceColumn(table, table.requested)
@@ -220,6 +221,16 @@ class SessionNodes:
         return self._overlay.future(resource, rows)
 
     @property
+    def has_pipelined(self) -> bool:
+        """True if some task is pipelined, or a node held for one."""
+        return self._overlay.n_pipelined > 0
+
+    @property
+    def held(self) -> Iterable[tuple[int, TaskInfo]]:
+        """(row, task) for which releasing resources are held."""
+        return self._held.values()
+
+    @property
     def has_releases(self) -> bool:
         """True if some resources are releasing."""
         return self._overlay.n_released > 0
@@ -281,12 +292,14 @@ class SessionNodes:
         if self.table.row_of_pod(task.uid) == row:
             return False
         self._overlay.hold(row, task.ask.amounts)
+        self._held[task.uid] = row, task
         self._changed(row)
         return True
 
     def end_hold(self, row: int, task: TaskInfo) -> None:
         """End a hold."""
         self._overlay.hold(row, task.ask.amounts, -1)
+        self._held.pop(task.uid, None)
         self.freed += 1
         self._changed(row)
 

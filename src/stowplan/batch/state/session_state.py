@@ -56,7 +56,7 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     """State that a session opens with.
 
     nominations: job id -> uid -> node, of earlier sessions. first: id of a job that goes before all
-    others -> number of tasks to place in addition to its minimum.
+    others -> number of tasks to place in addition to its minimum. now, placed_at: as in Inventory.
     """
 
     jobs: dict[str, JobInfo]
@@ -64,14 +64,16 @@ class ClusterInfo(msgspec.Struct, frozen=True):
     queues: dict[str, QueueInfo]
     nominations: dict[str, dict[str, str]] = {}
     first: Mapping[str, int] = {}
+    now: int = 0
+    placed_at: Mapping[str, int] = {}
 
 
 class SessionState:
     """The state of a session.
 
     rules: NoSessionRules until set. eviction_revision: grows with each eviction and each undone
-    eviction. nominations, first: as in ClusterInfo. preemptors: uid of an evicted task -> the task
-    that gets its resources. capabilities: usage of queues with a capability.
+    eviction. nominations, first, now, placed_at: as in ClusterInfo. preemptors: uid of an evicted
+    task -> the task that gets its resources. capabilities: usage of queues with a capability.
     """
 
     def __init__(
@@ -82,6 +84,8 @@ class SessionState:
         self.queues = cluster_info.queues
         self.nominations = cluster_info.nominations
         self.first = cluster_info.first
+        self.now = cluster_info.now
+        self.placed_at = cluster_info.placed_at
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks
         self.capabilities = QueueCapabilities(self.queues, self.jobs)

@@ -45,14 +45,19 @@ class ClusterListing(msgspec.Struct):
 
 
 def list_once(
-    client_config: ClientConfig, deciders: Deciders, *, partial: bool = False
+    client_config: ClientConfig,
+    deciders: Deciders,
+    *,
+    partial: bool = False,
+    with_finished: bool = False,
 ) -> ClusterListing:
     """List all objects that scheduling reads, once. Raises ServerUnreachable and CredentialError.
 
     partial: note the kinds that the user may not list and go on, except for nodes and pods.
+    with_finished: list finished pods too, which sessions read anyway.
     """
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
-    resources = resources_of(kinds, with_ended=deciders.batch is not None)
+    resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
     return asyncio.run(_list_resources(client_config, resources, partial=partial))
 
 

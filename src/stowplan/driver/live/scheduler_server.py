@@ -32,7 +32,7 @@ from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.extender_client import ExtenderClient
 from stowplan.driver.client.rate_limiter import RateLimiter
-from stowplan.driver.clocks import monotonic_ns, request_time
+from stowplan.driver.clocks import monotonic_ns, request_time, unix_offset_ns
 from stowplan.driver.kernel_warming import GPU_SHARE, start_kernel_warming
 from stowplan.driver.live.api_dispatcher import ApiDispatcher
 from stowplan.driver.live.decision_comparer import DecisionComparer, ReferenceScheduler
@@ -122,7 +122,9 @@ class SchedulerServer:
         election_rng, informer_rng, tie_break_rng = rng.spawn(3)
         ties = None if options.seed is None else tie_break_rng
         identity = "" if options.election_config is None else options.election_config.identity
-        chosen = SchedulerOptions(leads=False, identity=identity or "session")
+        chosen = SchedulerOptions(
+            leads=False, identity=identity or "session", unix_offset_ns=unix_offset_ns()
+        )
         self.scheduler = deciders.scheduler(
             rng=ties, options=chosen, engine=options.engine, metrics=self.metrics_recorder.counted
         )

@@ -138,10 +138,13 @@ class SessionDecider(Protocol):
 
     # Sessions.
 
-    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+    def run_session(
+        self, name: str, nominated: Sequence[NodeAssignment], now: int = 0
+    ) -> SessionResult:
         """Run a session.
 
-        name: unique name of the session. nominated: other deciders' pods nominated to nodes.
+        name: unique name of the session. nominated: other deciders' pods nominated to nodes. now:
+        Unix time in nanoseconds.
         """
 
     def state_for(self, place: NodeAssignment) -> CycleState | str:

@@ -276,7 +276,8 @@ class SessionLane:
         self._has_changes = False
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
-        result = self.decider.run_session(name, self._nominated_by_others())
+        now = context.now + context.options.unix_offset_ns
+        result = self.decider.run_session(name, self._nominated_by_others(), now)
         self._session_ended()
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)

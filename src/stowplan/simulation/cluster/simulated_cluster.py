@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from stowplan.framework.object_store import key_of
-from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.input_error import InputError
 from stowplan.messages import events as happened
 from stowplan.messages.effects import PatchGroup, PatchStatus
@@ -26,6 +25,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.simulation.cluster.cluster_api import (
     CONFLICT,
     CREATED,
@@ -36,7 +36,6 @@ from stowplan.simulation.cluster.cluster_api import (
 )
 from stowplan.simulation.event_queue import EventQueue
 
-RUN_MAX = 10**10
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 DISRUPTED = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
 
@@ -273,17 +272,12 @@ class ResourceVersionExpired(Exception):
 
 def run_of(pod: Pod) -> int | None:
     """Run time by the pod's annotation, in nanoseconds; None: no end. Raises InputError."""
-    text = pod.metadata.annotations.get(RUN_ANNOTATION)
-    if text is None:
-        return None
     try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds <= RUN_MAX:
+        seconds = annotated_run_s(pod)
+    except ValueError as problem:
         place = f"metadata.annotations[{RUN_ANNOTATION}]"
-        raise InputError(f"pod {pod.key}", place, repr(text), f"seconds from 0 to {RUN_MAX}")
-    return round(seconds * SECOND)
+        raise InputError(f"pod {pod.key}", place, str(problem), RUN_EXPECTED) from None
+    return None if seconds is None or seconds == math.inf else round(seconds * SECOND)
 
 
 def _with_unschedulable(status: PodStatus, reason: str, message: str) -> PodStatus:

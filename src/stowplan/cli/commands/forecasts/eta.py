@@ -1,0 +1,96 @@
+"""`stowplan eta`: when pending pods and jobs are expected to start."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from stowplan.cli import live_options, options
+from stowplan.cli.command import Command, flag
+from stowplan.cli.completion import complete_pods
+
+EXAMPLES = """
+# When will a job of a dump start
+stowplan eta job/train -f dump.json
+
+# All pending pods of the current context of kubectl, by job
+stowplan eta --all --context prod
+
+# A gang, by the configuration that the cluster uses, with a wider interval
+stowplan eta podgroup/train -f cluster.yaml --config batch.yaml --interval 5-95
+
+# As of a moment, every pod, for programs
+stowplan eta --all -f dump.json --now 2026-05-01T12:00:00Z -o json
+"""
+
+
+@click.command(name="eta", cls=Command, examples=EXAMPLES)
+@click.argument("target", metavar="[JOB|POD]", required=False, shell_complete=complete_pods)
+@live_options.source_options
+@options.config
+@options.plugin
+@options.compat
+@flag(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    help="Namespace of JOB or POD; with --all, show only this one.  [default: that of the context, "
+    "else default; with --all all of them]",
+)
+@flag("--all", "every", is_flag=True, help="Forecast all pending pods; without JOB or POD.")
+@flag(
+    "--now",
+    metavar="TIME",
+    help="The moment from which to simulate, in RFC 3339.  [default: of a live cluster now, else "
+    "the latest time that pods in the files show]",
+)
+@flag(
+    "--draws",
+    type=click.IntRange(min=1, max=10_000),
+    default=40,
+    show_default=True,
+    help="Number of simulations where run times are drawn from observed ones; else it is one.",
+)
+@flag(
+    "--interval",
+    metavar="LOW-HIGH",
+    default="10-90",
+    show_default=True,
+    help="Percentiles of the interval, around 50.",
+)
+@flag(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the draws and of ties between nodes.",
+)
+@options.output("table", "wide", "json", "yaml", "name")
+def command(**given: Any) -> None:
+    """Forecast when JOB or POD starts: the cluster is simulated forward by its scheduler.
+
+    The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
+    which is listed once and not modified. Without either it is that of `stowplan up` in this
+    directory.
+
+    JOB is job/NAME, deploy/NAME, rs, sts, ds, cj or rc, podgroup/NAME (or pg/NAME) or a plain name;
+    POD is NAME, NAMESPACE/NAME or pod/NAME.
+
+    Pods run for as long as the annotation stowplan.dev/run-seconds says, else as finished pods of
+    the same owner did (drawn once per simulation), else until activeDeadlineSeconds. Pods of
+    services, and pods of unknown run time, do not end. The table has the median, and an interval
+    over the simulations; `-o wide` lists pods. What was assumed is printed below.
+
+    Exit code 1 if something never starts: no pod that ends makes room for it.
+    """
+    from stowplan.cli.runs.cluster_source import ClusterSource
+    from stowplan.cli.runs.forecasts.eta import EtaRequest, run_eta
+    from stowplan.cli.runs.scheduler_config import read_command_deciders
+
+    source = ClusterSource.take(given, local=True)
+    config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
+    compat, output = given.pop("compat"), given.pop("output")
+    deciders = read_command_deciders(config_files, plugin_files, compat)
+    sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

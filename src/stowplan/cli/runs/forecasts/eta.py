@@ -1,0 +1,172 @@
+"""What `stowplan eta` does: find the pods, forecast their starts, print them."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import NamedTuple
+
+import click
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.cli.errors import CommandError, guess, invalid_argument
+from stowplan.cli.options import TREES
+from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
+from stowplan.cli.tables.console import print_names, print_tree, stdout_console
+from stowplan.cli.tables.eta_table import print_expected_starts
+from stowplan.driver.gc_settings import paused_collector
+from stowplan.forecast.eta import eta
+from stowplan.framework.deciders.tasks import group_of
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import OWNER_KINDS, POD_NAMES, owners_of, pods_of_owner
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup
+
+_INTERVAL = re.compile(r"([0-9]{1,2})-([0-9]{2,3})")
+
+
+class EtaRequest(NamedTuple):
+    """The options of the command, by their names."""
+
+    target: str | None
+    source: ClusterSource
+    namespace: str | None
+    every: bool
+    now: str | None
+    draws: int
+    interval: str
+    seed: int
+
+
+def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
+    """Print the forecast; the exit code."""
+    source = request.source
+    if request.target is None and not request.every:
+        raise click.UsageError("JOB or POD is required, or --all")
+    if request.target is not None and request.every:
+        if source.is_live:
+            raise click.UsageError("--all takes no JOB or POD")
+        # The first argument is a file: there is no target before it.
+        source = source._replace(paths=(request.target, *source.paths))
+    now, percentiles = _moment(request.now), _percentiles(request.interval)
+    if now is None and source.is_live:
+        now = datetime.datetime.now(datetime.UTC)
+    cluster = read_cluster_source(source, deciders, notes=True, with_finished=True)
+    if request.every or request.target is None:
+        pods = [
+            pod for pod in cluster.pending() if request.namespace in (None, pod.metadata.namespace)
+        ]
+    else:
+        pods = find_pods(request.target, request.namespace or source.namespace, cluster)
+    with paused_collector():
+        found = eta(
+            cluster,
+            [pod.key for pod in pods],
+            config=deciders,
+            now=now,
+            draws=request.draws,
+            percentiles=percentiles,
+            seed=request.seed,
+        )
+    if output in TREES:
+        print_tree(found, output)
+    elif output == "name":
+        print_names("pod", [pod.name for pod in pods])
+    else:
+        print_expected_starts(found, stdout_console(), wide=output == "wide")
+    return 1 if any(pod.start is not None and pod.start.is_never for pod in found.pods) else 0
+
+
+def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:
+    """The pods that an argument names, in order; raises CommandError with the closest name."""
+    resource, slash, name = text.partition("/")
+    if slash and resource in POD_GROUP_NAMES:
+        pods = _of_group(name, namespace, cluster)
+    elif slash and resource in OWNER_KINDS:
+        kind = OWNER_KINDS[resource]
+        # A pod of a namespace with such a name is found below.
+        pods = pods_of_owner(cluster.pods, kind, name, namespace) or _by_key(text, cluster)
+    elif slash and resource in POD_NAMES:
+        pods = _by_key(f"{namespace}/{name}", cluster)
+    elif slash:
+        pods = _by_key(text, cluster) or _of_group(name, resource, cluster)
+    else:
+        pods = _by_name(text, namespace, cluster)
+    if pods:
+        return pods
+    key = text if slash and _is_key(resource) else f"{namespace}/{name or resource}"
+    if key in cluster.not_created:
+        raise CommandError(f"pods {key} was not created: {cluster.not_created[key]}")
+    raise CommandError(_not_found(text, namespace, cluster))
+
+
+def _is_key(resource: str) -> bool:
+    return resource not in POD_NAMES and resource not in OWNER_KINDS
+
+
+def _by_name(name: str, namespace: str, cluster: Cluster) -> list[Pod]:
+    """A pod, else the pods of a PodGroup, else those of an owner."""
+    found = _by_key(f"{namespace}/{name}", cluster) or _of_group(name, namespace, cluster)
+    if found:
+        return found
+    return [
+        pod
+        for pod in cluster.pods
+        if pod.namespace == namespace and any(owner == name for _, owner in owners_of(pod))
+    ]
+
+
+def _by_key(key: str, cluster: Cluster) -> list[Pod]:
+    return [pod for pod in cluster.pods if pod.key == key]
+
+
+def _of_group(name: str, namespace: str, cluster: Cluster) -> list[Pod]:
+    key = name if "/" in name else f"{namespace}/{name}"
+    found = [pod for pod in cluster.pods if group_of(pod) == key]
+    groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
+    if not found and key in groups:
+        raise CommandError(f'podgroups "{name}" has no pods in namespace "{namespace}"')
+    return found
+
+
+def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
+    """The error for an unknown name, with the closest known one."""
+    resource, slash, name = text.partition("/")
+    own = [pod for pod in cluster.pods if pod.namespace == namespace]
+    owners = {(kind, owner) for pod in own for kind, owner in owners_of(pod)}
+    if slash and resource in OWNER_KINDS:
+        kind = OWNER_KINDS[resource]
+        known = {owner for its, owner in owners if its == kind}
+        close = guess(name, known, f"{resource}/")
+        return f'no pods found for {kind} "{name}" in namespace "{namespace}"{close}'
+    if slash and resource in POD_GROUP_NAMES:
+        groups = {value.name for value in cluster.objects if isinstance(value, PodGroup)}
+        return f'podgroups "{name}" not found in namespace "{namespace}"{guess(name, groups)}'
+    if slash and resource not in POD_NAMES:
+        keys = [pod.key for pod in cluster.pods]
+        return f'pods "{name}" not found in namespace "{resource}"{guess(text, keys)}'
+    name = name or resource
+    names = {pod.name for pod in own} | {group_of(pod).partition("/")[2] for pod in own}
+    close = guess(name, {*names, *(owner for _, owner in owners)} - {""})
+    return f'pods "{name}" not found in namespace "{namespace}"{close}'
+
+
+def _moment(text: str | None) -> datetime.datetime | None:
+    if text is None:
+        return None
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise invalid_argument(text, "--now", "must be a time such as 2026-05-01T12:00:00Z")
+    return found
+
+
+def _percentiles(text: str) -> tuple[int, int]:
+    found = _INTERVAL.fullmatch(text)
+    low, high = (int(found[1]), int(found[2])) if found else (100, 0)
+    if not low <= 50 <= high <= 100:
+        raise invalid_argument(text, "--interval", "must be two percentiles such as 10-90")
+    return low, high

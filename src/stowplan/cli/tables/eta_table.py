@@ -1,0 +1,95 @@
+"""The table of expected starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from stowplan.apis.machinery.timestamps import human_duration
+from stowplan.cli.tables.console import plain_table
+
+if TYPE_CHECKING:
+    from stowplan.forecast.expected_starts import (
+        ExpectedJobStart,
+        ExpectedStart,
+        ExpectedStarts,
+        StartInterval,
+    )
+
+NEVER = "never"
+
+
+def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool = False) -> None:
+    """A line per job, then why some never start, and what was assumed. wide: a line per pod."""
+    if not found.pods:
+        screen.print("No pending pods.")
+        return
+    low, high = found.percentiles
+    table = plain_table(
+        "",
+        *("NAMESPACE", "NAME", *(() if wide else ("PENDING",)), "START", f"{low}-{high}%"),
+        *(() if wide else ("ALL STARTED",)),
+        *("AT", "RUN TIME"),
+        right=("PENDING",),
+    )
+    lines = [_pod(pod) for pod in found.pods] if wide else [_job(job) for job in found.jobs]
+    for line in lines:
+        table.add_row(*map(Text, line))
+    screen.print(table)
+    for text in _reasons(found):
+        screen.print(Text(text), soft_wrap=True)
+    draws = "1 simulation" if found.draws == 1 else f"{found.draws} simulations"
+    screen.print(Text(f"As of {found.now}, {draws}. Assumed:"), soft_wrap=True)
+    for text in found.assumptions:
+        screen.print(Text(f"- {text}"), soft_wrap=True)
+
+
+def _job(job: ExpectedJobStart) -> list[str]:
+    pending = f"{job.pending}/{job.pods}"
+    start = "started" if job.start is None else _median(job.start)
+    between, at = ("", "") if job.start is None else (_between(job.start), job.start.median_at)
+    complete = "" if job.complete is None else _median(job.complete)
+    return [job.namespace, job.name, pending, start, between, complete, at, job.run_time]
+
+
+def _pod(pod: ExpectedStart) -> list[str]:
+    namespace, _, name = pod.pod.partition("/")
+    if pod.start is None:
+        return [namespace, name, pod.state.lower(), "", pod.at, pod.run_time]
+    start = pod.start
+    return [namespace, name, _median(start), _between(start), start.median_at, pod.run_time]
+
+
+def _median(start: StartInterval) -> str:
+    if start.is_never:
+        return NEVER
+    if start.median_s is None:
+        return f"in {start.probability:.0%} of cases"
+    return _in(start.median_s)
+
+
+def _between(start: StartInterval) -> str:
+    if start.is_never or start.earliest_s is None:
+        return ""
+    if start.earliest_s == start.latest_s:
+        return _in(start.earliest_s)
+    latest = NEVER if start.latest_s is None else _in(start.latest_s)
+    return f"{_in(start.earliest_s)} to {latest}"
+
+
+def _in(seconds: float) -> str:
+    return "now" if seconds < 1 else human_duration(seconds)
+
+
+def _reasons(found: ExpectedStarts) -> list[str]:
+    """A line per pod that is not pending, and per job that never starts."""
+    words = {"Running": "is running since", "Finished": "has finished at"}
+    lines = [
+        f"pod {pod.pod} {words[pod.state]} {pod.at or 'an unknown time'}"
+        for pod in found.pods
+        if pod.start is None
+    ]
+    never = (job for job in found.jobs if job.never)
+    return lines + [f"{job.name} never starts: {'; '.join(job.never)}" for job in never]

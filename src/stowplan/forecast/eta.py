@@ -1,0 +1,325 @@
+"""eta(): when pending pods are expected to start.
+
+The cluster is simulated forward, from now on, by the scheduler as configured: running pods end,
+pending pods start in their place. Run times that are known by their distribution only are drawn;
+each draw is a simulation, and the result is a median and an interval over the draws.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.extenders import extenders_of
+from stowplan.columns.array_types import Floats
+from stowplan.forecast.expected_starts import (
+    FINISHED,
+    PENDING,
+    RUNNING,
+    SCHEMA,
+    ExpectedJobStart,
+    ExpectedStart,
+    ExpectedStarts,
+    StartInterval,
+)
+from stowplan.forecast.explain import found_pod
+from stowplan.forecast.never_starting import never_reasons
+from stowplan.forecast.run_times import (
+    OBSERVED,
+    UNKNOWN,
+    RunTime,
+    RunTimes,
+    elapsed_s,
+    finished_at,
+    latest_time,
+)
+from stowplan.forecast.start_replay import RandomRun, StartReplay
+from stowplan.framework.deciders.tasks import group_of
+from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.counts import count_of
+from stowplan.inputs.input_error import InputError
+from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.pod_owners import NO_OWNER, owner_text
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup
+from stowplan.scheduler import SchedulerOptions
+from stowplan.simulation.cluster.cluster_api import Pace
+from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
+from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+
+JobName = tuple[str, str]
+"""Namespace, and `podgroup/NAME`, `OWNERKIND/NAME` or `pod/NAME`."""
+
+DRAWS = 40
+"""Simulations by default, where run times are drawn."""
+PERCENTILES = (10, 90)
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def eta(
+    cluster: Cluster | str | Path | Iterable[str | Path],
+    pods: Iterable[str] | None = None,
+    *,
+    config: ConfigSource | Deciders | None = None,
+    plugins: Iterable[PluginSource] = (),
+    compat: str = "",
+    now: datetime.datetime | None = None,
+    draws: int = DRAWS,
+    percentiles: tuple[int, int] = PERCENTILES,
+    seed: int = 0,
+    pace: Pace | None = None,
+) -> ExpectedStarts:
+    """When pending pods are expected to start.
+
+    cluster: paths for `read_cluster`, or a Cluster. pods: keys `NAMESPACE/NAME`; None: all pending
+    pods. now: None for the latest time that pods of the cluster show. draws: number of simulations;
+    one where no run time is random. percentiles: of the interval. seed: of the draws, and of ties
+    between nodes. pace: latencies of binding and start, as in a replay. Raises InputError,
+    ConfigError and ContractError.
+    """
+    if draws < 1:
+        raise InputError("eta", "draws", str(draws), "1 or more")
+    if not 0 <= percentiles[0] <= 50 <= percentiles[1] <= 100:
+        raise InputError("eta", "percentiles", str(percentiles), "two, around 50, within 0 to 100")
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
+    if pods is None:
+        chosen = cluster.pending()
+    else:
+        chosen = [found_pod(key, cluster) for key in dict.fromkeys(pods)]
+    begins = now or latest_time(cluster.pods) or _EPOCH
+    forecast = _Forecast(cluster, deciders, begins, seed, pace or Pace())
+    jobs = forecast.jobs_of(chosen)
+    alive = {pod.key for pod in forecast.pending}
+    targets = [pod.key for members in jobs.values() for pod in members if pod.key in alive]
+    starts = forecast.draw(targets, draws)
+    return _Report(forecast, starts, percentiles).of(chosen, jobs)
+
+
+def state_of(pod: Pod) -> str:
+    """Pending, Running (it has a node) or Finished."""
+    if pod.is_finished:
+        return FINISHED
+    return RUNNING if pod.node_name else PENDING
+
+
+class _Forecast:
+    """Simulations of a cluster from a moment on. run_times: uid -> run time, of pods that are not
+    finished."""
+
+    def __init__(
+        self, cluster: Cluster, deciders: Deciders, now: datetime.datetime, seed: int, pace: Pace
+    ) -> None:
+        self.cluster = cluster
+        self.deciders = deciders
+        self.now = now
+        self.seed = seed
+        self.n_draws = 0
+        self.notes: dict[str, str] = {}
+        self._pace = pace
+        known = RunTimes(cluster)
+        self.running = cluster.bound()
+        self.pending = cluster.pending()
+        self.run_times: dict[str, RunTime] = {
+            pod.uid: known.of(pod) for pod in (*self.running, *self.pending)
+        }
+
+        found = (value for value in cluster.objects if isinstance(value, PodGroup))
+        self.groups = {group.key: group for group in found}
+
+    def jobs_of(self, chosen: Sequence[Pod]) -> dict[JobName, list[Pod]]:
+        """All pods of the jobs of these pods."""
+        jobs: dict[JobName, list[Pod]] = {job_of(pod, self.groups): [] for pod in chosen}
+        for pod in self.cluster.pods:
+            members = jobs.get(job_of(pod, self.groups))
+            if members is not None:
+                members.append(pod)
+        return jobs
+
+    @property
+    def is_random(self) -> bool:
+        """True if simulations differ."""
+        return any(run_time.is_random for run_time in self.run_times.values())
+
+    def draw(self, targets: Sequence[str], n_draws: int) -> dict[str, Floats]:
+        """Key -> float64 (n_draws,): seconds from now to the start, infinity for never."""
+        self.n_draws = (n_draws if self.is_random else 1) if targets else 0
+        found = {key: np.full(self.n_draws, math.inf) for key in targets}
+        for number, rng in enumerate(np.random.default_rng([self.seed, 5]).spawn(self.n_draws)):
+            replay = self._replay(targets, rng)
+            for key, seconds in replay.starts().items():
+                if key in found:
+                    found[key][number] = seconds
+            for key in targets:
+                history = replay.pod_histories.get(key)
+                if history is not None and history.waited is None:
+                    self.notes[key] = history.note
+        return found
+
+    def _replay(self, targets: Sequence[str], rng: np.random.Generator) -> StartReplay:
+        deciders = self.deciders
+        scheduler = deciders.scheduler(
+            # The same ties in every draw, and as in a replay with this seed.
+            rng=np.random.default_rng(self.seed),
+            options=SchedulerOptions(counts_repeats=deciders.batch is None),
+        )
+        begins = (self.now - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
+        runs = self._runs(rng)
+        replay = StartReplay(self.cluster, scheduler, runs, targets, begins, self._pace)
+        SimulatedExtenderFactory(extenders_of(deciders.configuration), ()).of(replay.instance)
+        return replay
+
+    def _runs(self, rng: np.random.Generator) -> Mapping[str, RandomRun]:
+        runs: dict[str, RandomRun] = {}
+        for pod in self.running:
+            run_time, elapsed = self.run_times[pod.uid], elapsed_s(pod, self.now)
+            total = run_time.draw(rng, elapsed)
+            left = max(total - elapsed, 0.0)
+            deleted = pod.metadata.deletion_timestamp
+            if deleted is not None:
+                left = max((deleted - self.now).total_seconds(), 0.0)
+            runs[pod.uid] = RandomRun(total, left)
+        for pod in self.pending:
+            runs[pod.uid] = RandomRun(self.run_times[pod.uid].draw(rng))
+        return runs
+
+
+class _Report:
+    """Results of simulations. starts: as `_Forecast.draw` returns them."""
+
+    def __init__(
+        self, forecast: _Forecast, starts: Mapping[str, Floats], percentiles: tuple[int, int]
+    ) -> None:
+        self._forecast = forecast
+        self._starts = starts
+        self._percentiles = percentiles
+        never = [key for key, seconds in starts.items() if np.isinf(seconds).all()]
+        self._never = never_reasons(
+            never, forecast.cluster, forecast.deciders, forecast.notes, self._endless()
+        )
+
+    def of(self, chosen: Sequence[Pod], jobs: Mapping[JobName, Sequence[Pod]]) -> ExpectedStarts:
+        """The expected starts of these pods and jobs."""
+        forecast = self._forecast
+        return ExpectedStarts(
+            SCHEMA,
+            timestamp(forecast.now),
+            self._percentiles,
+            forecast.n_draws,
+            forecast.seed,
+            tuple(self._job(name, pods) for name, pods in jobs.items()),
+            tuple(self._pod(pod) for pod in chosen),
+            tuple(self._assumptions()),
+        )
+
+    def _endless(self) -> list[Pod]:
+        """Running pods that do not end."""
+        times = self._forecast.run_times
+        return [
+            pod
+            for pod in self._forecast.running
+            if not times[pod.uid].seconds.shape[0] or math.isinf(times[pod.uid].seconds[0])
+        ]
+
+    def _pod(self, pod: Pod) -> ExpectedStart:
+        state, owner = state_of(pod), owner_text(pod)
+        found = ExpectedStart(pod.key, state, "" if owner == NO_OWNER else owner, group_of(pod))
+        if state == PENDING:
+            return msgspec.structs.replace(
+                found,
+                start=self._interval(self._starts[pod.key]),
+                run_time=self._forecast.run_times[pod.uid].text(),
+                never=self._never.get(pod.key, ()),
+            )
+        at = finished_at(pod) if state == FINISHED else pod.status.start_time
+        return msgspec.structs.replace(found, at="" if at is None else timestamp(at))
+
+    def _job(self, job: JobName, pods: Sequence[Pod]) -> ExpectedJobStart:
+        namespace, name = job
+        group = self._forecast.groups.get(f"{namespace}/{name.removeprefix('podgroup/')}")
+        is_group = group is not None and name.startswith("podgroup/")
+        needed = max(group.spec.min_member, 1) if group is not None and is_group else 1
+        alive = [pod for pod in pods if not pod.is_finished]
+        waiting = [pod for pod in alive if pod.key in self._starts]
+        n_succeeded = sum(pod.status.phase == "Succeeded" for pod in pods)
+        n_started = n_succeeded + sum(bool(pod.node_name) for pod in alive)
+        seconds = np.sort(np.array([self._starts[pod.key] for pod in waiting]), axis=0)
+        start = complete = None
+        if n_started < needed and waiting:
+            # A gang with too few pods never starts.
+            at = needed - n_started - 1
+            missing = np.full(seconds.shape[1], math.inf)
+            start = self._interval(seconds[at] if at < len(waiting) else missing)
+        if waiting:
+            complete = self._interval(seconds[-1])
+        texts = dict.fromkeys(self._forecast.run_times[pod.uid].text() for pod in waiting)
+        never: tuple[str, ...] = ()
+        if waiting and (start or complete or StartInterval()).is_never:
+            never = next((self._never[p.key] for p in waiting if p.key in self._never), ())
+        counts = (len(alive), len(waiting), needed)
+        return ExpectedJobStart(name, namespace, *counts, start, complete, "; ".join(texts), never)
+
+    def _interval(self, seconds: Floats) -> StartInterval:
+        low, high = self._percentiles
+        marks = np.percentile(seconds, [low, 50, high], method="inverted_cdf")
+        known = [None if math.isinf(mark) else round(float(mark), 6) for mark in marks]
+        median = known[1]
+        at = ""
+        if median is not None:
+            at = timestamp(self._forecast.now + datetime.timedelta(seconds=median))
+        share = float(np.isfinite(seconds).mean())
+        return StartInterval(known[0], median, known[2], at, round(share, 6))
+
+    def _assumptions(self) -> Iterable[str]:
+        forecast = self._forecast
+        yield "no further pods arrive; nodes stay as they are"
+        times = forecast.run_times
+        n_unknown = sum(times[pod.uid].source == UNKNOWN for pod in forecast.running)
+        if n_unknown:
+            pods = count_of(n_unknown, "running pod has", "running pods have")
+            yield f"{pods} an unknown run time: counted as not ending"
+        n_waiting = sum(times[pod.uid].source == UNKNOWN for pod in forecast.pending)
+        if n_waiting:
+            pods = count_of(n_waiting, "pending pod has", "pending pods have")
+            yield f"{pods} an unknown run time: once started, counted as not ending"
+        n_late = sum(
+            elapsed_s(pod, forecast.now) >= times[pod.uid].limit_s
+            or (times[pod.uid].source != OBSERVED and self._is_late(pod))
+            for pod in forecast.running
+        )
+        if n_late:
+            yield f"{count_of(n_late, 'running pod')} past the declared end: counted as ending now"
+        n_beyond = sum(
+            times[pod.uid].source == OBSERVED and self._is_late(pod) for pod in forecast.running
+        )
+        if n_beyond:
+            pods = count_of(n_beyond, "running pod has", "running pods have")
+            yield f"{pods} run for longer than any finished pod of the owner: as long again"
+        n_timeless = sum(pod.status.start_time is None for pod in forecast.running)
+        if n_timeless:
+            pods = count_of(n_timeless, "running pod has", "running pods have")
+            yield f"{pods} no status.startTime: counted as started now"
+
+    def _is_late(self, pod: Pod) -> bool:
+        seconds = self._forecast.run_times[pod.uid].seconds
+        return bool(seconds.shape[0]) and elapsed_s(pod, self._forecast.now) >= seconds[-1] > 0
+
+
+def job_of(pod: Pod, groups: Mapping[str, PodGroup]) -> JobName:
+    """Namespace and name of what a pod starts with: its PodGroup, else its owner, else itself."""
+    group = group_of(pod)
+    if group in groups:
+        return pod.namespace, f"podgroup/{group.partition('/')[2]}"
+    owner = owner_text(pod)
+    return pod.namespace, f"pod/{pod.name}" if owner == NO_OWNER else owner
+
+
+def timestamp(at: datetime.datetime) -> str:
+    """RFC 3339, in UTC and whole seconds."""
+    return at.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

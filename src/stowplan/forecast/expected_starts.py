@@ -1,0 +1,108 @@
+"""Expected starts of pending pods: the results of `eta`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.objects.encoding.dataframes import to_dataframe
+
+SCHEMA = "stowplan.dev/eta/v1"
+PENDING, RUNNING, FINISHED = "Pending", "Running", "Finished"
+
+
+class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """When something starts, in seconds from now, over the draws.
+
+    earliest_s, median_s, latest_s: None where it does not start in as many draws. median_at: the
+    median as a timestamp. probability: share of the draws in which it starts.
+    """
+
+    earliest_s: float | None = None
+    median_s: float | None = None
+    latest_s: float | None = None
+    median_at: str = ""
+    probability: float = 0.0
+
+    @property
+    def is_never(self) -> bool:
+        """True if it starts in no draw."""
+        return not self.probability
+
+
+class ExpectedStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Expected start of a pod.
+
+    pod: NAMESPACE/NAME. state: Pending, Running or Finished. owner: `job/train`, "" for none.
+    pod_group: NAMESPACE/NAME. start: None for a pod that is not pending. run_time: what is assumed
+    of its own run time. never: why it does not start. at: when a pod that is not pending started or
+    ended.
+    """
+
+    pod: str
+    state: str
+    owner: str = ""
+    pod_group: str = ""
+    start: StartInterval | None = None
+    run_time: str = ""
+    never: tuple[str, ...] = ()
+    at: str = ""
+
+
+class ExpectedJobStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Expected start of the pods of one owner or PodGroup, or of a pod without either.
+
+    name: `podgroup/train`, `job/train` or `pod/web`. pods: all pods that are not finished. pending:
+    of them. needed: pods that must have a node for the job to have started: minMember of a
+    PodGroup, else 1. start: when as many have one; None if they have. complete: when all pods have
+    one. never: why it does not start.
+    """
+
+    name: str
+    namespace: str
+    pods: int
+    pending: int
+    needed: int
+    start: StartInterval | None
+    complete: StartInterval | None
+    run_time: str = ""
+    never: tuple[str, ...] = ()
+
+
+class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
+    """Expected starts of pods and of their jobs.
+
+    now: the moment from which seconds count. percentiles: of `earliest_s` and `latest_s`. draws:
+    number of simulations. assumptions: what the forecast takes for granted.
+    """
+
+    api_version: str
+    now: str
+    percentiles: tuple[int, int]
+    draws: int
+    seed: int
+    jobs: tuple[ExpectedJobStart, ...]
+    pods: tuple[ExpectedStart, ...]
+    assumptions: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        waiting = [pod for pod in self.pods if pod.start is not None]
+        n_never = sum(pod.start is None or pod.start.is_never for pod in waiting)
+        return f"ExpectedStarts({len(waiting)} pending pods, {n_never} of them never start)"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The pods as a DataFrame, one row each, with the fields of their `start`.
+
+        library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError
+        when it is not installed.
+        """
+        columns: dict[str, list[Any]] = {
+            name: [getattr(pod, name) for pod in self.pods]
+            for name in ("pod", "state", "owner", "pod_group", "run_time")
+        }
+        for field in msgspec.structs.fields(StartInterval):
+            values = (getattr(pod.start, field.name, None) for pod in self.pods)
+            columns[field.name] = list(values)
+        columns["never"] = ["; ".join(pod.never) for pod in self.pods]
+        return to_dataframe(columns, library)

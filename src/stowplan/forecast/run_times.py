@@ -1,0 +1,199 @@
+"""Run times of pods for forecasts: declared, observed at finished pods of the owner, or unknown.
+
+In this order: the annotation `stowplan.dev/run-seconds`; pods of a Deployment, ReplicaSet,
+StatefulSet, DaemonSet or ReplicationController do not end; the run times of finished pods of the
+same owner, capped by `activeDeadlineSeconds`; `activeDeadlineSeconds` of the pod or of its Job, as
+if the pod ran until then. Otherwise the run time is unknown, and the pod counts as one that does
+not end.
+
+A pod that has run for longer than every finished pod of its owner is expected to run for as long
+again. Source: D. Tsafrir, Y. Etsion, D. Feitelson, Backfilling using system-generated predictions
+rather than user runtime estimates, IEEE TPDS 18 (2007), where an estimate that has expired is
+raised.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from stowplan.columns.array_types import Floats
+from stowplan.framework.deciders.tasks import group_of
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.insight.pod_owners import owners_of
+from stowplan.objects.pod import ContainerStatus, Pod
+from stowplan.objects.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
+from stowplan.objects.workload import Job
+
+DECLARED, OBSERVED, LIMIT, SERVICE, UNKNOWN = "declared", "observed", "limit", "service", "unknown"
+SERVICES = frozenset(
+    {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"}
+)
+"""Kinds whose pods are replaced when they end."""
+
+Workload = tuple[str, str, str]
+"""Namespace, kind and name of the top-level owner of pods."""
+
+
+class RunTime(msgspec.Struct, frozen=True):
+    """What is known of the run time of pods.
+
+    source: DECLARED, OBSERVED, LIMIT, SERVICE or UNKNOWN. seconds: float64 (n_observed,), sorted;
+    one for DECLARED and LIMIT, none for SERVICE and UNKNOWN. limit_s: infinity without a limit.
+    """
+
+    source: str
+    seconds: Floats
+    limit_s: float = math.inf
+
+    @property
+    def is_random(self) -> bool:
+        """True if draws of it differ."""
+        return bool(self.seconds.shape[0] > 1)
+
+    def draw(self, rng: np.random.Generator, elapsed_s: float = 0.0) -> float:
+        """Seconds from the start to the end of a pod that has run for `elapsed_s`; infinity for one
+        that does not end."""
+        if not self.seconds.shape[0]:
+            return math.inf
+        if self.source != OBSERVED:
+            return float(self.seconds[0])
+        # The observed run times of the pods that had run for as long.
+        first = int(np.searchsorted(self.seconds, elapsed_s, side="right")) if elapsed_s else 0
+        n_longer = self.seconds.shape[0] - first
+        total = self.seconds[first + rng.integers(n_longer)] if n_longer else 2 * elapsed_s
+        return min(float(total), self.limit_s)
+
+    def text(self) -> str:
+        """What is assumed, in words."""
+        n_observed = self.seconds.shape[0]
+        match self.source:
+            case "declared" if math.isinf(self.seconds[0]):
+                return "declared: forever"
+            case "declared":
+                return f"declared: {self.seconds[0]:g}s"
+            case "limit":
+                return f"limit: {self.seconds[0]:g}s"
+            case "observed":
+                low, high = self.seconds[0], self.seconds[-1]
+                return f"observed: {n_observed} finished, {low:g}s to {high:g}s"
+            case "service":
+                return "service: does not end"
+        return "unknown run time"
+
+
+class RunTimes:
+    """Run times of the pods of a cluster. Raises InputError for invalid annotations."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._deadlines = {
+            ("Job", job.key): float(deadline)
+            for job in cluster.objects
+            if isinstance(job, Job) and (deadline := job.spec.active_deadline_seconds) is not None
+        }
+        seconds: dict[Workload, list[float]] = {}
+        for pod in cluster.pods:
+            ran = _ran_s(pod) if pod.is_finished else None
+            workload = workload_of(pod)
+            if ran is not None and workload is not None:
+                seconds.setdefault(workload, []).append(ran)
+        self._observed: Mapping[Workload, Floats] = {
+            workload: np.sort(np.array(found)) for workload, found in seconds.items()
+        }
+
+    def of(self, pod: Pod) -> RunTime:
+        """The run time of a pod, and where it comes from."""
+        limit_s = self._limit_s(pod)
+        declared = declared_s(pod)
+        if declared is not None:
+            return RunTime(DECLARED, np.array([min(declared, limit_s)]), limit_s)
+        owners = owners_of(pod)
+        if owners and owners[-1][0] in SERVICES:
+            return RunTime(SERVICE, _NONE)
+        workload = workload_of(pod)
+        observed = None if workload is None else self._observed.get(workload)
+        if observed is not None:
+            return RunTime(OBSERVED, np.minimum(observed, limit_s), limit_s)
+        if limit_s < math.inf:
+            return RunTime(LIMIT, np.array([limit_s]), limit_s)
+        return RunTime(UNKNOWN, _NONE)
+
+    def _limit_s(self, pod: Pod) -> float:
+        """Seconds after which the pod, or its Job, is ended; infinity for none."""
+        limits = [math.inf]
+        own = pod.spec.active_deadline_seconds
+        if own is not None:
+            limits.append(_checked_deadline(f"pod {pod.key}", own))
+        owner = pod.controller
+        if owner is not None:
+            name = f"{pod.namespace}/{owner.name}"
+            of_job = self._deadlines.get((owner.kind, name))
+            if of_job is not None:
+                limits.append(_checked_deadline(f"pod {pod.key}: job {name}", of_job))
+        return min(limits)
+
+
+def declared_s(pod: Pod) -> float | None:
+    """The run time by annotation, None without one; raises InputError that names the pod."""
+    try:
+        return annotated_run_s(pod)
+    except ValueError as problem:
+        place = f"metadata.annotations[{RUN_ANNOTATION}]"
+        raise InputError(f"pod {pod.key}", place, str(problem), RUN_EXPECTED) from None
+
+
+def workload_of(pod: Pod) -> Workload | None:
+    """The top-level owner of a pod, else its PodGroup; None for a pod on its own."""
+    owners = owners_of(pod)
+    if owners:
+        return (pod.namespace, *owners[-1])
+    group = group_of(pod)
+    return (pod.namespace, "PodGroup", group.partition("/")[2]) if group else None
+
+
+def elapsed_s(pod: Pod, now: datetime.datetime) -> float:
+    """Seconds since the start of a pod; 0 where its start is unknown or later."""
+    started = pod.status.start_time
+    return 0.0 if started is None else max((now - started).total_seconds(), 0.0)
+
+
+def latest_time(pods: Iterable[Pod]) -> datetime.datetime | None:
+    """The latest time that pods show: of creation, start or end; None if they show none."""
+    times: list[datetime.datetime | None] = []
+    for pod in pods:
+        times += (pod.metadata.creation_timestamp, pod.status.start_time, _finished_at(pod))
+    return max((at for at in times if at is not None), default=None)
+
+
+def _ran_s(pod: Pod) -> float | None:
+    """Seconds from the start to the end of a finished pod; None where either is unknown."""
+    started, finished = pod.status.start_time, _finished_at(pod)
+    if started is None or finished is None or finished < started:
+        return None
+    return (finished - started).total_seconds()
+
+
+def finished_at(pod: Pod) -> datetime.datetime | None:
+    """When the last container of a finished pod ended; None for others, or if it is unknown."""
+    return _finished_at(pod) if pod.is_finished else None
+
+
+def _finished_at(pod: Pod) -> datetime.datetime | None:
+    statuses: Sequence[ContainerStatus] = pod.status.container_statuses
+    ends = [s.state.terminated.finished_at for s in statuses if s.state and s.state.terminated]
+    return max((at for at in ends if at is not None), default=None)
+
+
+def _checked_deadline(where: str, seconds: float) -> float:
+    if seconds < 0:
+        got = f"{seconds:g}"
+        raise InputError(where, "spec.activeDeadlineSeconds", got, "seconds, 0 or more")
+    return float(seconds)
+
+
+_NONE: Floats = np.zeros(0)

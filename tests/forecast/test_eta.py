@@ -1,0 +1,309 @@
+"""Expected starts: against what a replay then does, from observed run times, and never."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan import eta
+from stowplan.forecast.expected_starts import ExpectedStarts, StartInterval
+from stowplan.forecast.run_times import RunTime
+from stowplan.forecast.start_replay import StartReplay
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.meta import ObjectMeta, OwnerReference
+from stowplan.objects.pod import (
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    Pod,
+    PodStatus,
+)
+from stowplan.objects.run_limits import RUN_ANNOTATION
+from stowplan.objects.workload import Job, JobSpec
+from stowplan.simulation.replay import Replay, ReplayOptions
+from stowplan.simulation.scheduler_configuration import read_deciders
+from stowplan.testing import builders
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
+BIND_S = 0.01
+"""Latency of a binding by default."""
+
+
+def ago(seconds: float) -> datetime.datetime:
+    return NOW - datetime.timedelta(seconds=seconds)
+
+
+def timed(name: str, runs: float | str | None = None, job: str = "", **asks: Any) -> Pod:
+    """A pod with a declared run time, or of a Job."""
+    pod = builders.pod(name, **asks)
+    notes = {} if runs is None else {RUN_ANNOTATION: str(runs)}
+    owners = (OwnerReference("batch/v1", "Job", job, job, controller=True),) if job else ()
+    meta = replace(pod.metadata, annotations=notes, owner_references=owners)
+    return replace(pod, metadata=meta)
+
+
+def running(pod: Pod, for_s: float) -> Pod:
+    return replace(pod, status=PodStatus(phase="Running", start_time=ago(for_s)))
+
+
+def finished(name: str, job: str, ran_s: float) -> Pod:
+    ended = ContainerState(terminated=ContainerTerminated(ago(10)))
+    statuses = (ContainerStatus("c", state=ended),)
+    status = PodStatus(phase="Succeeded", start_time=ago(10 + ran_s), container_statuses=statuses)
+    return replace(timed(name, job=job, on="n0", cpu="1"), status=status)
+
+
+def small(*pods: Pod, cpu: str = "4", n_nodes: int = 1, **more: Any) -> Cluster:
+    nodes = [builders.node(f"n{index}", cpu=cpu) for index in range(n_nodes)]
+    return Cluster(nodes=nodes, pods=list(pods), **more)
+
+
+def starts(found: ExpectedStarts) -> dict[str, StartInterval | None]:
+    return {pod.pod.partition("/")[2]: pod.start for pod in found.pods}
+
+
+def median(found: ExpectedStarts, name: str) -> float | None:
+    start = starts(found)[name]
+    assert start is not None
+    return start.median_s
+
+
+# Against replays.
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """Nodes with running pods, and pending ones; run times are known."""
+    pods = []
+    n_nodes = draw(st.integers(1, 3))
+    for node in range(n_nodes):
+        pods += [
+            timed(f"r{node}-{number}", draw(st.integers(1, 300)), on=f"n{node}", cpu="1")
+            for number in range(draw(st.integers(0, 4)))
+        ]
+    for number in range(draw(st.integers(1, 8))):
+        cpu, runs = draw(st.integers(1, 5)), draw(st.integers(0, 300))
+        priority = draw(st.sampled_from([0, 0, 10]))
+        pods.append(timed(f"p{number}", runs, cpu=str(cpu), priority=priority))
+    return small(*pods, n_nodes=n_nodes)
+
+
+def equals_the_replay(cluster: Cluster) -> None:
+    """The median is when a replay binds the pod, and "never" is when it does not."""
+    scheduler = read_deciders(None).scheduler(rng=np.random.default_rng(0))
+    replay = Replay(cluster, scheduler, ReplayOptions())
+    replay.run(lambda now: None, 10**15)
+    found = starts(eta(cluster, now=NOW))
+    for pod in cluster.pending():
+        waited = replay.pod_histories[pod.key].waited
+        start = found[pod.name]
+        assert start is not None
+        assert start.median_s == (None if waited is None else pytest.approx(waited / SECOND)), (
+            pod.key
+        )
+        assert start.is_never == (waited is None)
+
+
+@settings(max_examples=examples(25))
+@given(clusters())
+def test_with_known_run_times_the_median_is_when_a_replay_starts_the_pod(cluster: Cluster) -> None:
+    equals_the_replay(cluster)
+
+
+def test_a_forecast_in_which_pods_run_on_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = StartReplay._run_of
+
+    def late(self: StartReplay, pod: Pod) -> int | None:
+        runs = right(self, pod)
+        return None if runs is None else runs + 5 * SECOND
+
+    monkeypatch.setattr(StartReplay, "_run_of", late)
+    assert_caught(equals_the_replay, clusters())
+
+
+# Run times.
+
+
+def test_what_is_left_counts_from_the_start_of_the_running_pod() -> None:
+    pods = running(timed("r", 600, on="n0", cpu="4"), 500), timed("p", cpu="1")
+    found = eta(small(*pods), now=NOW)
+    assert median(found, "p") == pytest.approx(100 + BIND_S)
+    assert found.pods[0].start is not None
+    assert found.pods[0].start.median_at == "2026-01-01T12:01:40Z"
+
+
+def test_observed_run_times_give_a_median_and_an_interval() -> None:
+    done = [finished(f"d{number}", "train", 100 * number) for number in range(1, 11)]
+    pods = running(timed("r", job="train", on="n0", cpu="4"), 0), timed("p", cpu="1")
+    found = eta(small(*done, *pods), now=NOW, draws=40)
+    start = starts(found)["p"]
+    assert start is not None
+    assert start.earliest_s is not None
+    assert start.latest_s is not None
+    assert (start.earliest_s, start.latest_s) == (
+        pytest.approx(100 + BIND_S, abs=201),
+        pytest.approx(900 + BIND_S, abs=201),
+    )
+    assert start.median_s == pytest.approx(500 + BIND_S, abs=201)
+    assert starts(eta(small(*done, *pods), now=NOW, draws=40)) == starts(found)
+
+
+def test_draws_are_of_pods_that_had_run_for_as_long() -> None:
+    done = [finished(f"d{number}", "train", 100 * number) for number in range(1, 11)]
+    pods = running(timed("r", job="train", on="n0", cpu="4"), 900), timed("p", cpu="1")
+    start = starts(eta(small(*done, *pods), now=NOW))["p"]
+    assert start is not None
+    assert (start.earliest_s, start.latest_s) == (pytest.approx(100 + BIND_S),) * 2
+
+
+def test_a_pod_beyond_all_observed_ones_is_expected_to_run_for_as_long_again() -> None:
+    pods = running(timed("r", job="train", on="n0", cpu="4"), 300), timed("p", cpu="1")
+    found = eta(small(finished("d", "train", 100), *pods), now=NOW)
+    assert median(found, "p") == pytest.approx(300 + BIND_S)
+    assert any("as long again" in text for text in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_job", "expected"), [(100, None, 100), (None, 200, 200), (300, 50, 50)]
+)
+def test_deadlines_of_pods_and_jobs_are_limits(
+    own: int | None, of_job: int | None, expected: int
+) -> None:
+    pod = timed("r", job="train", on="n0", cpu="4")
+    pod = running(replace(pod, spec=replace(pod.spec, active_deadline_seconds=own)), 0)
+    spec = JobSpec(active_deadline_seconds=of_job)
+    job = Job(metadata=ObjectMeta(name="train", namespace="default"), spec=spec)
+    found = eta(small(pod, timed("p", cpu="1"), objects=[job]), now=NOW)
+    assert median(found, "p") == pytest.approx(expected + BIND_S)
+
+
+def test_observed_run_times_are_capped_by_the_deadline() -> None:
+    pod = timed("r", job="train", on="n0", cpu="4")
+    pod = running(replace(pod, spec=replace(pod.spec, active_deadline_seconds=60)), 0)
+    cluster = small(finished("d", "train", 500), pod, timed("p", cpu="1"))
+    assert median(eta(cluster, now=NOW), "p") == pytest.approx(60 + BIND_S)
+
+
+def test_run_times_are_random_ones_of_those_observed() -> None:
+    run_time = RunTime("observed", np.array([10.0, 20.0, 40.0]))
+    rng = np.random.default_rng(1)
+    assert {run_time.draw(rng) for _ in range(50)} == {10.0, 20.0, 40.0}
+    assert {run_time.draw(rng, 10.0) for _ in range(50)} == {20.0, 40.0}
+    assert run_time.draw(rng, 50.0) == 100.0
+
+
+# Never.
+
+
+def test_pods_of_unknown_run_time_never_end() -> None:
+    found = eta(small(timed("r", on="n0", cpu="4"), timed("p", cpu="1")), now=NOW)
+    assert median(found, "p") is None
+    (pod,) = found.pods
+    assert pod.run_time == "unknown run time"
+    assert pod.never[0].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert pod.never[1] == "1 running pod does not end: default/r"
+    assert "1 running pod has an unknown run time: counted as not ending" in found.assumptions
+
+
+def test_a_pod_that_no_node_fits_never_starts() -> None:
+    found = eta(small(timed("r", 10, on="n0", cpu="1"), timed("p", cpu="9")), now=NOW)
+    assert found.pods[0].never[0].startswith("no node fits, even without other pods: 0/1 nodes")
+
+
+def test_gates_and_unknown_schedulers_are_reasons() -> None:
+    gated = timed("g", gates=["wait/here"], cpu="1")
+    other = timed("o", scheduler="nobody", cpu="1")
+    found = {pod.pod: pod.never for pod in eta(small(gated, other), now=NOW).pods}
+    assert found["default/g"] == ("waits for its scheduling gates: wait/here",)
+    assert found["default/o"] == ("no profile has schedulerName 'nobody'",)
+
+
+def test_pods_of_services_do_not_end() -> None:
+    pod = timed("web-1", on="n0", cpu="4")
+    owner = (OwnerReference("apps/v1", "ReplicaSet", "web", "web", controller=True),)
+    pod = replace(pod, metadata=replace(pod.metadata, owner_references=owner))
+    found = eta(small(pod, timed("p", cpu="1")), now=NOW)
+    assert found.pods[0].start == StartInterval()
+    assert not any("unknown run time: counted" in text for text in found.assumptions)
+
+
+# Other pods, and the result.
+
+
+def test_a_running_and_a_finished_pod() -> None:
+    pods = running(timed("r", 60, on="n0", cpu="1"), 30), finished("d", "train", 5)
+    found = eta(small(*pods), ["default/r", "default/d"], now=NOW)
+    assert [(pod.state, pod.at, pod.start) for pod in found.pods] == [
+        ("Running", "2026-01-01T11:59:30Z", None),
+        ("Finished", "2026-01-01T11:59:50Z", None),
+    ]
+    assert found.draws == 0
+
+
+def test_a_job_starts_with_its_first_pod_and_is_complete_with_its_last() -> None:
+    pods = [timed(f"j-{number}", 100, "j", cpu="3") for number in range(2)]
+    (job,) = eta(small(*pods), now=NOW).jobs
+    assert (job.name, job.pods, job.pending, job.needed) == ("job/j", 2, 2, 1)
+    assert job.start is not None
+    assert job.complete is not None
+    assert job.start.median_s == pytest.approx(BIND_S)
+    # The second starts when the first, which takes a second to start, has ended.
+    assert job.complete.median_s == pytest.approx(101, abs=1)
+
+
+def test_terminating_pods_end_at_their_deletion_timestamp() -> None:
+    pod = running(timed("r", on="n0", cpu="4"), 30)
+    gone = NOW + datetime.timedelta(seconds=25)
+    pod = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=gone))
+    assert median(eta(small(pod, timed("p", cpu="1")), now=NOW), "p") == pytest.approx(25 + BIND_S)
+
+
+def test_now_is_the_latest_time_that_pods_show() -> None:
+    pods = running(timed("r", 600, on="n0", cpu="4"), 500), running(timed("s", on="n1"), 100)
+    found = eta(small(*pods, timed("p", cpu="4"), n_nodes=1), ["default/p"])
+    assert found.now == "2026-01-01T11:58:20Z"
+    assert median(found, "p") == pytest.approx(200 + BIND_S)
+
+
+def test_the_frame_has_a_row_per_pod() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = eta(small(timed("p", 5, cpu="1"), timed("q", cpu="9")), now=NOW).to_frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert list(frame["pod"]) == ["default/p", "default/q"]
+    assert frame["median_s"][0] == BIND_S
+    assert frame["never"][1].startswith("no node fits")
+
+
+@pytest.mark.parametrize("runs", ["-5", "soon", "nan"])
+def test_an_invalid_annotation_names_the_pod(runs: str) -> None:
+    with pytest.raises(InputError, match=r"pod default/r: metadata.*run-seconds.*or forever"):
+        eta(small(timed("r", runs, on="n0", cpu="1"), timed("p")), now=NOW)
+
+
+def test_a_negative_deadline_names_the_pod() -> None:
+    pod = timed("p", cpu="1")
+    pod = replace(pod, spec=replace(pod.spec, active_deadline_seconds=-1))
+    with pytest.raises(InputError, match=r"pod default/p: spec.activeDeadline.*-1.*0 or"):
+        eta(small(pod), now=NOW)
+
+
+def test_an_unknown_pod_and_invalid_options_are_errors() -> None:
+    cluster = small(timed("web", 5, cpu="1"))
+    with pytest.raises(InputError, match=r"no such pod.*did you mean 'default/web'"):
+        eta(cluster, ["default/wob"], now=NOW)
+    with pytest.raises(InputError, match="draws"):
+        eta(cluster, draws=0, now=NOW)
+    with pytest.raises(InputError, match="percentiles"):
+        eta(cluster, percentiles=(60, 90), now=NOW)
+    assert json.dumps(eta(cluster, now=NOW).percentiles) == "[10, 90]"
