@@ -16,7 +16,8 @@ from stowplan.assembly.sessions.session_config import (
     rules_for,
     session_options,
 )
-from stowplan.batch import Inventory, Session
+from stowplan.batch import Session
+from stowplan.batch.state.standalone_inventory import StandaloneInventory
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
@@ -48,7 +49,7 @@ class TimedCluster:
             "tiers: [{plugins: [{name: gang}, {name: predicates}]}]"
         )
         self.options = session_options(batch_configuration(text, "test"), rules_for())
-        self.inventory = Inventory("kube-batch", "default")
+        self.inventory = StandaloneInventory("kube-batch", "default")
         self.inventory.queue_updated(
             Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(1, {}))
         )
