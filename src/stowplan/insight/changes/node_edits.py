@@ -13,28 +13,11 @@ from stowplan.cycle.change import Operation
 from stowplan.insight.changes import edits
 from stowplan.insight.changes.edits import AddNodeEdit, NodeEdit, pointer
 from stowplan.insight.changes.pod_edits import taint_text
+from stowplan.insight.node_pools import pool_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeSpec, NodeStatus, Taint
-from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import NodeSelectorRequirement
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT
-
-POOL_LABELS = (
-    "stowplan.dev/pool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "alpha.eksctl.io/nodegroup-name",
-    "kubernetes.azure.com/agentpool",
-    "agentpool",
-    "karpenter.sh/nodepool",
-    "doks.digitalocean.com/node-pool",
-    "lke.linode.com/pool-id",
-    "k8s.scaleway.com/pool-name",
-    "oke.oraclecloud.com/pool.name",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-)
-"""Labels that name the pool of a node; the first that a node has counts."""
 
 
 def is_of_condition(taint: Taint) -> bool:
@@ -122,15 +105,6 @@ def label_for(requirement: NodeSelectorRequirement) -> tuple[bool, str | None]:
 
 
 # New nodes.
-
-
-def pool_of(node: Node) -> str:
-    """The pool of a node: the first of POOL_LABELS, else what the node offers."""
-    for label in POOL_LABELS:
-        if label in node.labels:
-            return node.labels[label]
-    offered = allocatable_amounts(node)
-    return ",".join(f"{name}={format_quantity(name, offered[name])}" for name in sorted(offered))
 
 
 def new_nodes(nodes: Sequence[Node]) -> list[AddNodeEdit]:
