@@ -3,6 +3,8 @@
     read_cluster(paths)            read a cluster from manifests, dumps or traces
     simulate(cluster)              schedule its pending pods, one by one or in virtual time
     explain(pod, cluster)          why a pod is on its node, or pending
+    capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
+                                   how many more pods fit, the fewest nodes, nodes to empty
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -20,6 +22,7 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
     from stowplan.framework.problems import ConfigError, ContractError
@@ -40,10 +43,13 @@ __all__ = [
     "Pace",
     "ReplayOptions",
     "__version__",
+    "capacity",
+    "compact",
     "evaluate",
     "explain",
     "explain_job",
     "explain_pod_group",
+    "fit_nodes",
     "read_cluster",
     "simulate",
     "simulate_jobs",
@@ -58,10 +64,13 @@ _MODULES = {
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
+    "capacity": "stowplan.forecast.capacity",
+    "compact": "stowplan.forecast.capacity",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
     "explain_pod_group": "stowplan.forecast.explain_job",
+    "fit_nodes": "stowplan.forecast.capacity",
     "read_cluster": "stowplan.inputs.cluster_reader",
     "simulate": "stowplan.simulation.simulate",
     "simulate_jobs": "stowplan.simulation.simulate_jobs",

@@ -33,6 +33,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.explain",
         "Explain why a pod is placed where it is, or why it is pending.",
     ),
+    "capacity": (
+        "stowplan.cli.commands.capacity",
+        "Show how many more pods fit, the fewest nodes, and nodes to empty.",
+    ),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
     "queues": (

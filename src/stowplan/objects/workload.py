@@ -108,6 +108,7 @@ class PodDisruptionBudgetSpec(Value, frozen=True):
 
     selector: LabelSelector | None = None
     min_available: int | str | None = None
+    max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(Value, frozen=True):
