@@ -218,7 +218,7 @@ class _Counting:
 
 
 def _most_by_amounts(unit: Unit, cluster: Cluster) -> int:
-    """An upper bound of the units that fit: by each resource, what is free on all nodes together."""
+    """An upper bound of the units that fit, by what is free on all nodes together."""
     table = cluster.table()
     needed: Counter[str] = Counter()
     for pod in unit.pods:

@@ -237,9 +237,10 @@ def fill_of(
     cluster: Cluster,
     configuration: Configuration,
     registry: Registry,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
 ) -> PlacementRun:
-    """A placement run of a cluster, before the first pod."""
+    """A placement run of a cluster, before the first pod. rng: breaks ties; None takes the first
+    node."""
     # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
     options = SchedulerOptions(queue=QueueOptions(by_arrival=True))

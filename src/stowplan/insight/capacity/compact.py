@@ -256,10 +256,8 @@ def _successor(pod: Pod) -> Pod:
 def drain_commands(node: str, pods: Sequence[Pod]) -> tuple[str, ...]:
     """The commands that empty a node. pods: all that are on it."""
     flags = ""
-    if any(
-        runs_on_every_node(pod) and MIRROR_ANNOTATION not in pod.metadata.annotations
-        for pod in pods
-    ):
+    owned = (pod for pod in pods if MIRROR_ANNOTATION not in pod.metadata.annotations)
+    if any(map(runs_on_every_node, owned)):
         flags += " --ignore-daemonsets"
     if any(volume.empty_dir is not None for pod in pods for volume in pod.spec.volumes):
         flags += " --delete-emptydir-data"

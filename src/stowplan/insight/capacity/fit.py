@@ -100,7 +100,7 @@ class FitSearch:
         self.decisions_left = decisions
         self.n_mixes = 0
         self.prices = [pool.price for pool in pools]
-        self._known: dict[Mix, list[int] | None] = {}
+        self._known: dict[Mix, list[int]] = {}
         self._class_of = _classes(pods)
         self.samples = [pods[self._class_of.index(k)] for k in range(max(self._class_of) + 1)]
         self.unplaceable: dict[str, str] = {}
@@ -159,22 +159,23 @@ class FitSearch:
 
     # Trials.
 
-    def runs_on(self, mix: Mix) -> list[int] | None:
-        """Pool of each pod when the scheduler places all on these nodes; None when it does not, or
-        the search has no decisions left."""
+    def runs_on(self, mix: Mix) -> bool:
+        """True when the scheduler places all pods on these nodes; False as well when no decisions
+        are left."""
+        return -1 not in self.homes_on(mix)
+
+    def homes_on(self, mix: Mix) -> list[int]:
+        """Pool of each pod on these nodes, decided once; -1 from the first pod on that no node
+        takes."""
         if mix not in self._known:
             if self.decisions_left <= 0:
-                return None
-            self._known[mix] = self._decided(mix)
+                return [-1] * len(self.pods)
+            self._known[mix] = self._place(mix)
+            self.n_mixes += 1
         return self._known[mix]
 
-    def _decided(self, mix: Mix) -> list[int] | None:
-        homes = self._place(mix)
-        self.n_mixes += 1
-        return None if -1 in homes else homes
-
     def _place(self, mix: Mix) -> list[int]:
-        """Pool of each pod, -1 for pods that no node takes."""
+        """See `homes_on`."""
         nodes: list[Node] = []
         daemons: list[Pod] = []
         pool_of: dict[str, int] = {"": -1}
@@ -247,12 +248,9 @@ class FitSearch:
         """The mix with as many more nodes as the refused pods need."""
         step = 1
         while sum(mix) <= NODES_MAX and self.decisions_left > 0:
-            if self.runs_on(mix) is not None:
+            if self.runs_on(mix):
                 return mix
-            homes = self._place(mix)
-            refused = next(
-                (k for k, home in zip(self._class_of, homes, strict=True) if home < 0), 0
-            )
+            refused = self._class_of[self.homes_on(mix).index(-1)]
             there = [p for p in range(len(mix)) if self.demand.fits[refused, p]]
             kept = [p for p in there if mix[p]] or there
             p = min(kept, key=lambda p: self.prices[p])
@@ -266,8 +264,8 @@ class FitSearch:
         for p in sorted(range(len(mix)), key=lambda p: -self.prices[p]):
             step = max(mix[p] // 4, 1)
             while step and self.decisions_left > 0:
-                fewer = tuple(n - step * (i == p) for i, n in enumerate(mix))
-                if fewer[p] >= 0 and sum(fewer) and self.runs_on(fewer) is not None:
+                fewer: Mix = tuple(n - step * (i == p) for i, n in enumerate(mix))
+                if fewer[p] >= 0 and sum(fewer) and self.runs_on(fewer):
                     mix = fewer
                 else:
                     step //= 2
@@ -289,13 +287,13 @@ class FitSearch:
                 n_left = len(mixes) - at
                 not_searched = (*not_searched, f"{n_left:,} cheaper mixes of nodes")
                 break
-            if self.runs_on(mix) is not None:
+            if self.runs_on(mix):
                 best = mix
                 break
         cost = self.cost(best)
         if proven is None:
             proven = max(bound, 0.0) if is_cut else cost
-        homes = self.runs_on(best) or []
+        homes = self.homes_on(best)
         least = min(proven, cost)
         return FoundFit(best, cost, least, not not_searched, homes, self.n_mixes, not_searched)
 
@@ -333,12 +331,8 @@ def _filled(left: Any, uses: Any, fits: Any, order: Any) -> Any:
         if not fits[k] or left[k] <= 0:
             continue
         used = uses[k] > 0
-        n = (
-            float(left[k])
-            if not used.any()
-            else float(np.floor((room[used] / uses[k][used]).min() + 1e-9))
-        )
-        filled[k] = min(max(n, 0.0), float(left[k]))
+        each = np.floor((room[used] / uses[k][used]).min() + EPSILON) if used.any() else left[k]
+        filled[k] = min(max(float(each), 0.0), float(left[k]))
         room = room - filled[k] * uses[k]
     return filled
 

@@ -28,23 +28,17 @@ class NodePool(msgspec.Struct, frozen=True):
 
     def nodes(self, count: int) -> list[Node]:
         """New nodes, each with a name of its own."""
-        return [
-            _named(self.templates[i % len(self.templates)], f"{self.name}-{i}")
-            for i in range(count)
-        ]
+        templates = self.templates
+        return [_named(templates[i % len(templates)], f"{self.name}-{i}") for i in range(count)]
 
     def daemon_pods(self, node: Node) -> list[Pod]:
         """The pods that run on a new node."""
-        return [
-            replace(
-                pod,
-                metadata=replace(
-                    pod.metadata, name=f"{pod.name}-{node.name}", uid=f"{pod.uid}-{node.name}"
-                ),
-                spec=replace(pod.spec, node_name=node.name),
-            )
-            for pod in self.daemons
-        ]
+        return [_daemon_on(node.name, pod) for pod in self.daemons]
+
+
+def _daemon_on(node: str, pod: Pod) -> Pod:
+    meta = replace(pod.metadata, name=f"{pod.name}-{node}", uid=f"{pod.uid}-{node}")
+    return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=node))
 
 
 def _named(node: Node, name: str) -> Node:
