@@ -265,7 +265,7 @@ class FitSearch:
             step = max(mix[p] // 4, 1)
             while step and self.decisions_left > 0:
                 fewer: Mix = tuple(n - step * (i == p) for i, n in enumerate(mix))
-                if fewer[p] >= 0 and sum(fewer) and self.runs_on(fewer):
+                if fewer[p] >= 0 and any(fewer) and self.runs_on(fewer):
                     mix = fewer
                 else:
                     step //= 2
