@@ -55,13 +55,13 @@ def test_a_workload_that_fits_nowhere_ends_with_1(here: Path) -> None:
     assert "default/web-0 runs on no new node: Insufficient cpu" in ran.out
 
 
-def test_a_limit_is_said(here: Path) -> None:
+def test_a_limit_is_reported(here: Path) -> None:
     ran = run("capacity", "web.yaml", "-f", "cluster.yaml", "--limit", "2")
     assert "2 or more" in ran.out
     assert "No more of" not in ran.out
 
 
-def test_an_autoscaler_in_labels_is_said(here: Path) -> None:
+def test_an_autoscaler_in_labels_is_reported(here: Path) -> None:
     text = Path("cluster.yaml").read_text()
     Path("cluster.yaml").write_text(text.replace("stowplan.dev/pool", "karpenter.sh/nodepool"))
     ran = run("capacity", "web.yaml", "-f", "cluster.yaml")

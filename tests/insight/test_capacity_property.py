@@ -23,7 +23,7 @@ from stowplan.forecast.capacity import capacity, compact, fit_nodes, trial_frame
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.insight.capacity import bounds
 from stowplan.insight.capacity.compact import CompactPlan, DrainStep, Move
-from stowplan.insight.capacity.fit import NodeFit
+from stowplan.insight.capacity.node_fit import NodeFit
 from stowplan.objects.quantity import amount
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import fill_of
@@ -169,7 +169,7 @@ def divided(manifests: list[Tree], wanted: Tree) -> int:
 
 
 @given(manifests=clusters(), wanted=wanted_pods())
-@settings(QUIET, max_examples=examples(60))
+@settings(QUIET, max_examples=examples(25))
 def test_as_many_pods_fit_as_by_hand(manifests: list[Tree], wanted: Tree, tmp_path: Path) -> None:
     found = capacity(write([wanted], tmp_path), read(manifests, tmp_path))
     assert found.units[0].count == fits_by_hand(manifests, wanted)
@@ -179,7 +179,7 @@ def test_as_many_pods_fit_as_by_hand(manifests: list[Tree], wanted: Tree, tmp_pa
 
 
 @given(manifests=clusters(), wanted=wanted_pods(), least=st.integers(2, 4))
-@settings(QUIET, max_examples=examples(30))
+@settings(QUIET, max_examples=examples(12))
 def test_as_many_gangs_fit_as_by_hand(
     manifests: list[Tree], wanted: Tree, least: int, tmp_path: Path
 ) -> None:
@@ -299,7 +299,7 @@ def cheaper(prices: dict[str, float], cost: float) -> Iterator[dict[str, int]]:
         [{"small": 1.0, "large": 1.0}, {"small": 1.0, "large": 3.06}, {"large": 2.0}]
     ),
 )
-@settings(QUIET, max_examples=examples(20))
+@settings(QUIET, max_examples=examples(10))
 def test_no_cheaper_nodes_run_the_workload(
     pods: list[Tree], prices: dict[str, float], tmp_path: Path
 ) -> None:
@@ -328,7 +328,7 @@ def check_bound(pods: list[Tree], prices: dict[str, float]) -> float:
 
 
 @given(pods=workloads(), prices=st.sampled_from([{"small": 1.0, "large": 3.06}, {"large": 2.0}]))
-@settings(QUIET, max_examples=examples(40))
+@settings(QUIET, max_examples=examples(20))
 def test_no_packing_costs_less_than_the_bound(pods: list[Tree], prices: dict[str, float]) -> None:
     check_bound(pods, prices)
 
@@ -425,7 +425,7 @@ def replay(manifests: list[Tree], plan: CompactPlan) -> None:
 
 
 @given(manifests=running())
-@settings(QUIET, max_examples=examples(60))
+@settings(QUIET, max_examples=examples(25))
 def test_a_plan_can_be_followed(manifests: list[Tree], tmp_path: Path) -> None:
     cluster = read(manifests, tmp_path)
     plan = compact(cluster)

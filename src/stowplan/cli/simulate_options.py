@@ -11,6 +11,7 @@ import click
 from stowplan.cli.command import flag, grouped
 
 if TYPE_CHECKING:
+    from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
     from stowplan.simulation.replay import ReplayOptions
 
 BIND_S, START_S = 0.01, 1.0
@@ -175,8 +176,16 @@ strict = flag(
     help="Exit with 1 if a pod was not scheduled or not created, with 2 if kinds were ignored that "
     "may change the answer.",
 )
+autoscale = flag(
+    "--autoscale",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Add and remove nodes as an autoscaler with the pools of this file does. Implies "
+    "--replay.",
+)
 replay_options = grouped(
-    *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every)
+    *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every),
+    autoscale,
 )
 
 
@@ -203,4 +212,13 @@ def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
         ),
         churn=None if chosen["churn"] is None else Churn(*chosen["churn"]),
         sample_s=chosen["sample_every"],
+        autoscale=None if chosen["autoscale"] is None else _autoscale_of(chosen["autoscale"]),
     )
+
+
+def _autoscale_of(file: str) -> AutoscaleConfig:
+    """The autoscaler of a file; raises InputError and ConfigError."""
+    from stowplan.inputs.files import read_bytes
+    from stowplan.insight.autoscaling.autoscale_config import read_autoscale
+
+    return read_autoscale(read_bytes(file), file)

@@ -19,6 +19,7 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
+from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.compact import (
     MOVES_MAX,
     Blocker,
@@ -34,8 +35,7 @@ from stowplan.insight.capacity.count import (
     placed_units,
     unit_capacity,
 )
-from stowplan.insight.capacity.disruption_budgets import Budgets
-from stowplan.insight.capacity.fit import DECISIONS_MAX, FitSearch, NodeFit, PoolCount
+from stowplan.insight.capacity.node_fit import DECISIONS_MAX, FitSearch, NodeFit, PoolCount
 from stowplan.insight.capacity.pools import pools_of, runs_on_every_node
 from stowplan.insight.capacity.units import Unit, UnitCopier, UnitCopy, units_of
 from stowplan.insight.cluster_copy import ClusterCopy, follows

@@ -16,13 +16,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan import config as configuration_files
-from stowplan.assembly.build import scheduler_for
+from stowplan.assembly.build import frameworks_for, scheduler_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.cycle.explanation import Explanation
-from stowplan.framework import Registry
+from stowplan.framework import Framework, Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -32,6 +32,7 @@ from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
@@ -48,6 +49,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.pod_explanation import explain_after_replay, place_and_explain, position_of
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
@@ -68,6 +70,7 @@ from stowplan.simulation.scheduler_configuration import ConfigSource, read_decid
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
+AUTOSCALER = "autoscaler.jsonl"
 KERNEL_LOAD_MIN = 1000
 """Pods from which loading compiled kernels from disk pays."""
 KERNEL_COMPILE_MIN = 2000
@@ -85,7 +88,7 @@ class Simulation(msgspec.Struct):
     placements: all pods, in arrival order. summary: see `run_summary` and `replay_summary`; its
     `pods_per_s` is the only figure that differs between runs with the same seed, and is not written
     to files. series: time series of a replay, as CSV. failures: pods without a node, by owner and
-    reason. explanation: of the pod named by `explain`.
+    reason. explanation: of the pod named by `explain`. node_events: what an autoscaler did.
     """
 
     placements: list[Placement]
@@ -93,6 +96,7 @@ class Simulation(msgspec.Struct):
     series: bytes = b""
     failures: list[PlacementFailure] = []
     explanation: Explanation | None = None
+    node_events: tuple[NodeEvent, ...] = ()
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -112,6 +116,9 @@ class Simulation(msgspec.Struct):
         summary = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
         lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
         found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(summary)}
+        if self.node_events:
+            events = (msgspec.json.encode(event) + b"\n" for event in self.node_events)
+            found[AUTOSCALER] = b"".join(events)
         return found | ({SERIES: self.series} if self.series else {})
 
     def write(self, directory: str | Path) -> None:
@@ -263,6 +270,8 @@ def _replayed(
     # When a replay may be cut short, the last message is read from the pod's condition.
     counts = (
         options.until_s is None
+        # An autoscaler reads the conditions of pods at all times.
+        and options.autoscale is None
         and deciders.batch is None
         and not explain
         and not has_workloads(cluster.manifests)
@@ -305,7 +314,8 @@ def _replayed(
     explanation = explain_after_replay(explain, run) if explain else None
     if explain and explanation is None:
         summary["notes"].append(f"{explain} is not pending at the end: not explained")
-    return Simulation(list(placements), summary, series.csv(), failures, explanation)
+    events = () if run.autoscaler is None else tuple(run.autoscaler.log)
+    return Simulation(list(placements), summary, series.csv(), failures, explanation, events)
 
 
 def replay_of(
@@ -314,13 +324,40 @@ def replay_of(
     scheduler: Scheduler,
     how: ReplayRequest,
 ) -> Replay:
-    """A replay with controllers where the input has workloads; else of its pods."""
+    """A replay with controllers where the input has workloads; else of its pods. With an
+    autoscaler, if the options have one."""
+    pools: list[PoolNodes] = []
+    if how.options.autoscale is not None:
+        pools = pool_templates(how.options.autoscale, cluster.nodes, cluster.bound())
+    run = _replay_without_autoscaler(cluster, deciders, scheduler, how)
+    if how.options.autoscale is not None:
+        run.start_autoscaler(pools, autoscaler_frameworks(deciders, cluster), how.seed)
+    return run
+
+
+def _replay_without_autoscaler(
+    cluster: Cluster, deciders: Deciders, scheduler: Scheduler, how: ReplayRequest
+) -> Replay:
     if not has_workloads(cluster.manifests):
         return Replay(cluster, scheduler, how.options, how.seed)
     # Imported here: the API server's tables load slower than most inputs are read.
     from stowplan.simulation.workload_replay import WorkloadReplay
 
     return WorkloadReplay(cluster, deciders, scheduler, how.options, how.seed, how.profile)
+
+
+def autoscaler_frameworks(deciders: Deciders, cluster: Cluster) -> dict[str, Framework]:
+    """The profiles by which an autoscaler simulates scheduling, without PostFilter plugins; the
+    first one, else kube-scheduler's default one, for pods that sessions decide."""
+    configuration, registry = deciders.configuration, deciders.registry
+    if not configuration.profiles:
+        standard = read_deciders()
+        configuration, registry = standard.configuration, standard.registry
+    built = frameworks_for(without_post_filter(configuration), registry)
+    batch = deciders.batch
+    names = {pod.spec.scheduler_name for pod in cluster.pods}
+    names.update(() if batch is None else batch.scheduler_names)
+    return {**dict.fromkeys(names, next(iter(built.values()))), **built}
 
 
 def _warnings_of(scheduler: Scheduler) -> list[str]:

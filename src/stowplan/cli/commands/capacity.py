@@ -71,8 +71,8 @@ def command(**given: Any) -> None:
 
     Exit code 1 if nothing fits, or no node can be emptied.
     """
-    from stowplan.cli.runs.capacity import CapacityRequest, run_capacity
     from stowplan.cli.runs.cluster_source import ClusterSource
+    from stowplan.cli.runs.forecasts.capacity import CapacityRequest, run_capacity
     from stowplan.cli.runs.scheduler_config import read_command_deciders
 
     given["files"] = ()

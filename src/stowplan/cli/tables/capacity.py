@@ -11,7 +11,7 @@ from stowplan.cli.tables.console import examples, plain_table
 from stowplan.inputs.counts import count_of
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
-from stowplan.insight.capacity.fit import NodeFit
+from stowplan.insight.capacity.node_fit import NodeFit
 
 NAMES_LISTED = 3
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.cycle.explanation import pending_form
-from stowplan.insight.capacity.disruption_budgets import Budgets
+from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.changes.freeing import MIRROR_ANNOTATION
 from stowplan.insight.cluster_copy import ClusterCopy

@@ -17,7 +17,7 @@ from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
 
 
-class NodePool(msgspec.Struct, frozen=True):
+class PricedPool(msgspec.Struct, frozen=True):
     """Nodes that can be added: new ones take the templates in turn, which differ in labels (zones)
     only. price: of one node. daemons: pods that run on each node."""
 
@@ -50,7 +50,7 @@ def _named(node: Node, name: str) -> Node:
 
 def pools_of(
     nodes: Sequence[Node], bound: Sequence[Pod], prices: Mapping[str, float]
-) -> list[NodePool]:
+) -> list[PricedPool]:
     """The pools of a cluster, by name; with prices only those that have one. A pool whose nodes
     differ in resources or taints is one pool for each kind.
 
@@ -82,7 +82,7 @@ def pools_of(
         # Of a condition's taint the template has none; the node that shows its daemons may.
         sample = first.get((name, shape))
         own = tuple(daemons[sample.name]) if sample is not None else ()
-        found.append(NodePool(title, prices.get(name, 1.0), tuple(some), own))
+        found.append(PricedPool(title, prices.get(name, 1.0), tuple(some), own))
     return sorted(found, key=lambda pool: pool.name)
 
 

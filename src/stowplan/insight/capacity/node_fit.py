@@ -12,7 +12,7 @@ import numpy as np
 from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.cycle.attempt import filter_pod
 from stowplan.insight.capacity.bounds import Demand, demand_of, is_impossible, lower_bound
-from stowplan.insight.capacity.pools import NodePool
+from stowplan.insight.capacity.pools import PricedPool
 from stowplan.insight.cluster_copy import ClusterCopy
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.node import Node
@@ -92,7 +92,7 @@ class FitSearch:
     """One search. pods: in the order in which they are decided."""
 
     def __init__(
-        self, pods: Sequence[Pod], pools: Sequence[NodePool], copy_of: CopyOf, decisions: int
+        self, pods: Sequence[Pod], pools: Sequence[PricedPool], copy_of: CopyOf, decisions: int
     ) -> None:
         self.pods = pods
         self.pools = pools
@@ -137,7 +137,7 @@ class FitSearch:
             [counts[k] for k in range(n_classes)], requests, offered, alone, fits, self.prices
         )
 
-    def _alone(self, pod: Pod, count: int, pool: NodePool, template: Node) -> tuple[float, str]:
+    def _alone(self, pod: Pod, count: int, pool: PricedPool, template: Node) -> tuple[float, str]:
         """(How many pods of a class run on an empty node, 0 for unknown; why none does, "" where
         that may be because other pods are not there)."""
         copy = self.copy_of([template], pool.daemon_pods(template))
@@ -232,9 +232,9 @@ class FitSearch:
             best, chosen = -1.0, None
             for p in range(len(self.pools)):
                 filled = _filled(left, uses[:, p], self.demand.fits[:, p], by_value)
-                worth = float((filled * values).sum()) / max(self.prices[p], EPSILON)
-                if filled.any() and worth > best:
-                    best, chosen = worth, (p, filled)
+                value = float((filled * values).sum()) / max(self.prices[p], EPSILON)
+                if filled.any() and value > best:
+                    best, chosen = value, (p, filled)
             if chosen is None:
                 break
             p, filled = chosen
@@ -360,7 +360,7 @@ def _unit(position: int, size: int, value: int) -> Mix:
     return tuple(value * (i == position) for i in range(size))
 
 
-def _free(template: Node, pool: NodePool) -> dict[str, int]:
+def _free(template: Node, pool: PricedPool) -> dict[str, int]:
     """What a new node of a pool has left beside its daemons, `pods` among it."""
     free = dict(allocatable_amounts(template))
     free["pods"] = free.get("pods", 0) - len(pool.daemons)

@@ -1,0 +1,1 @@
+"""What commands do that answer before the fact."""
