@@ -319,7 +319,8 @@ def test_empty_nodes_go_together_and_others_one_by_one(tmp_path: Path) -> None:
     times = [at for at, _ in happened(found, "remove")]
     assert len(times) == 3
     assert len(set(times)) == 3
-    assert found.summary["restarts"] == 3
+    # Pods that came from the first node move again with the second, and so on.
+    assert found.summary["restarts"] == 6
 
 
 def test_cost_counts_from_the_request(tmp_path: Path) -> None:

@@ -134,5 +134,6 @@ class UnitCopier:
 
 
 def _renamed(one: N, name: str) -> N:
-    """An object of another name, which no API server has stored."""
-    return replace(one, metadata=replace(one.metadata, name=name, uid=""))
+    """An object of another name, with a uid of its own: volumes name claims by it."""
+    uid = f"{one.namespace}/{name}"
+    return replace(one, metadata=replace(one.metadata, name=name, uid=uid))
