@@ -94,3 +94,24 @@ def test_a_file_without_pods_is_an_error(here: Path) -> None:
     Path("web.yaml").write_text("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n")
     ran = run("capacity", "web.yaml", "-f", "cluster.yaml")
     check_one_line(ran, "no pods")
+
+
+AUTOSCALE_PAGE = PAGE.parent / "autoscale.md"
+
+
+def test_the_page_of_autoscaling_shows_what_is_printed(here: Path) -> None:
+    page = AUTOSCALE_PAGE.read_text()
+    now = played(page)
+    if os.environ.get("STOWPLAN_GOLDEN"):
+        AUTOSCALE_PAGE.write_text(now)
+        return
+    assert now == page
+
+
+def test_mistakes_of_an_autoscale_file_end_with_2(here: Path) -> None:
+    Path("auto.yaml").write_text(
+        "apiVersion: stowplan.dev/autoscale/v1\nkind: Autoscale\npools: []\n"
+    )
+    ran = run("simulate", "cluster.yaml", "--autoscale", "auto.yaml")
+    check_one_line(ran, "auto.yaml", "pools")
+    check_one_line(run("simulate", "cluster.yaml", "--autoscale", "none.yaml"), "none.yaml")

@@ -182,7 +182,7 @@ def test_new_nodes_of_a_pool_take_its_zones_in_turn(tmp_path: Path) -> None:
     assert (found.nodes, found.is_least) == (2, True)
 
 
-def test_a_cut_search_for_nodes_says_what_is_left(tmp_path: Path) -> None:
+def test_a_cut_search_for_nodes_reports_what_is_left(tmp_path: Path) -> None:
     shapes = (("1500m", "3Gi"), ("700m", "5Gi"), ("2", "1Gi"), ("900m", "2Gi"))
     pods = [pod(f"w{i}", *shapes[i % 4]) for i in range(40)]
     nodes = [node("n0", "4", "9Gi", "a"), node("n1", "7", "16Gi", "b")]
@@ -194,7 +194,7 @@ def test_a_cut_search_for_nodes_says_what_is_left(tmp_path: Path) -> None:
     assert cut.pools == () or cut.lower_bound <= cut.cost
 
 
-def test_a_cut_search_for_empty_nodes_says_what_is_left(tmp_path: Path) -> None:
+def test_a_cut_search_for_empty_nodes_reports_what_is_left(tmp_path: Path) -> None:
     nodes = [node(f"n{i}", "8", "64Gi", "a") for i in range(6)]
     pods = [pod(f"w{i}", "500m", "1Gi", f"n{i % 6}", "web") for i in range(12)]
     plan = compact(read([*nodes, *pods], tmp_path), moves=2)

@@ -143,6 +143,19 @@ def test_taints_and_labels_of_the_template_count(tmp_path: Path) -> None:
     assert [one.node for one in found.placements] == ["", "gpu-auto-1"]
 
 
+def test_a_starting_node_is_kept_for_its_pod(tmp_path: Path) -> None:
+    """Small pods that wait for their own nodes do not take it away in the next scan."""
+    template = {"allocatable": {"cpu": "16"}}
+    large = {"name": "large", "max": 4, "startupDelay": "2m", "template": template}
+    small = {"name": "small", "max": 5, "priority": 9}
+    manifests = [node("n0"), *(pod(f"p{i}") for i in range(3)), pod("big", "14")]
+    autoscale = config(small, large, expander=["priority"])
+    found = run(tmp_path, manifests, autoscale, until_s=300)
+    nodes = sorted(name for _, name in happened(found, "request"))
+    assert nodes == ["large-auto-3", "small-auto-1", "small-auto-2"]
+    assert all(one.node for one in found.placements)
+
+
 # Expanders.
 
 POOLS = (
@@ -189,7 +202,7 @@ def options(tmp_path: Path, *sizes: tuple[int, int]) -> list[Option]:
     cluster = read_cluster(path, validate="ignore")
     pools = pool_templates(config(*POOLS), cluster.nodes, ())
     return [
-        Option(pool, n_nodes, tuple(cluster.pods[:n_pods]))
+        Option(pool, n_nodes, tuple(cluster.pods[:n_pods]), ())
         for pool, (n_nodes, n_pods) in zip(pools, sizes, strict=True)
     ]
 
@@ -208,13 +221,13 @@ def test_a_later_expander_breaks_ties_of_an_earlier_one(tmp_path: Path) -> None:
 def test_random_depends_on_the_seed_only(tmp_path: Path) -> None:
     tied = options(tmp_path, (2, 4), (1, 4))
 
-    def drawn(seed: int) -> str:
+    def chosen_by(seed: int) -> str:
         found = choose(tied, ("random",), np.random.default_rng(seed))
         assert found is not None
         return found.pool.pool.name
 
-    assert {drawn(seed) for seed in range(20)} == {"small", "large"}
-    assert drawn(3) == drawn(3)
+    assert {chosen_by(seed) for seed in range(20)} == {"small", "large"}
+    assert chosen_by(3) == chosen_by(3)
 
 
 def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
@@ -340,6 +353,35 @@ def test_without_an_autoscaler_nothing_changes(tmp_path: Path) -> None:
     assert "autoscaler" not in found.summary
     assert "autoscale" not in found.summary["replay"]
     assert set(found.files()) == {"placements.jsonl", "summary.json", "series.csv"}
+
+
+# Consolidation as Karpenter's.
+
+STAYS = {"karpenter.sh/do-not-disrupt": "true"}
+
+
+def test_karpenter_removes_a_node_whatever_its_utilization(tmp_path: Path) -> None:
+    manifests = [node("n0"), node("n1"), bound("k", "n0", "1"), bound("a", "n1", "3")]
+    found = run(tmp_path, manifests, config(mode="karpenter"), until_s=300)
+    assert happened(found, "remove") == [(10.0, "n0")]
+    assert not run(tmp_path, manifests, config(), until_s=300).node_events
+    stays = [*manifests[:2], bound("k", "n0", "1", annotations=STAYS), bound("a", "n1", "3")]
+    found = run(tmp_path, stays, config(mode="karpenter"), until_s=300)
+    assert happened(found, "remove") == [(10.0, "n1")]
+
+
+def test_karpenter_replaces_a_node_by_a_cheaper_one(tmp_path: Path) -> None:
+    manifests = [node("l0", "16", "large"), bound("a", "l0", "3")]
+    small = {"name": "small", "max": 5, "price": 1.0, "template": {"allocatable": {"cpu": "4"}}}
+    pools = (small, {"name": "large", "max": 5, "price": 4.0})
+    found = run(tmp_path, manifests, config(*pools, mode="karpenter"), until_s=300)
+    assert [(one.at_s, one.action, one.node) for one in found.node_events] == [
+        (10.0, "request", "small-auto-1"),
+        (70.0, "ready", "small-auto-1"),
+        (70.0, "remove", "l0"),
+    ]
+    assert found.node_events[-1].reason == "replaced by small-auto-1: 1 pod evicted"
+    assert found.summary["nodes"] == 1
 
 
 # With controllers.

@@ -17,9 +17,10 @@ from msgspec.structs import replace
 from stowplan.framework import Framework, ObjectStore
 from stowplan.inputs.counts import count_of
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
-from stowplan.insight.autoscaling.scale_down import Unneeded, unneeded_nodes
+from stowplan.insight.autoscaling.scale_down import Unneeded, cheaper_replacement, unneeded_nodes
 from stowplan.insight.autoscaling.scale_up import daemon_pods, scale_up
 from stowplan.insight.capacity.allowed_disruptions import Budgets
+from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.cluster_copy import ClusterCopy
 from stowplan.insight.node_pools import pool_of
 from stowplan.objects.encoding.duration import SECOND
@@ -66,6 +67,8 @@ class NodeAutoscaler:
         self._frameworks = frameworks
         self._rng = rng
         self._starting: dict[str, str] = {}
+        self._replaced: dict[str, str] = {}
+        self._planned: dict[str, str] = {}
         self._number = 0
         self._since: dict[str, int] = {}
         self._waits: dict[str, int] = {}
@@ -144,14 +147,28 @@ class NodeAutoscaler:
         sizes = self._sizes()
         rooms = [(one, one.pool.max - sizes[name]) for name, one in self._pools.items()]
         copy = self._copy(with_starting=True)
+        pending = self._without_planned(pending, copy)
         option = scale_up(pending, copy, rooms, self.config.expander, self._rng)
         if option is None:
             return False
         first = option.pods[0].key
         more = len(option.pods) - 1
         pods = f"pod {first}" + (f" and {more:,} more" if more else "")
-        self._request(option.pool, option.n_nodes, f"for {pods}")
+        names = self._request(option.pool, option.n_nodes, f"for {pods}")
+        homes = zip(option.pods, option.homes, strict=True)
+        self._planned.update({pod.uid: names[home] for pod, home in homes})
         return True
+
+    def _without_planned(self, pending: list[Pod], copy: ClusterCopy) -> list[Pod]:
+        """Put the pods for which nodes are starting on these nodes of the copy; the others."""
+        left = []
+        for pod in pending:
+            home = self._planned.get(pod.uid, "")
+            if home in self._starting:
+                copy.table.add_pod(pod, home)
+            else:
+                left.append(pod)
+        return left
 
     def _fill_up(self) -> bool:
         """Request nodes of pools that are below their minimum."""
@@ -165,8 +182,10 @@ class NodeAutoscaler:
             self._request(pool, count, f"minimum of {pool.pool.min}")
         return bool(short)
 
-    def _request(self, pool: PoolNodes, count: int, reason: str) -> None:
+    def _request(self, pool: PoolNodes, count: int, reason: str) -> list[str]:
+        """Start new nodes of a pool; their names."""
         queue = self._cluster.event_queue
+        names: list[str] = []
         self._last_added = queue.now
         for _ in range(count):
             self._number += 1
@@ -174,16 +193,24 @@ class NodeAutoscaler:
             while name in self._cluster.nodes:
                 self._number += 1
                 name = f"{pool.pool.name}-auto-{self._number}"
+            names.append(name)
             self._starting[name] = pool.pool.name
             self._from[name] = pool.pool.name, queue.now
             self._note("request", name, reason)
             delay = _ns(pool.pool.startup_delay.total_seconds())
             queue.after(delay, self._ready, pool, name)
+        return names
 
     def _ready(self, pool: PoolNodes, name: str) -> None:
         del self._starting[name]
+        self._planned = {uid: home for uid, home in self._planned.items() if home != name}
         self._note("ready", name, "started")
         self._cluster.put_node(self._named(pool, name))
+        old = self._replaced.pop(name, "")
+        if old in self._cluster.nodes:
+            bound = [p for p in self._cluster.pods.values() if p.node_name == old]
+            moving = tuple(pod for pod in bound if not runs_on_every_node(pod))
+            self._drop(old, f"replaced by {name}: {count_of(len(moving), 'pod')} evicted")
         self._peak = max(self._peak, len(self._cluster.nodes))
 
     # Scale-down.
@@ -212,6 +239,28 @@ class NodeAutoscaler:
         }
         if self._waits:
             self._scan_by(min(self._waits.values()))
+        elif self.config.mode == "karpenter" and not self._starting:
+            self._replace_one(names, budgets, sizes)
+
+    def _replace_one(self, names: list[str], budgets: Budgets, sizes: Counter[str]) -> None:
+        """Start a cheaper node in place of one; that one is drained when it is ready."""
+
+        def cheaper_than(name: str) -> list[PoolNodes]:
+            price = self._pools[self._from[name][0]].pool.price
+            found = [
+                one
+                for pool, one in self._pools.items()
+                if one.pool.price < price and sizes[pool] < one.pool.max
+            ]
+            return sorted(found, key=lambda one: one.pool.price)
+
+        copy = self._copy(with_starting=False)
+        there = [name for name in names if name in self._cluster.nodes]
+        found = cheaper_replacement(there, copy, budgets, self.config, cheaper_than)
+        if found is None:
+            return
+        name = self._request(found.pool, 1, f"cheaper than {found.node}")[0]
+        self._replaced[name] = found.node
 
     def _removable_at(self, one: Unneeded) -> int:
         """When a node that stays unneeded may be removed."""
@@ -238,11 +287,14 @@ class NodeAutoscaler:
         since = in_seconds(now - self._since.pop(one.node))
         pods = f", {count_of(len(one.pods), 'pod')} evicted" if one.pods else ""
         what = "empty" if one.is_empty else f"{one.utilization:.0%} utilized"
-        self._note("remove", one.node, f"unneeded for {since:g}s: {what}{pods}")
-        pool, start = self._from.pop(one.node)
-        self._paid[pool] += now - start
-        self._cluster.drop_node(one.node)
-        self._cluster.clear_node(one.node, REMOVED)
+        self._drop(one.node, f"unneeded for {since:g}s: {what}{pods}")
+
+    def _drop(self, name: str, reason: str) -> None:
+        self._note("remove", name, reason)
+        pool, start = self._from.pop(name)
+        self._paid[pool] += self._cluster.event_queue.now - start
+        self._cluster.drop_node(name)
+        self._cluster.clear_node(name, REMOVED)
 
     # Results.
 

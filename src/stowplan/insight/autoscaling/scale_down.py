@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.cycle.explanation import pending_form
-from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
+from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
+from stowplan.insight.autoscaling.scale_up import daemon_pods
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.cluster_copy import ClusterCopy
@@ -146,6 +147,64 @@ RULES: tuple[Callable[[Pod, Budgets, AutoscaleConfig], str], ...] = (
     _with_local_storage,
 )
 """Rules that `safe-to-evict: "true"` overrides."""
+
+
+class Replacement(NamedTuple):
+    """A node that one cheaper node can take the place of."""
+
+    node: str
+    pods: tuple[Pod, ...]
+    pool: PoolNodes
+
+
+def cheaper_replacement(
+    names: Sequence[str],
+    copy: ClusterCopy,
+    budgets: Budgets,
+    config: AutoscaleConfig,
+    cheaper_than: Callable[[str], Sequence[PoolNodes]],
+) -> Replacement | None:
+    """The first node, few pods first, whose pods fit on other nodes and one new cheaper one.
+
+    copy: of the cluster; it is as before afterwards. cheaper_than: the pools with room whose nodes
+    cost less than a node, the cheapest first. Source: Karpenter, docs/concepts/disruption.
+    """
+    candidates = []
+    for name in names:
+        row = copy.table.row(name)
+        pods = [info.pod for info in copy.table.pods[row]]
+        moving = tuple(pod for pod in pods if not runs_on_every_node(pod))
+        keeps = any(keeps_node(pod, budgets, config) for pod in moving)
+        if moving and not keeps and _may_go(copy.table.nodes[row], 0.0, config):
+            candidates.append((len(moving), name, moving))
+    for _, name, moving in sorted(candidates, key=lambda one: one[:2]):
+        for pool in cheaper_than(name):
+            if _fit_with_new_node(name, moving, pool, copy):
+                return Replacement(name, moving, pool)
+    return None
+
+
+def _fit_with_new_node(name: str, pods: Sequence[Pod], pool: PoolNodes, copy: ClusterCopy) -> bool:
+    """Whether the pods fit elsewhere with one new node of a pool."""
+    table = copy.table
+    fresh = pool.new_node(0)
+    if table.row(fresh.name) >= 0:
+        fresh = replace(fresh, metadata=replace(fresh.metadata, name=f"{fresh.name}-new"))
+    node = table.nodes[table.row(name)]
+    daemons = daemon_pods(pool, fresh)
+    table.add_node(fresh)
+    for pod in daemons:
+        table.add_pod(pod)
+    homes = _moved(node, pods, copy)
+    if homes is not None:
+        for pod in pods:
+            copy.remove(pod)
+            table.add_pod(pod)
+        table.update_node(node)
+    for pod in daemons:
+        copy.remove(pod)
+    table.remove_node(fresh.name)
+    return homes is not None
 
 
 def _moved(node: Node, pods: Sequence[Pod], copy: ClusterCopy) -> list[str] | None:

@@ -28,11 +28,13 @@ PRICED = {"cpu": 1000.0, "memory": float(4 << 30)}
 
 
 class Option(NamedTuple):
-    """A pool that helps: so many new nodes for these pods."""
+    """A pool that helps: so many new nodes for these pods. homes: number of the new node of each
+    pod, from 0."""
 
     pool: PoolNodes
     n_nodes: int
     pods: tuple[Pod, ...]
+    homes: tuple[int, ...]
 
 
 def scale_up(
@@ -44,8 +46,8 @@ def scale_up(
 ) -> Option | None:
     """The pool to grow now; None when none helps.
 
-    pending: unschedulable pods. copy: of the nodes that are there or starting, changed here. rooms:
-    pools, and how many nodes each may get.
+    pending: unschedulable pods, without those for which nodes are starting. copy: of the nodes that
+    are there or starting, changed here. rooms: pools, and how many nodes each may get.
     """
     waiting = sorted(pending, key=lambda pod: -pod.priority)
     decisions = copy.place(waiting)
@@ -62,14 +64,14 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
     offered = allocatable_amounts(pool.template)
     added: list[Node] = []
     helped: list[Pod] = []
-    used: set[str] = set()
+    homes: list[str] = []
     stuck: set[int] = set()
     for pod in sorted(pods, key=lambda pod: -_size(pod, offered)):
         if id(pod.spec) in stuck:
             continue
         home = _first_fit(pod, copy, [node.name for node in added])
         # Like the last node that was added and left empty, another would not help.
-        if home is None and len(added) < room and all(node.name in used for node in added):
+        if home is None and len(added) < room and all(node.name in homes for node in added):
             node = pool.new_node(len(added))
             _enter(node, pool, copy)
             added.append(node)
@@ -78,7 +80,7 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
             stuck.add(id(pod.spec))
             continue
         copy.table.add_pod(pod, home)
-        used.add(home)
+        homes.append(home)
         helped.append(pod)
     for pod in helped:
         copy.remove(pod)
@@ -86,7 +88,8 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
         for daemon in pool.daemons:
             copy.table.remove_pod(_daemon_uid(daemon, node))
         copy.table.remove_node(node.name)
-    return Option(pool, len(used), tuple(helped))
+    used = list(dict.fromkeys(homes))
+    return Option(pool, len(used), tuple(helped), tuple(map(used.index, homes)))
 
 
 def _enter(node: Node, pool: PoolNodes, copy: ClusterCopy) -> None:
