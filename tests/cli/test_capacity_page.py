@@ -96,6 +96,22 @@ def test_a_file_without_pods_is_an_error(here: Path) -> None:
     check_one_line(ran, "no pods")
 
 
+def test_capacity_with_all_nodes_of_an_autoscaler(here: Path) -> None:
+    Path("auto.yaml").write_text(
+        "apiVersion: stowplan.dev/autoscale/v1\nkind: Autoscale\npools: [{name: small, max: 5}]\n"
+    )
+    text = Path("cluster.yaml").read_text()
+    Path("cluster.yaml").write_text(text.replace("stowplan.dev/pool", "karpenter.sh/nodepool"))
+    ran = run("capacity", "web.yaml", "-f", "cluster.yaml", "--autoscale", "auto.yaml")
+    assert ran.code == 0
+    # Three nodes of 4 cores more take two pods of 1500m each.
+    assert "14" not in ran.out.splitlines()[1]
+    assert ran.out.splitlines()[1].split()[2:4] == ["20", "20"]
+    assert "its pools were modelled as in the file" in ran.out
+    ran = run("capacity", "--fit", "-f", "cluster.yaml", "--autoscale", "auto.yaml")
+    assert "--autoscale cannot be used with --fit or --compact" in ran.err
+
+
 AUTOSCALE_PAGE = PAGE.parent / "autoscale.md"
 
 

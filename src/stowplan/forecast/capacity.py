@@ -19,6 +19,7 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
+from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, with_all_nodes
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.compact import (
     MOVES_MAX,
@@ -62,20 +63,26 @@ def capacity(
     plugins: Iterable[PluginSource] = (),
     profile: str | None = None,
     limit: int = LIMIT,
+    autoscale: AutoscaleConfig | None = None,
 ) -> CapacityCount:
     """Count how many more pods or gangs of a workload fit into a cluster.
 
     workload: files with pods, or with workloads that have pods; or a Cluster, of which the pods
     count. cluster: as for `explain`. profile: used instead of the pods' schedulerName. limit: units
-    up to which is counted. Each unit (a template, a gang, the whole workload) is counted alone: its
-    copies are decided one after another by the scheduler, without preemption, until one does not
-    fit. Raises InputError, ConfigError and ContractError.
+    up to which is counted. autoscale: count with all nodes that this autoscaler may add.
+
+    Each unit (a template, a gang, the whole workload) is counted alone: its copies are decided one
+    after another by the scheduler, without preemption, until one does not fit. Raises InputError,
+    ConfigError and ContractError.
     """
     if limit < 1:
         raise InputError("limit", "", str(limit), "a whole number from 1 up")
     cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
     wanted = pending_workload(workload, cluster, profile)
+    given = cluster.nodes
+    if autoscale is not None:
+        cluster = with_all_nodes(cluster, autoscale)
     counting = _Counting(wanted, cluster, deciders, limit)
     units = tuple(counting.count(unit) for unit in units_of(wanted))
     n_pending = len(cluster.pending())
@@ -83,7 +90,7 @@ def capacity(
     if n_pending:
         what = count_of(n_pending, "pending pod")
         notes.append(f"{what} of the cluster may use the same resources first: not placed here")
-    notes.append(autoscaler_note(cluster.nodes))
+    notes.append(autoscaler_note(given, is_modelled=autoscale is not None))
     return CapacityCount(SCHEMA, units, tuple(dict.fromkeys(note for note in notes if note)))
 
 

@@ -18,7 +18,7 @@ from stowplan.framework import Framework, ObjectStore
 from stowplan.inputs.counts import count_of
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
 from stowplan.insight.autoscaling.scale_down import Unneeded, cheaper_replacement, unneeded_nodes
-from stowplan.insight.autoscaling.scale_up import daemon_pods, scale_up
+from stowplan.insight.autoscaling.scale_up import scale_up
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.cluster_copy import ClusterCopy
@@ -121,7 +121,7 @@ class NodeAutoscaler:
             for name, pool in self._starting.items():
                 node = self._named(self._pools[pool], name)
                 nodes.append(node)
-                bound += daemon_pods(self._pools[pool], node)
+                bound += self._pools[pool].daemon_pods(node)
         return ClusterCopy(nodes, bound, self.objects, self._frameworks)
 
     def _named(self, pool: PoolNodes, name: str) -> Any:

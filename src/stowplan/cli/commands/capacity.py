@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options
+from stowplan.cli import live_options, options, simulate_options
 from stowplan.cli.command import Command, flag
 
 EXAMPLES = """
@@ -48,6 +48,9 @@ stowplan capacity --compact -f cluster.yaml
     metavar="N",
     type=click.IntRange(min=1),
     help="Count up to this many pods or gangs.  [default: 10000]",
+)
+@simulate_options.autoscale_of(
+    "Count with all nodes that an autoscaler with the pools of this file may add."
 )
 @options.config
 @options.profile

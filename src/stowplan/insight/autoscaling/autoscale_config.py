@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import count, islice
 from typing import Annotated, Literal
 
 import msgspec
 
 from stowplan.config.document_trees import documents
 from stowplan.config.strict_decoder import INVALID, Problems, decode
-from stowplan.insight.capacity.pools import pools_of
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.capacity.pools import daemon_on, pools_of
 from stowplan.insight.node_pools import POOL_LABELS, pool_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import HOSTNAME_LABEL, Node, NodeSpec, NodeStatus, Taint
@@ -135,6 +138,10 @@ class PoolNodes(msgspec.Struct, frozen=True):
     template: Node
     daemons: tuple[Pod, ...] = ()
 
+    def daemon_pods(self, node: Node) -> list[Pod]:
+        """The pods that run on every node of the pool, on one node."""
+        return [daemon_on(node.name, pod) for pod in self.daemons]
+
     def new_node(self, number: int) -> Node:
         """A new node with a name of its own."""
         name = f"{self.pool.name}-auto-{number}"
@@ -162,6 +169,21 @@ def pool_templates(
     if problems.found:
         raise problems.error(source)
     return found
+
+
+def with_all_nodes(cluster: Cluster, config: AutoscaleConfig) -> Cluster:
+    """The cluster with every pool at its maximum, with the DaemonSet pods of new nodes; raises as
+    `pool_templates`."""
+    sizes = Counter(map(pool_of, cluster.nodes))
+    nodes, pods = list(cluster.nodes), list(cluster.pods)
+    names = {node.name for node in nodes}
+    for one in pool_templates(config, cluster.nodes, cluster.bound()):
+        numbers = (n for n in count(1) if one.new_node(n).name not in names)
+        for number in islice(numbers, max(one.pool.max - sizes[one.pool.name], 0)):
+            node = one.new_node(number)
+            nodes.append(node)
+            pods += one.daemon_pods(node)
+    return msgspec.structs.replace(cluster, nodes=nodes, pods=pods)
 
 
 def _template_node(pool: ScaledPool, template: NodeTemplate) -> Node:

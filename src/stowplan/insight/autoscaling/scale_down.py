@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.cycle.explanation import pending_form
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
-from stowplan.insight.autoscaling.scale_up import daemon_pods
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
 from stowplan.insight.cluster_copy import ClusterCopy
@@ -191,7 +190,7 @@ def _fit_with_new_node(name: str, pods: Sequence[Pod], pool: PoolNodes, copy: Cl
     if table.row(fresh.name) >= 0:
         fresh = replace(fresh, metadata=replace(fresh.metadata, name=f"{fresh.name}-new"))
     node = table.nodes[table.row(name)]
-    daemons = daemon_pods(pool, fresh)
+    daemons = pool.daemon_pods(fresh)
     table.add_node(fresh)
     for pod in daemons:
         table.add_pod(pod)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
 
 from stowplan.columns.nodeinfo import allocatable_amounts
 from stowplan.cycle.attempt import filter_pod
@@ -85,8 +84,8 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
     for pod in helped:
         copy.remove(pod)
     for node in added:
-        for daemon in pool.daemons:
-            copy.table.remove_pod(_daemon_uid(daemon, node))
+        for daemon in pool.daemon_pods(node):
+            copy.remove(daemon)
         copy.table.remove_node(node.name)
     used = list(dict.fromkeys(homes))
     return Option(pool, len(used), tuple(helped), tuple(map(used.index, homes)))
@@ -94,26 +93,8 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
 
 def _enter(node: Node, pool: PoolNodes, copy: ClusterCopy) -> None:
     copy.table.add_node(node)
-    for pod in daemon_pods(pool, node):
+    for pod in pool.daemon_pods(node):
         copy.table.add_pod(pod)
-
-
-def daemon_pods(pool: PoolNodes, node: Node) -> list[Pod]:
-    """The pods that run on every node of a pool, on one node."""
-    return [
-        replace(
-            pod,
-            metadata=replace(
-                pod.metadata, name=f"{pod.name}-{node.name}", uid=_daemon_uid(pod, node)
-            ),
-            spec=replace(pod.spec, node_name=node.name),
-        )
-        for pod in pool.daemons
-    ]
-
-
-def _daemon_uid(pod: Pod, node: Node) -> str:
-    return f"{pod.uid}-{node.name}"
 
 
 def _first_fit(pod: Pod, copy: ClusterCopy, names: Sequence[str]) -> str | None:

@@ -33,10 +33,11 @@ class PricedPool(msgspec.Struct, frozen=True):
 
     def daemon_pods(self, node: Node) -> list[Pod]:
         """The pods that run on a new node."""
-        return [_daemon_on(node.name, pod) for pod in self.daemons]
+        return [daemon_on(node.name, pod) for pod in self.daemons]
 
 
-def _daemon_on(node: str, pod: Pod) -> Pod:
+def daemon_on(node: str, pod: Pod) -> Pod:
+    """The pod of a DaemonSet as it runs on another node."""
     meta = replace(pod.metadata, name=f"{pod.name}-{node}", uid=f"{pod.uid}-{node}")
     return replace(pod, metadata=meta, spec=replace(pod.spec, node_name=node))
 

@@ -10,6 +10,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import invalid_argument
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.capacity import print_compact, print_count, print_fit
 from stowplan.cli.tables.console import print_tree, stdout_console
 from stowplan.driver.gc_settings import paused_collector
@@ -26,6 +27,7 @@ class CapacityRequest(NamedTuple):
     compact: bool
     prices: tuple[str, ...]
     limit: int | None
+    autoscale: str | None
     profile: str | None
 
 
@@ -33,6 +35,7 @@ def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> i
     """Print the answer; the exit code."""
     _check(request)
     prices = dict(map(_price, request.prices))
+    autoscale = read_autoscale_option(request.autoscale)
     cluster = read_cluster_source(request.source, deciders, notes=True)
     workload = None
     if request.workload:
@@ -44,8 +47,14 @@ def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> i
         if request.fit:
             return _run_fit(request, cluster, workload, prices, deciders, output)
         assert workload is not None
-        limit = request.limit or LIMIT
-        found = capacity(workload, cluster, config=deciders, profile=request.profile, limit=limit)
+        found = capacity(
+            workload,
+            cluster,
+            config=deciders,
+            profile=request.profile,
+            limit=request.limit or LIMIT,
+            autoscale=autoscale,
+        )
     if output in TREES:
         print_tree(found, output)
     else:
@@ -63,6 +72,8 @@ def _check(request: CapacityRequest) -> None:
         raise click.UsageError("FILE is required: the pods to count (or use --fit or --compact)")
     if request.prices and not (request.fit or request.compact):
         raise click.UsageError("--price needs --fit or --compact")
+    if request.autoscale is not None and (request.fit or request.compact):
+        raise click.UsageError("--autoscale cannot be used with --fit or --compact")
     if request.limit is not None and (request.fit or request.compact):
         raise click.UsageError("--limit cannot be used with --fit or --compact")
 
