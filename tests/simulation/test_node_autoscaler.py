@@ -106,6 +106,15 @@ def test_as_many_nodes_as_the_pods_need_and_none_twice(tmp_path: Path) -> None:
     assert all(one.node for one in found.placements)
 
 
+def test_a_pool_grows_again_beside_the_nodes_that_it_added(tmp_path: Path) -> None:
+    manifests = [node("n0"), *(pod(f"p{i}", at=200 * i) for i in range(4))]
+    found = run(tmp_path, manifests, config(), until_s=900)
+    assert [name for _, name in happened(found, "ready")] == [
+        f"small-auto-{number}" for number in (1, 2, 3)
+    ]
+    assert all(one.node for one in found.placements)
+
+
 def test_a_pool_does_not_grow_beyond_its_maximum(tmp_path: Path) -> None:
     manifests = [node("n0"), *(pod(f"p{i}") for i in range(5))]
     found = run(tmp_path, manifests, config({"name": "small", "max": 3}), until_s=900)

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from stowplan.framework import Framework, ObjectStore
 from stowplan.inputs.counts import count_of
@@ -119,15 +118,10 @@ class NodeAutoscaler:
         bound = [p for p in self._cluster.pods.values() if p.node_name and not p.is_finished]
         if with_starting:
             for name, pool in self._starting.items():
-                node = self._named(self._pools[pool], name)
+                node = self._pools[pool].new_node(name)
                 nodes.append(node)
                 bound += self._pools[pool].daemon_pods(node)
         return ClusterCopy(nodes, bound, self.objects, self._frameworks)
-
-    def _named(self, pool: PoolNodes, name: str) -> Any:
-        node = pool.new_node(0)
-        labels = {key: name if value == node.name else value for key, value in node.labels.items()}
-        return replace(node, metadata=replace(node.metadata, name=name, labels=labels))
 
     def _sizes(self) -> Counter[str]:
         """Nodes per pool, those that are starting included."""
@@ -205,7 +199,7 @@ class NodeAutoscaler:
         del self._starting[name]
         self._planned = {uid: home for uid, home in self._planned.items() if home != name}
         self._note("ready", name, "started")
-        self._cluster.put_node(self._named(pool, name))
+        self._cluster.put_node(pool.new_node(name))
         old = self._replaced.pop(name, "")
         if old in self._cluster.nodes:
             bound = [p for p in self._cluster.pods.values() if p.node_name == old]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from itertools import count, islice
 from typing import Annotated, Literal
@@ -142,9 +142,13 @@ class PoolNodes(msgspec.Struct, frozen=True):
         """The pods that run on every node of the pool, on one node."""
         return [daemon_on(node.name, pod) for pod in self.daemons]
 
-    def new_node(self, number: int) -> Node:
-        """A new node with a name of its own."""
-        name = f"{self.pool.name}-auto-{number}"
+    def new_nodes(self, is_taken: Callable[[str], bool]) -> Iterator[Node]:
+        """New nodes without end, with names that are not taken."""
+        names = (f"{self.pool.name}-auto-{number}" for number in count(1))
+        return (self.new_node(name) for name in names if not is_taken(name))
+
+    def new_node(self, name: str) -> Node:
+        """A new node of this name."""
         labels = {**self.template.labels, HOSTNAME_LABEL: name}
         meta = msgspec.structs.replace(self.template.metadata, name=name, labels=labels)
         return msgspec.structs.replace(self.template, metadata=meta)
@@ -178,9 +182,8 @@ def with_all_nodes(cluster: Cluster, config: AutoscaleConfig) -> Cluster:
     nodes, pods = list(cluster.nodes), list(cluster.pods)
     names = {node.name for node in nodes}
     for one in pool_templates(config, cluster.nodes, cluster.bound()):
-        numbers = (n for n in count(1) if one.new_node(n).name not in names)
-        for number in islice(numbers, max(one.pool.max - sizes[one.pool.name], 0)):
-            node = one.new_node(number)
+        fresh = one.new_nodes(names.__contains__)
+        for node in islice(fresh, max(one.pool.max - sizes[one.pool.name], 0)):
             nodes.append(node)
             pods += one.daemon_pods(node)
     return msgspec.structs.replace(cluster, nodes=nodes, pods=pods)

@@ -186,9 +186,7 @@ def cheaper_replacement(
 def _fit_with_new_node(name: str, pods: Sequence[Pod], pool: PoolNodes, copy: ClusterCopy) -> bool:
     """Whether the pods fit elsewhere with one new node of a pool."""
     table = copy.table
-    fresh = pool.new_node(0)
-    if table.row(fresh.name) >= 0:
-        fresh = replace(fresh, metadata=replace(fresh.metadata, name=f"{fresh.name}-new"))
+    fresh = next(pool.new_nodes(lambda taken: table.row(taken) >= 0))
     node = table.nodes[table.row(name)]
     daemons = pool.daemon_pods(fresh)
     table.add_node(fresh)

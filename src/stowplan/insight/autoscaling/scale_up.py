@@ -64,6 +64,7 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
     added: list[Node] = []
     helped: list[Pod] = []
     homes: list[str] = []
+    fresh = pool.new_nodes(lambda name: copy.table.row(name) >= 0)
     stuck: set[int] = set()
     for pod in sorted(pods, key=lambda pod: -_size(pod, offered)):
         if id(pod.spec) in stuck:
@@ -71,7 +72,7 @@ def _option(pool: PoolNodes, room: int, pods: Sequence[Pod], copy: ClusterCopy) 
         home = _first_fit(pod, copy, [node.name for node in added])
         # Like the last node that was added and left empty, another would not help.
         if home is None and len(added) < room and all(node.name in homes for node in added):
-            node = pool.new_node(len(added))
+            node = next(fresh)
             _enter(node, pool, copy)
             added.append(node)
             home = _first_fit(pod, copy, [node.name])
