@@ -183,7 +183,8 @@ strict = flag(
     "may change the answer.",
 )
 autoscale = autoscale_of(
-    "Add and remove nodes as an autoscaler with the pools of this file does. Implies --replay."
+    "Add and remove nodes as an autoscaler with the pools of this file does.  [default: nodes "
+    "stay; implies --replay]"
 )
 replay_options = grouped(
     *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every),

@@ -50,7 +50,8 @@ stowplan capacity --compact -f cluster.yaml
     help="Count up to this many pods or gangs.  [default: 10000]",
 )
 @simulate_options.autoscale_of(
-    "Count with all nodes that an autoscaler with the pools of this file may add."
+    "Count with all nodes that an autoscaler with the pools of this file may add.  [default: the "
+    "nodes that there are]"
 )
 @options.config
 @options.profile
