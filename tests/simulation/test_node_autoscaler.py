@@ -304,6 +304,14 @@ def test_which_pods_keep_a_node(what: Tree, goes: bool, tmp_path: Path) -> None:
         assert happened(found, "remove")[0][0] == 610.0
 
 
+def test_control_without_the_rules_a_node_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stowplan.insight.autoscaling.scale_down.RULES", ())
+    with pytest.raises(AssertionError):
+        test_which_pods_keep_a_node({"owned": False}, False, tmp_path)
+
+
 @pytest.mark.parametrize(("most", "goes"), [(0, False), (1, True)])
 def test_a_budget_keeps_a_node(most: int, goes: bool, tmp_path: Path) -> None:
     budget = {
