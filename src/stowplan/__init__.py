@@ -7,6 +7,8 @@
     preempt_preview(cluster, pod)  who would have to go for a pod
     Cluster.from_files(...)        the same as methods, loaded once
     eta(cluster)                   when pending pods are expected to start
+    capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
+                                   how many more pods fit, the fewest nodes, nodes to empty
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -24,6 +26,7 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.cluster import Cluster, read_cluster
     from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
@@ -49,11 +52,14 @@ __all__ = [
     "Timing",
     "WhatIfOptions",
     "__version__",
+    "capacity",
+    "compact",
     "eta",
     "evaluate",
     "explain",
     "explain_job",
     "explain_pod_group",
+    "fit_nodes",
     "preempt_preview",
     "read_cluster",
     "simulate",
@@ -73,10 +79,13 @@ _MODULES = {
     "Timing": "stowplan.forecast.what_if.questions",
     "WhatIfOptions": "stowplan.forecast.what_if.questions",
     "eta": "stowplan.forecast.eta",
+    "capacity": "stowplan.forecast.capacity",
+    "compact": "stowplan.forecast.capacity",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
     "explain_pod_group": "stowplan.forecast.explain_job",
+    "fit_nodes": "stowplan.forecast.capacity",
     "preempt_preview": "stowplan.forecast.what_if.preempt_preview",
     "read_cluster": "stowplan.forecast.cluster",
     "simulate": "stowplan.simulation.simulate",

@@ -13,6 +13,7 @@ FOLDER = tree.ROOT / "docs" / "decisions"
 SECTIONS = ("Context", "Choice", "Price", "What would change our mind")
 
 HAND_WRITTEN: Mapping[str, str] = {
+    "insight/capacity/bounds.py": "0027-node-bound.md",
     "apis/schema/type_notation.py": "0006-type-notation.md",
     "apis/schema/canonical_quantity.py": "0007-quantities.md",
     "objects/quantity.py": "0007-quantities.md",

@@ -51,6 +51,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show who would be evicted for a pod.",
     ),
     "eta": ("stowplan.cli.commands.forecasts.eta", "Forecast when pending pods and jobs start."),
+    "capacity": (
+        "stowplan.cli.commands.forecasts.capacity",
+        "Show how many more pods fit, the fewest nodes, and nodes to empty.",
+    ),
     "demo": ("stowplan.cli.commands.demo", "Run a demonstration on a small embedded cluster."),
     "up": ("stowplan.cli.commands.up", "Run an embedded cluster for kubectl and other clients."),
     "queues": (

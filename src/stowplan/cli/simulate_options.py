@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from stowplan.cli.command import flag, grouped
 
 if TYPE_CHECKING:
+    from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
     from stowplan.simulation.replay import ReplayOptions
 
 BIND_S, START_S = 0.01, 1.0
@@ -78,6 +80,11 @@ def churn_callback(
     if not slash or not all(churn):
         raise click.BadParameter(f"must be UP/DOWN, each {_EXPECTED}", ctx, param)
     return churn
+
+
+def autoscale_of(text: str) -> Callable[[Any], Any]:
+    """The option --autoscale with this help."""
+    return flag("--autoscale", metavar="FILE", type=click.Path(dir_okay=False), help=text)
 
 
 extender = flag(
@@ -175,8 +182,13 @@ strict = flag(
     help="Exit with 1 if a pod was not scheduled or not created, with 2 if kinds were ignored that "
     "may change the answer.",
 )
+autoscale = autoscale_of(
+    "Add and remove nodes as an autoscaler with the pools of this file does.  [default: nodes "
+    "stay; implies --replay]"
+)
 replay_options = grouped(
-    *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every)
+    *(replay, speedup, until, churn, no_departures, bind_latency, start_latency, sample_every),
+    autoscale,
 )
 
 
@@ -203,4 +215,15 @@ def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
         ),
         churn=None if chosen["churn"] is None else Churn(*chosen["churn"]),
         sample_s=chosen["sample_every"],
+        autoscale=read_autoscale_option(chosen["autoscale"]),
     )
+
+
+def read_autoscale_option(file: str | None) -> AutoscaleConfig | None:
+    """The autoscaler of a file, None without one; raises InputError and ConfigError."""
+    if file is None:
+        return None
+    from stowplan.inputs.files import read_bytes
+    from stowplan.insight.autoscaling.autoscale_config import read_autoscale
+
+    return read_autoscale(read_bytes(file), file)

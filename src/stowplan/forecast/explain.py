@@ -21,6 +21,7 @@ from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.autoscaler_notes import autoscaler_note
 from stowplan.insight.changes.search import find_changes
 from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.objects.pod import Pod
@@ -112,8 +113,10 @@ def _as_given(
         explanation = replace(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )
-    note = gang_note(found, deciders)
-    return replace(explanation, notes=(note,)) if note else explanation
+    notes = [gang_note(found, deciders)]
+    if explanation.state == "pending" and not explanation.node:
+        notes.append(autoscaler_note(cluster.nodes))
+    return replace(explanation, notes=tuple(filter(None, notes))) if any(notes) else explanation
 
 
 def _compared(

@@ -33,6 +33,7 @@ from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import DaemonSet
 
 Tree = dict[str, Any]
 
@@ -167,6 +168,23 @@ def read_addition(
     return msgspec.structs.replace(found, objects=added)
 
 
+def read_workload(
+    paths: str | Path | Iterable[str | Path], cluster: Cluster, *, validate: str = "auto"
+) -> Cluster:
+    """Read pods and workloads that are to run on `cluster`, as a Cluster without nodes.
+
+    PriorityClasses, StorageClasses and other
+    objects that they refer to are looked for in the files first, then in `cluster`; `objects` has
+    those of the files and those that controllers make. DaemonSets are left out, with a note. Raises
+    InputError.
+    """
+    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
+    for file in files_at(named):
+        reading.take(file)
+    return reading.workload(", ".join(map(str, named)), cluster)
+
+
 class _ClusterReader:
     """Collects the objects of files."""
 
@@ -256,6 +274,37 @@ class _ClusterReader:
             orphans=found.orphans,
             not_created=admitted.refused,
             manifests=self.manifests or [],
+            origins=self._origins(population, known),
+        )
+
+    def workload(self, named: str, cluster: Cluster) -> Cluster:
+        """See `read_workload`."""
+        known = {id(entry.value) for entry in self.inventory.entries}
+        there = {id(one) for one in cluster.objects}
+        try:
+            self.imports.expand(self.inventory)
+            for one in cluster.objects:
+                if not isinstance(one, Workload) and not self.inventory.has(one):
+                    self.inventory.add(one, "the cluster")
+            self.validation.finish()
+            population = expand_workloads(self.inventory)
+        except DecodeError as problem:
+            raise InputError.at("", "", problem) from None
+        admitted = self._admitted(population.pods)
+        if not admitted.pods:
+            raise InputError(named, "", "no pods", "pods, or workloads that have pods")
+        notes = [*self.notes, *self.validation.notes, *self.imports.notes(), *admitted.notes]
+        n_daemons = sum(1 for _ in self.inventory.all(DaemonSet))
+        if n_daemons:
+            notes.append(f"{count_of(n_daemons, 'DaemonSet')} left out: a pod runs on every node")
+        return Cluster(
+            nodes=[],
+            pods=admitted.pods,
+            objects=[one for one in population.objects if id(one) not in there],
+            ignored=dict(sorted(self.inventory.ignored.items())),
+            notes=notes,
+            inputs=self.inputs,
+            not_created=admitted.refused,
             origins=self._origins(population, known),
         )
 

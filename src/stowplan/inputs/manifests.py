@@ -163,6 +163,10 @@ class ManifestInventory:
         found = self._by_kind.get(kind, {}).values()
         return (entry.value for entry in found if isinstance(entry.value, kind))
 
+    def has(self, one: Object) -> bool:
+        """True when there is an object of this kind and key."""
+        return _key(one) in self._by_kind.get(type(one), {})
+
     def find(self, kind: type[T], key: str) -> T | None:
         """The object of a kind by key, or None."""
         entry = self._by_kind.get(kind, {}).get(key)

@@ -124,12 +124,26 @@ class EphemeralVolumeSource(Value, frozen=True):
     volume_claim_template: PVCTemplate | None = None
 
 
+class EmptyDirVolume(Value, frozen=True):
+    """A directory of the node that ends with the pod. medium: "" or Memory."""
+
+    medium: str = ""
+
+
+class HostPathVolume(Value, frozen=True):
+    """A file or directory of the node."""
+
+    path: str = ""
+
+
 class Volume(Value, frozen=True):
     """An entry of a pod's `spec.volumes`."""
 
     name: str = ""
     persistent_volume_claim: PVCVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
+    empty_dir: EmptyDirVolume | None = None
+    host_path: HostPathVolume | None = None
     image: ImageVolume | None = None
     csi: CSIVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDisk | None = None

@@ -8,15 +8,16 @@ controllers, and run from the start.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.framework import ContractError
+from stowplan.framework import ContractError, Framework
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
+from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
 from stowplan.insight.pod_placement import FAILED
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
@@ -33,6 +34,7 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster, run_
 from stowplan.simulation.cluster.volume_controller import VolumeController
 from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
+from stowplan.simulation.node_autoscaler import NodeAutoscaler
 from stowplan.simulation.placement_run import load_cluster
 
 IDLE_TIMEOUT = 660 * SECOND
@@ -45,7 +47,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
 
     speedup: factor by which arrivals are closer together. until_s: end, in virtual seconds.
     departures: whether pods with a run time end. churn: node churn; None: none. sample_s: interval
-    of samples; None: a thousandth of the arrival span.
+    of samples; None: a thousandth of the arrival span. autoscale: pools of a node autoscaler; None:
+    no nodes are added or removed.
     """
 
     speedup: float = 1.0
@@ -54,6 +57,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     pace: Pace = Pace()
     churn: Churn | None = None
     sample_s: float | None = None
+    autoscale: AutoscaleConfig | None = None
 
     def check(self) -> None:
         """Raise InputError for invalid options."""
@@ -132,6 +136,21 @@ class Replay:
         if options.churn is not None:
             rng = np.random.default_rng([seed, 2])
             self.node_churn = NodeChurnController(self.cluster, options.churn, rng)
+        self.autoscaler: NodeAutoscaler | None = None
+
+    def start_autoscaler(
+        self,
+        pools: list[PoolNodes],
+        frameworks: Mapping[str, Framework],
+        seed: int,
+    ) -> None:
+        """Add the autoscaler of the options. frameworks: its own, by schedulerName, without
+        PostFilter plugins."""
+        config = self.options.autoscale
+        assert config is not None
+        rng = np.random.default_rng([seed, 5])
+        objects = self.scheduler.cache.snapshot().object_store
+        self.autoscaler = NodeAutoscaler(self.cluster, config, pools, frameworks, rng, objects)
 
     def _make_cluster(self) -> ClusterApi:
         self._simulated = SimulatedCluster(self.event_queue, self.options.pace)
@@ -302,6 +321,9 @@ class Replay:
     def _is_over(self) -> bool:
         """True when no pod arrives or ends any more and pending pods have waited `IDLE_TIMEOUT`."""
         if self.n_to_arrive or self.n_to_end or self.instance.is_due:
+            return False
+        if self.autoscaler is not None and (self.options.until_s or self.autoscaler.is_busy):
+            # Nodes cost until the end, and unneeded ones are still to be removed.
             return False
         if len(self.scheduler.bindings) or len(self.scheduler.extender_attempts):
             return False

@@ -16,14 +16,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan import config as configuration_files
-from stowplan.assembly.build import scheduler_for
+from stowplan.assembly.build import frameworks_for, scheduler_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
 from stowplan.cycle.engine import kernel_loading
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.cycle.explanation import Explanation
-from stowplan.framework import Registry
+from stowplan.framework import Framework, Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -33,6 +33,7 @@ from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
@@ -62,6 +63,7 @@ from stowplan.simulation.cluster.simulated_extenders import (
     SimulatedExtenders,
 )
 from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.node_autoscaler import NodeEvent
 from stowplan.simulation.placement_run import PlacementRun, Progress
 from stowplan.simulation.pod_explanation import (
     explain_after_replay,
@@ -88,6 +90,7 @@ PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
 GPU_NODES = "gpu_nodes.csv"
+AUTOSCALER = "autoscaler.jsonl"
 KERNEL_LOAD_MIN = 1000
 """Pods from which loading compiled kernels from disk pays."""
 KERNEL_COMPILE_MIN = 2000
@@ -109,7 +112,8 @@ class Simulation(msgspec.Struct):
     `pods_per_s` is the only figure that differs between runs with the same seed, and is not written
     to files. series: time series of a replay, as CSV. gpu_nodes: fragmentation of GPU cards by
     node, as CSV. failures: pods without a node, by owner and
-    reason. explanation: of the pod named by `explain`.
+    reason. explanation: of the pod named by `explain`. node_events: what an
+    autoscaler did.
     """
 
     placements: list[Placement]
@@ -118,6 +122,7 @@ class Simulation(msgspec.Struct):
     failures: list[PlacementFailure] = []
     explanation: Explanation | None = None
     gpu_nodes: bytes = b""
+    node_events: tuple[NodeEvent, ...] = ()
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -137,6 +142,9 @@ class Simulation(msgspec.Struct):
         summary = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
         lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
         found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(summary)}
+        if self.node_events:
+            events = (msgspec.json.encode(event) + b"\n" for event in self.node_events)
+            found[AUTOSCALER] = b"".join(events)
         more = {SERIES: self.series, GPU_NODES: self.gpu_nodes}
         return found | {name: content for name, content in more.items() if content}
 
@@ -279,12 +287,13 @@ def fill_of(
     cluster: Cluster,
     configuration: Configuration,
     registry: Registry,
-    rng: np.random.Generator,
+    rng: np.random.Generator | None,
     n_pods: int | None = None,
 ) -> PlacementRun:
     """A placement run of a cluster, before the first pod.
 
-    n_pods: how many pods it will place; None: the pending ones.
+    rng: breaks ties; None takes the first node. n_pods: how many pods it will place; None: the
+    pending ones.
     """
     # No pod ends in a placement run, so victims would never terminate.
     configuration = without_post_filter(configuration)
@@ -309,6 +318,8 @@ def _replayed(
     # When a replay may be cut short, the last message is read from the pod's condition.
     counts = (
         options.until_s is None
+        # An autoscaler reads the conditions of pods at all times.
+        and options.autoscale is None
         and deciders.batch is None
         and not explain
         and not has_workloads(cluster.manifests)
@@ -358,6 +369,7 @@ def _replayed(
         if explanation is None:
             summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
+    found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
     _add_cards(found, meter, scheduler)
     return found
 
@@ -387,13 +399,40 @@ def replay_of(
     scheduler: Scheduler,
     how: ReplayRequest,
 ) -> Replay:
-    """A replay with controllers where the input has workloads; else of its pods."""
+    """A replay with controllers where the input has workloads; else of its pods. With an
+    autoscaler, if the options have one."""
+    pools: list[PoolNodes] = []
+    if how.options.autoscale is not None:
+        pools = pool_templates(how.options.autoscale, cluster.nodes, cluster.bound())
+    run = _replay_without_autoscaler(cluster, deciders, scheduler, how)
+    if how.options.autoscale is not None:
+        run.start_autoscaler(pools, autoscaler_frameworks(deciders, cluster), how.seed)
+    return run
+
+
+def _replay_without_autoscaler(
+    cluster: Cluster, deciders: Deciders, scheduler: Scheduler, how: ReplayRequest
+) -> Replay:
     if not has_workloads(cluster.manifests):
         return Replay(cluster, scheduler, how.options, how.seed)
     # Imported here: the API server's tables load slower than most inputs are read.
     from stowplan.simulation.workload_replay import WorkloadReplay
 
     return WorkloadReplay(cluster, deciders, scheduler, how.options, how.seed, how.profile)
+
+
+def autoscaler_frameworks(deciders: Deciders, cluster: Cluster) -> dict[str, Framework]:
+    """The profiles by which an autoscaler simulates scheduling, without PostFilter plugins; the
+    first one, else kube-scheduler's default one, for pods that sessions decide."""
+    configuration, registry = deciders.configuration, deciders.registry
+    if not configuration.profiles:
+        standard = read_deciders()
+        configuration, registry = standard.configuration, standard.registry
+    built = frameworks_for(without_post_filter(configuration), registry)
+    batch = deciders.batch
+    names = {pod.spec.scheduler_name for pod in cluster.pods}
+    names.update(() if batch is None else batch.scheduler_names)
+    return {**dict.fromkeys(names, next(iter(built.values()))), **built}
 
 
 def _warnings_of(scheduler: Scheduler) -> list[str]:

@@ -14,7 +14,13 @@ from rich.text import Text
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import print_names, stdout_console, tree_text
 from stowplan.cli.tables.explanations import print_explanation
-from stowplan.cli.tables.simulations import print_placement_list, print_run, print_seeds, unplaced
+from stowplan.cli.tables.simulations import (
+    print_node_events,
+    print_placement_list,
+    print_run,
+    print_seeds,
+    unplaced,
+)
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 from stowplan.simulation.results.seed_comparison import compare_seeds, files_of
@@ -94,6 +100,8 @@ def _tree(
         "failures": _plain(_failures(only, namespace)),
         "placements": _plain(_of_namespace(only.placements, namespace)),
     }
+    if only.node_events:
+        tree["node_events"] = _plain(only.node_events)
     if only.explanation is not None:
         tree["explanation"] = msgspec.to_builtins(only.explanation)
     return tree
@@ -138,6 +146,7 @@ def _print(runs: Mapping[int, Simulation], only: Simulation | None, request: Out
         if wide:
             own = _of_namespace(only.placements, request.namespace)
             print_placement_list(own, console, namespaced=namespaced)
+            print_node_events(only.node_events, console)
         if only.explanation is not None:
             console.print()
             print_explanation(only.explanation, console)

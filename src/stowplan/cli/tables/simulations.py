@@ -13,6 +13,7 @@ from stowplan.inputs.counts import count_of
 from stowplan.insight.placement_failures import PlacementFailure
 from stowplan.insight.pod_placement import Placement
 from stowplan.objects.devices.gpu_cards import CARD_MILLI
+from stowplan.simulation.node_autoscaler import NodeEvent
 
 FAILURES_LISTED = 12
 PODS_LISTED = 2
@@ -36,6 +37,8 @@ def print_run(
     )
     if "waits_s" in summary:
         _print_times(summary, console)
+    if "autoscaler" in summary:
+        _print_autoscaler(summary["autoscaler"], console)
     if failures and not wide:
         _print_failures(failures, console, namespaced=namespaced)
     _print_utilization(summary, console)
@@ -60,6 +63,26 @@ def _print_times(summary: dict[str, Any], console: Console) -> None:
         f" by {count_of(preemption['preemptors'], 'other')},"
         f" {count_of(summary['nodes_left'], 'node removal')},"
         f" {count_of(summary['restarts'], 'pod restart')}"
+    )
+
+
+def print_node_events(events: Sequence[NodeEvent], console: Console) -> None:
+    """A line for each node that an autoscaler requested, started or removed."""
+    if not events:
+        return
+    table = plain_table("", "TIME", "NODE", "POOL", "ACTION", "REASON", right=("TIME",))
+    for one in events:
+        cells = (format_duration(one.at_s), one.node, one.pool, one.action, one.reason)
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def _print_autoscaler(figures: dict[str, Any], console: Console) -> None:
+    hours = sum(figures["node_hours"].values())
+    console.print(
+        f"Autoscaler: {count_of(figures['requested'], 'node')} added,"
+        f" {figures['removed']:,} removed, at most {figures['peak_nodes']:,} at once,"
+        f" {hours:,.1f} node hours, cost {figures['cost']:,.2f}"
     )
 
 

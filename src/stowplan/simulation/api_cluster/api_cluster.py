@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode as decode_stored
+from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
 from stowplan.apiserver.crd.definition_controller import DefinitionController
@@ -23,7 +25,9 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.client.requests import bind
 from stowplan.client.resources import RESOURCES
+from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
+from stowplan.messages.extender_api import object_tree
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
@@ -211,6 +215,14 @@ class ApiCluster:
         self._away[name] = decode_stored(stored)
         self.server.delete(resource, "", name, self.now_s)
 
+    def _ready_node(self, node: Node) -> Tree:
+        """A typed node as an object, with the status of a healthy kubelet."""
+        kind: Tree = {"apiVersion": "v1", "kind": "Node"}
+        # Through JSON: the API server takes lists, and typed objects have tuples.
+        tree: Tree = kind | msgspec.json.decode(msgspec.json.encode(object_tree(node)))
+        tree["status"] = node_status(tree, format_time(self.now_s))
+        return tree
+
     def clear_node(self, name: str, why: str) -> None:
         """Nothing: controllers delete the pods of a deleted node."""
 
@@ -218,10 +230,10 @@ class ApiCluster:
         """Nothing: the server bounds its history."""
 
     def put_node(self, node: Node) -> None:
-        """Create a node again that was dropped."""
+        """Create a node, or one again that was dropped."""
         resource = self.server.registry.by_path(NODES)
         assert resource is not None
-        tree = self._away.pop(node.name)
+        tree = self._away.pop(node.name, None) or self._ready_node(node)
         tree["metadata"].pop("resourceVersion", None)
         status = tree.get("status")
         made = self.server.create(resource, tree, self.now_s)

@@ -75,15 +75,19 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
     waits_s: time from arrival to binding of bound pods. makespan_s: from the first arrival to the
     last end. refusals: failed attempts. deleted: pods deleted before they were bound. preemption:
     number of victims and of preemptors. restarts: pods created again after an eviction or the loss
-    of their node. over_time: resource -> mean while pods arrived, and peak.
+    of their node. over_time: resource -> mean while pods arrived, and peak. autoscaler: see
+    `NodeAutoscaler.summary`.
     """
     pod_histories = run.pod_histories.values()
     came = [pod_history.arrived for pod_history in pod_histories if not pod_history.bound_at_start]
     ends = [pod_history.ended for pod_history in pod_histories if pod_history.ended is not None]
     last_s = in_seconds(max(came, default=0))
     node_churn = 0 if run.node_churn is None else run.node_churn.count
+    described = msgspec.to_builtins(options)
+    if run.autoscaler is None:
+        del described["autoscale"]
     return {
-        "replay": msgspec.to_builtins(options),
+        "replay": described,
         "waits_s": percentiles(
             [pod_history.waited for pod_history in pod_histories if pod_history.waited is not None]
         ),
@@ -100,7 +104,7 @@ def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> d
             "fragmentation": series.means("fragmentation", last_s),
         }
         | ({"gpu_cards": cards} if (cards := series.means("gpu_cards", last_s)) else {}),
-    }
+    } | ({} if run.autoscaler is None else {"autoscaler": run.autoscaler.summary()})
 
 
 def percentiles(times: list[int]) -> dict[str, float]:
