@@ -63,7 +63,13 @@ def test_usage_errors(arguments: str, message: str, usage: str) -> None:
     assert ran.err == f"error: {message}\nSee '{command} --help' for usage.\n"
 
 
-WITH_A_NAMESPACE = ("stowplan simulate", "stowplan explain")
+WITH_A_NAMESPACE = (
+    "stowplan simulate",
+    "stowplan explain",
+    "stowplan what-if",
+    "stowplan preempt-preview",
+    "stowplan eta",
+)
 """Commands whose answer depends on -n; -A overrides it."""
 NAMESPACE_FLAGS = ("-n", "--namespace", "-A", "--all-namespaces")
 

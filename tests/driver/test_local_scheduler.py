@@ -198,7 +198,7 @@ async def holder(api: ApiClient, name: str) -> str:
 def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(self: SchedulerServer) -> int:
+    async def broken(self: SchedulerServer, *_: object) -> int:
         raise ValueError("no more")
 
     async def steps() -> None:

@@ -31,7 +31,7 @@ from stowplan.columns.pods import podcounts, podterms
 from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
-from stowplan.objects import pod_templates
+from stowplan.objects import due_times, pod_templates
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
@@ -39,7 +39,7 @@ from stowplan.objects.podgroup import Queue, QueueSpec
 from stowplan.objects.storage import StorageClass
 from stowplan.plugins.preemption import disruption_budgets, dry_run_cache
 from stowplan.queue import heap
-from stowplan.scheduler import Scheduler, SchedulerOptions, context, deadlines
+from stowplan.scheduler import Scheduler, SchedulerOptions, context
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
@@ -74,7 +74,7 @@ CAPS: dict[tuple[ModuleType, str], int] = {
     (dry_run_cache, "CLASSES_MAX"): 8,
     (disruption_budgets, "CACHED_LABEL_SETS_MAX"): 8,
     (heap, "_STALE_MIN"): 8,
-    (deadlines, "_STALE_MIN"): 8,
+    (due_times, "_STALE_MIN"): 8,
     (vocabulary, "KEPT_MIN"): 8,
     (context, "EVENT_LOG_LENGTH"): 10,
     (snapshot, "CHANGES_KEPT"): 20,

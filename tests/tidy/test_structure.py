@@ -49,6 +49,8 @@ MEANINGS = {
     "tiers": "tiers of session plugins, and those of kube-batch v0.5",
     "timestamps": "RFC 3339 timestamps",
     "volume_claims": "volume claims of pods",
+    "capacity": "capacity: the command, its run, its table, its answers",
+    "eta": "eta: the command, its run, its answers",
     "what_if": "what-if: the command, its run, its table; packages of its parts",
 }
 

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from stowplan.cycle.explanation import Explanation
+from stowplan.forecast.capacity import Paths, capacity, compact, fit_nodes
+from stowplan.forecast.eta import eta
+from stowplan.forecast.expected_starts import ExpectedStarts
 from stowplan.forecast.explain import explain
 from stowplan.forecast.what_if.preempt_preview import preview
 from stowplan.forecast.what_if.questions import Question, WhatIfOptions, answer, question_of
 from stowplan.inputs import cluster_reader
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.capacity.compact import CompactPlan
+from stowplan.insight.capacity.count import CapacityCount
+from stowplan.insight.capacity.node_fit import NodeFit
 from stowplan.insight.what_if.application import NOT_OF_CLUSTER, apply_changes
 from stowplan.insight.what_if.requested_changes import RequestSource, requests_of
 from stowplan.insight.what_if.result import PreemptionPreview, WhatIf
@@ -132,6 +139,24 @@ class QueryableCluster(cluster_reader.Cluster):
     ) -> PreemptionPreview:
         """Who would have to go for a pod, by NAMESPACE/NAME, or for manifests of new pods."""
         return preview(self._question(options), pod, submit)
+
+    def capacity(self, workload: cluster_reader.Cluster | Paths, **options: Any) -> CapacityCount:
+        """How many more pods or gangs of a workload fit; options as for `stowplan.capacity`."""
+        return capacity(workload, self, config=self.config, plugins=self.plugins, **options)
+
+    def fit_nodes(
+        self, workload: cluster_reader.Cluster | Paths | None = None, **options: Any
+    ) -> NodeFit:
+        """The cheapest nodes on which a workload runs; options as for `stowplan.fit_nodes`."""
+        return fit_nodes(self, workload, config=self.config, plugins=self.plugins, **options)
+
+    def compact(self, **options: Any) -> CompactPlan:
+        """Nodes that can be emptied; options as for `stowplan.compact`."""
+        return compact(self, config=self.config, plugins=self.plugins, **options)
+
+    def eta(self, pods: Iterable[str] | None = None, **options: Any) -> ExpectedStarts:
+        """When pending pods are expected to start; options as for `stowplan.eta`."""
+        return eta(self, pods, config=self.config, plugins=self.plugins, **options)
 
     def _question(self, options: WhatIfOptions | None) -> Question:
         """A question about this version; earlier ones have loaded the scheduler."""

@@ -16,8 +16,8 @@ from stowplan.batch.state.task_requests import EPSILON, format_resource
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change
 from stowplan.forecast.explain import found_pod
-from stowplan.forecast.job_changes import find_job_changes
-from stowplan.forecast.session_trials import JobChanges
+from stowplan.forecast.session_changes.job_changes import find_job_changes
+from stowplan.forecast.session_changes.session_trials import JobChanges
 from stowplan.forecast.unstartable_jobs import unstartable_reasons
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.framework.problems import did_you_mean

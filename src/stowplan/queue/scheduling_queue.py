@@ -574,14 +574,13 @@ class SchedulingQueue:
     def _activate(self, entry: PodRecord, now: int, *, ask_gates: bool = True) -> bool:
         """Move to the active queue; False when a gate keeps the pod out. Replaces an entry of the
         same key."""
-        key = entry.key
         if ask_gates and not self.gates.admits(entry):
-            if key not in self.active and key not in self.backoff:
+            if (key := entry.key) not in self.active and key not in self.backoff:
                 self._add_unschedulable(entry)
             return False
         if entry.initial_attempt is None:
             entry.initial_attempt = now
-        if key in self.unschedulable_pods.entries:
+        if (key := entry.key) in self.unschedulable_pods.entries:
             self.unschedulable_pods.take(key)
         elif key in self.backoff:
             self.backoff.take(key)

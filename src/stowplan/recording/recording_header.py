@@ -57,7 +57,8 @@ class RecordingHeader(msgspec.Struct, frozen=True):
 
     stowplan: version that recorded. recording: identity, the same in all files of a recording.
     part: number of the file, from 0. configuration: effective. digest: its SHA-256. compat: see
-    `Deciders`. options: of the scheduler.
+    `Deciders`. options: of the scheduler. source: name of the file of the configuration, by which a
+    recorded change is applied; "" for none, or several.
     """
 
     stowplan: str
@@ -68,13 +69,14 @@ class RecordingHeader(msgspec.Struct, frozen=True):
     digest: str
     compat: str
     options: SchedulerOptions
+    source: str = ""
 
 
 def header_of(
     deciders: Deciders, scheduler: Scheduler, setup: SchedulerSetup, recording: str
 ) -> RecordingHeader:
     """The header of the first file of a recording."""
-    configuration = deciders.configuration
+    configuration, files = deciders.configuration, deciders.files
     return RecordingHeader(
         __version__,
         recording,
@@ -84,6 +86,7 @@ def header_of(
         config.digest(configuration),
         deciders.compat,
         scheduler.options,
+        files[0].source if len(files) == 1 else "",
     )
 
 
@@ -140,9 +143,8 @@ def recorded_deciders(
         )
     text = msgspec.json.encode(header.configuration)
     try:
-        made = deciders_of(
-            [ConfigText(text, f"{source}: configuration")], plugin_classes(given), header.compat
-        )
+        name = header.source or f"{source}: configuration"
+        made = deciders_of([ConfigText(text, name)], plugin_classes(given), header.compat)
     except ConfigError as problem:
         if header.stowplan == __version__:
             raise

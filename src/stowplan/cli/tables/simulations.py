@@ -166,7 +166,7 @@ def _print_cards(cards: dict[str, Any], console: Console) -> None:
         f" {cards['fragment_milli'] / CARD_MILLI:,.1f} of them"
         f" ({cards['of_capacity']:.1%} of all) are of no use to typical pods"
     )
-    if not idle:
+    if not cards["fragment_milli"]:
         return
     table = plain_table("", "CAUSE", "CARDS", "OF ALL", right=("CARDS", "OF ALL"))
     for cause, milli in cards["by_cause"].items():

@@ -231,6 +231,8 @@ class SchedulerServer:
         elif self._changed_deciders is not None:
             # Of two lanes that the file concerns the first reports it.
             self.deciders, self._changed_deciders = self._changed_deciders, None
+            if self.options.recorder is not None:
+                self.options.recorder.configuration_changed(self.deciders)
             self.metrics_recorder.configuration_reloaded(is_applied=True)
 
     def _add_events(self, events: list[Event]) -> None:

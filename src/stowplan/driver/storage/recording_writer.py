@@ -127,6 +127,13 @@ class RecordingWriter:
         )
         self.attach(deciders, scheduler, setup)
 
+    def configuration_changed(self, deciders: Deciders) -> None:
+        """The scheduler decides by these deciders now: later files have their configuration."""
+        header, scheduler = self._header, self._scheduler
+        if header is not None and scheduler is not None:
+            changed = header_of(deciders, scheduler, header.setup, header.recording)
+            self._header = msgspec.structs.replace(changed, part=header.part)
+
     def close(self) -> None:
         """Write what is left and end the recording."""
         if self._scheduler is not None:

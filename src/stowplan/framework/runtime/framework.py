@@ -570,9 +570,7 @@ PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
     """A slice of all rows when `rows` are all rows ascending, so that columns are views."""
-    if rows.shape[0] == nodes.n_nodes:
-        return nodes.all_rows
-    return rows
+    return nodes.all_rows if rows.shape[0] == nodes.n_nodes else rows
 
 
 def build_frameworks(

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, live_options, options
+from stowplan.cli import forecast_options, live_options, options, record_options
 from stowplan.cli.command import Command, flag
 
 EXAMPLES = """
@@ -25,6 +25,7 @@ stowplan preempt-preview deploy/web -n shop -f cluster.yaml -o json
 @click.command(name="preempt-preview", cls=Command, examples=EXAMPLES)
 @options.optional_pod
 @live_options.source_options
+@record_options.recorded_moment
 @flag(
     "--submit",
     "submit_files",

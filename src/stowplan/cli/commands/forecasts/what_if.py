@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, live_options, options, simulate_options
+from stowplan.cli import forecast_options, live_options, options, record_options, simulate_options
 from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
@@ -57,6 +57,7 @@ change_options = grouped(
 
 @click.command(name="what-if", cls=Command, examples=EXAMPLES)
 @live_options.source_options
+@record_options.recorded_moment
 @change_options
 @flag(
     "--changes",

@@ -16,7 +16,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.attempt import filter_pod
 from stowplan.cycle.change import Change, ChangedObject
 from stowplan.cycle.explanation import pending_form
-from stowplan.forecast.session_trials import JobChanges, Outcome, smallest
+from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome, smallest
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
 from stowplan.insight.changes.changed_objects import PodSource, changed_objects, source_of

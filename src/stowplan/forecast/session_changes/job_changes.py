@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.change import Change, ChangedObject, Operation
-from stowplan.forecast.gang_changes import find_gang_changes
-from stowplan.forecast.session_trials import JobChanges, Outcome, smallest
+from stowplan.forecast.session_changes.gang_changes import find_gang_changes
+from stowplan.forecast.session_changes.session_trials import JobChanges, Outcome, smallest
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroup, Queue

@@ -1,0 +1,1 @@
+"""The smallest changes that let a session start a job."""
