@@ -122,7 +122,7 @@ def test_profiles_of_a_changed_file_apply_without_a_restart(
     about = [line for line in lines if "onfiguration" in line]
     assert len([line for line in about if "keeping the last valid one" in line]) == 1
     assert f"Configuration change needs a restart file={config} fields=leaderElection" in about
-    assert any("'stowplan' is left to others (0 pending pods)" in line for line in about)
+    assert any("'stowplan' is left to others (" in line for line in about)
 
 
 def test_a_name_that_another_scheduler_serves_is_refused(
