@@ -89,7 +89,13 @@ def _namespace_flags(callback: Callable[..., None]) -> list[click.Option]:
 def _report_no_effect(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value and not ctx.resilient_parsing and not ctx.meta.get(_REPORTED):
         ctx.meta[_REPORTED] = True
-        click.echo(f'Warning: -n and -A have no effect on "{ctx.command_path}"', err=True)
+        takes_namespace = any("-n" in one.opts and not one.hidden for one in _options(ctx))
+        flags = "-A has" if takes_namespace else "-n and -A have"
+        click.echo(f'Warning: {flags} no effect on "{ctx.command_path}"', err=True)
+
+
+def _options(ctx: click.Context) -> list[click.Option]:
+    return [one for one in ctx.command.params if isinstance(one, click.Option)]
 
 
 class Command(click.Command):
