@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.forecast.capacity import capacity, compact, fit_nodes
+from stowplan.forecast.capacity import NOT_FOLLOWED, capacity, compact, fit_nodes
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from tests.insight.test_capacity_property import Tree, node, pod, read, write
@@ -221,6 +221,26 @@ def test_commands_have_the_flags_that_the_pods_need(tmp_path: Path) -> None:
     )
     (step,) = compact(cluster).steps
     assert step.commands == ("kubectl drain n0 --ignore-daemonsets --delete-emptydir-data",)
+
+
+def test_a_plan_that_moves_volumes_reports_what_it_does_not_follow(tmp_path: Path) -> None:
+    web = pod("w0", "1", "1Gi", "n0", "web")
+    nodes = [node("n0", "8", "9Gi", "a"), node("n1", "8", "9Gi", "a")]
+    nodes.append(pod("k", "1", "1Gi", "n1"))
+    assert not compact(read([*nodes, web], tmp_path)).notes
+    web["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+    spec = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"]}
+    claim = of("data", "PersistentVolumeClaim", spec, "v1", namespace="default")
+    local = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "example.com/local",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    plan = compact(read([*nodes, web, claim, local], tmp_path))
+    assert plan.steps
+    assert plan.notes == (NOT_FOLLOWED,)
 
 
 def test_results_as_frames_need_a_library(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ from stowplan.simulation.simulate import assign_profile, fill_of, without_post_f
 LIMIT = 10_000
 """Units up to which is counted."""
 
+NOT_FOLLOWED = "volumes and devices that are reserved after a decision are not followed"
 Paths = str | Path | Iterable[str | Path]
 
 
@@ -273,7 +274,7 @@ def fit_nodes(
     found = search.run()
     notes = [*wanted.notes]
     if not all(follows(pod, frameworks) for pod in search.samples):
-        notes.append("volumes and devices that are reserved after a decision are not followed")
+        notes.append(NOT_FOLLOWED)
     if any(group_of(pod) for pod in search.samples):
         notes.append("gangs were decided pod by pod")
     notes.append(autoscaler_note(cluster.nodes))
@@ -332,6 +333,9 @@ def compact(
     stay = sorted(set(search.blockers) - emptied)
     blockers = tuple(Blocker(name, search.blockers[name]) for name in stay)
     notes = [autoscaler_note(cluster.nodes)]
+    moved = {move.pod for step in steps for move in step.moves}
+    if not all(follows(pod, frameworks) for pod in bound if pod.key in moved):
+        notes.append(NOT_FOLLOWED)
     if cluster.pending():
         notes.append(f"{count_of(len(cluster.pending()), 'pending pod')} not placed here")
     return CompactPlan(
