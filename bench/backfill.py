@@ -22,7 +22,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
-from stowplan.objects.run_limits import RUN_ANNOTATION
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.testing import builders
 

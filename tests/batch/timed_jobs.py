@@ -21,7 +21,7 @@ from stowplan.batch.state.standalone_inventory import StandaloneInventory
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
-from stowplan.objects.run_limits import RUN_ANNOTATION
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 from stowplan.testing import node, pod
 from tests.scenarios import group_commands
 

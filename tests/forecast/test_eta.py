@@ -27,7 +27,7 @@ from stowplan.objects.pod import (
     Pod,
     PodStatus,
 )
-from stowplan.objects.run_limits import RUN_ANNOTATION
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 from stowplan.objects.workload import Job, JobSpec
 from stowplan.simulation.replay import Replay, ReplayOptions
 from stowplan.simulation.scheduler_configuration import read_deciders

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.objects.due_times import DueHeap, exponential_backoff
+from stowplan.objects.timing.due_times import DueHeap, exponential_backoff
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 

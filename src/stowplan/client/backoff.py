@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.timing.due_times import exponential_backoff
 
 
 class JitteredBackoff:

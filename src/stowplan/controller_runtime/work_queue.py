@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeVar
 
-from stowplan.objects.due_times import DueHeap, exponential_backoff
+from stowplan.objects.timing.due_times import DueHeap, exponential_backoff
 
 K = TypeVar("K", bound=Hashable)
 

@@ -27,7 +27,7 @@ from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.pod_owners import owners_of
 from stowplan.objects.pod import ContainerStatus, Pod
-from stowplan.objects.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.objects.workload import Job
 
 DECLARED, OBSERVED, LIMIT, SERVICE, UNKNOWN = "declared", "observed", "limit", "service", "unknown"

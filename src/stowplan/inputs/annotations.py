@@ -1,5 +1,5 @@
 """Annotations that only simulations read."""
 
-from stowplan.objects.run_limits import RUN_ANNOTATION
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION
 
 __all__ = ["RUN_ANNOTATION"]

@@ -19,8 +19,8 @@ from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controller_runtime.object_index import PodFacts, split_key
 from stowplan.controller_runtime.resource_paths import LEASES, NODES
 from stowplan.kubelet.hollow_nodes import node_status
-from stowplan.objects.due_times import DueHeap
 from stowplan.objects.store import Store, WatchEvent
+from stowplan.objects.timing.due_times import DueHeap
 
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40

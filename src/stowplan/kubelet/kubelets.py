@@ -27,12 +27,12 @@ from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
-from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.store import DeleteOptions, Store, WatchEvent
+from stowplan.objects.timing.due_times import exponential_backoff
 
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, Protocol, TypeVar
 
-from stowplan.objects.due_times import DueHeap
+from stowplan.objects.timing.due_times import DueHeap
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
 

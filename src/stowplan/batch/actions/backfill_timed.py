@@ -41,7 +41,7 @@ from stowplan.batch.tiers import TaskQueue
 from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.objects.run_limits import run_limit_s
+from stowplan.objects.timing.run_limits import run_limit_s
 
 MODE, MAX_JOBS = "mode", "maxJobs"
 """Names of the arguments."""

@@ -19,7 +19,7 @@ from stowplan.batch.state.nodes import NodeTask, counted_scalars
 from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Floats
 from stowplan.framework.deciders.tasks import TaskStatus
-from stowplan.objects.run_limits import run_limit_s
+from stowplan.objects.timing.run_limits import run_limit_s
 
 PODS = "pods"
 SECOND = 10**9

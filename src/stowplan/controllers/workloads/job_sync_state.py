@@ -13,8 +13,8 @@ from stowplan.controller_runtime.object_fields import find_condition
 from stowplan.controller_runtime.object_index import PodFacts
 from stowplan.controller_runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.workloads import completion_indexes
-from stowplan.objects.due_times import exponential_backoff
 from stowplan.objects.encoding.tree import Tree
+from stowplan.objects.timing.due_times import exponential_backoff
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"

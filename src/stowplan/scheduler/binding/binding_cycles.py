@@ -28,9 +28,9 @@ from stowplan.messages.extender_api import (
     ExtenderVerb,
     read_binding_result,
 )
-from stowplan.objects.due_times import DueHeap
 from stowplan.objects.encoding.duration import render
 from stowplan.objects.pod import Pod
+from stowplan.objects.timing.due_times import DueHeap
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import NO_BINDING, BindingCycle

@@ -22,8 +22,8 @@ from stowplan.framework import OK, Code, ContractError, ObjectChange, PreBindWai
 from stowplan.framework.object_store import ObjectStore, key_of
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.events import WriteDone, WriteFailed
-from stowplan.objects.due_times import DueHeap
 from stowplan.objects.meta import Object
+from stowplan.objects.timing.due_times import DueHeap
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.binding.plugin_io import PendingPluginIO

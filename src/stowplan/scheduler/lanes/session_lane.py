@@ -41,11 +41,11 @@ from stowplan.messages.events import (
     SessionEnded,
     Synced,
 )
-from stowplan.objects.due_times import DueHeap, exponential_backoff
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.timing.due_times import DueHeap, exponential_backoff
 from stowplan.queue import PodRecord
 from stowplan.queue.options import seconds_to_ns
 from stowplan.queue.pod_record import PodState

@@ -25,7 +25,7 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
-from stowplan.objects.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
+from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.simulation.cluster.cluster_api import (
     CONFLICT,
     CREATED,

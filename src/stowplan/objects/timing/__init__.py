@@ -1,0 +1,1 @@
+"""Times of objects: when things are due, and how long pods may run."""
