@@ -1,9 +1,9 @@
 """KeyedHeap: a heap whose entries can be found, updated and removed by key.
 
 Heap items are tuples, so that comparisons stay in the interpreter's C code. Removing an entry only
-deletes it from the index (as in `objects.timing.due_times`, whose entries are sorted by time instead of
-what a plugin says); its tuple is dropped when it reaches the top, or when such stale tuples
-outnumber the live ones. Entries with equal sort keys leave in order of arrival.
+deletes it from the index (as in `objects.timing.due_times`, whose entries are sorted by time
+instead of what a plugin says); its tuple is dropped when it reaches the top, or when such stale
+tuples outnumber the live ones. Entries with equal sort keys leave in order of arrival.
 """
 
 from __future__ import annotations
