@@ -31,12 +31,13 @@ from stowplan.columns.pods import podcounts, podterms
 from stowplan.framework import snapshot
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
+from stowplan.objects import pod_templates
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import Queue, QueueSpec
 from stowplan.objects.storage import StorageClass
-from stowplan.objects.timing import due_times, pod_templates
+from stowplan.objects.timing import due_times
 from stowplan.plugins.preemption import disruption_budgets, dry_run_cache
 from stowplan.queue import heap
 from stowplan.scheduler import Scheduler, SchedulerOptions, context
