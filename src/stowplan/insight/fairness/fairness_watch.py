@@ -1,6 +1,6 @@
 """Fairness watch: follows events and effects of a scheduler, and says what is unfair.
 
-It changes nothing and asks nobody: live it is fed by the driver after every `handle` call, over a
+It has no side effects: live it is fed by the driver after every `handle` call, over a
 recording by its reader. Times are nanoseconds of the scheduler's clock.
 """
 
