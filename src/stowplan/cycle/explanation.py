@@ -19,6 +19,7 @@ from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
+from stowplan.objects.devices.binding_annotations import without_binding_annotations
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.pod import Pod
 
@@ -179,11 +180,12 @@ def explain(pod: Pod, snapshot: Snapshot, framework: Framework) -> Explanation:
 
 
 def pending_form(pod: Pod) -> Pod:
-    """The pod as it was before it was bound."""
+    """The pod as it was before it was bound: without its node, and without the GPU cards that its
+    binding has named."""
     if not pod.node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    return msgspec.structs.replace(pod, spec=spec)
+    return without_binding_annotations(msgspec.structs.replace(pod, spec=spec))
 
 
 def _head(pod: Pod, state: str, current_node: str = "") -> Explanation:

@@ -45,7 +45,7 @@ from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_
 
 OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, increase_step=1)
 """As in the paper: pods without GPU count, and 95 % of the pods are covered."""
-_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
+SHOWN_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
 
 CAUSES = {
     "cpu_short": (Q4, XR),
@@ -151,7 +151,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
     names = [nodes.names[row] for row in rows.tolist()]
     if not registered:
         return names, columns.take(rows)
-    attempt = DeviceAttempt({}, _CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
+    attempt = DeviceAttempt({}, SHOWN_CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
     states: list[CardState] = [columns.state(row) for row in rows.tolist()]
     for row in registered:
         found = attempt.on_cards(nodes.info(row))
@@ -162,7 +162,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
 
 
 def _is_registered(node: Node) -> bool:
-    return report_of(node, _CONVENTIONS).only is not None
+    return report_of(node, SHOWN_CONVENTIONS).only is not None
 
 
 # Typical pods.
@@ -178,7 +178,7 @@ def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
 
     nodes: a request for memory of a GPU is taken as a part of the largest one that they register.
     """
-    reports = (report_of(node, _CONVENTIONS).report for node in nodes)
+    reports = (report_of(node, SHOWN_CONVENTIONS).report for node in nodes)
     memory = max((device.memory for one in reports for device in one.devices), default=0)
     return typical_pods(((_request(pod, memory), 1) for pod in pods), OPTIONS)
 
@@ -196,6 +196,6 @@ def _request(pod: Pod, memory: int) -> GpuShareRequest:
     request = gpu_request_of(PodInfo.of(pod))
     if request.milli > 0:
         return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
-    for device in requests_of(pod, _CONVENTIONS).values() if memory else ():
+    for device in requests_of(pod, SHOWN_CONVENTIONS).values() if memory else ():
         return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
     return GpuShareRequest(request.cpu_milli)
