@@ -27,34 +27,22 @@ from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, r
 from stowplan.plugins.gpu_share.conventions.device_sharing import DeviceAttempt, requests_of
 from stowplan.plugins.gpu_share.fragmentation import (
     CATEGORIES,
-    NO_ACCESS,
-    Q1,
-    Q2,
+    CAUSES,
     Q3,
-    Q4,
-    XL,
-    XR,
     TypicalColumns,
     TypicalPod,
     fragment_column,
     milli_by_category_column,
 )
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
-from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
+from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
 
 OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, increase_step=1)
 """As in the paper: pods without GPU count, and 95 % of the pods are covered."""
+TYPICAL_MAX = 2_000
+"""Pods that are counted for the typical pods of a running cluster."""
 SHOWN_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
-
-CAUSES = {
-    "cpu_short": (Q4, XR),
-    "gpu_short": (Q2,),
-    "both_short": (Q1,),
-    "model": (NO_ACCESS,),
-    "no_gpu_wanted": (XL,),
-}
-"""Why idle milli cannot be used -> the categories."""
 
 
 class CardFragmentation(msgspec.Struct, frozen=True):
@@ -135,6 +123,23 @@ class CardFragmentationMeter:
             {name: (int(idle[row]), float(amounts[row])) for row, name in enumerate(names)},
         )
 
+    def by_node(self, nodes: NodeTable) -> list[tuple[str, int, dict[str, float]]]:
+        """Nodes with cards: name, idle milli, and what of it is of no use, by cause."""
+        names, columns = _cards(nodes)
+        if not names:
+            return []
+        typical = TypicalColumns(self.typical, columns.models)
+        milli = milli_by_category_column(columns.cpu_left, columns.left, columns.model, typical)
+        idle = columns.total_left().tolist()
+        return [
+            (
+                name,
+                idle[row],
+                {why: float(milli[row, list(at)].sum()) for why, at in CAUSES.items()},
+            )
+            for row, name in enumerate(names)
+        ]
+
 
 def _usable(columns: GpuCardColumns, pod: TypicalPod) -> int:
     """Milli that one kind of pods can use."""
@@ -178,9 +183,14 @@ def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
 
     nodes: a request for memory of a GPU is taken as a part of the largest one that they register.
     """
+    memory = largest_card(nodes)
+    return typical_pods(((request_of(pod, memory), 1) for pod in pods), OPTIONS)
+
+
+def largest_card(nodes: Iterable[Node]) -> int:
+    """MiB of the largest card that nodes register; 0 for none."""
     reports = (report_of(node, SHOWN_CONVENTIONS).report for node in nodes)
-    memory = max((device.memory for one in reports for device in one.devices), default=0)
-    return typical_pods(((_request(pod, memory), 1) for pod in pods), OPTIONS)
+    return max((device.memory for one in reports for device in one.devices), default=0)
 
 
 def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
@@ -192,10 +202,56 @@ def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
     return []
 
 
-def _request(pod: Pod, memory: int) -> GpuShareRequest:
+def request_of(pod: Pod, memory: int) -> GpuShareRequest:
+    """The request of a pod in milli. memory: MiB of the card that requested memory is a part
+    of."""
     request = gpu_request_of(PodInfo.of(pod))
     if request.milli > 0:
         return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
     for device in requests_of(pod, SHOWN_CONVENTIONS).values() if memory else ():
         return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
     return GpuShareRequest(request.cpu_milli)
+
+
+class CardFragmentationWatch:
+    """Fragmentation of a scheduler's node table when it is asked for, as for metrics: measured
+    again only if something has changed.
+
+    The typical pods are those that the configuration expects, else those of the pods on nodes: of
+    as many as TYPICAL_MAX, and again when the number of pods has changed by a tenth.
+    """
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._found: CardFragmentation | None = None
+        self._typical: list[TypicalPod] = []
+        self._n_pods = 0
+
+    def measure(self, nodes: NodeTable, configuration: Configuration) -> CardFragmentation | None:
+        """The fragmentation now; None without the plugin GpuShare, or without cards."""
+        if not has_gpu_share(configuration):
+            return None
+        key = nodes.marks, id(configuration)
+        if key != self._key:
+            typical = typical_of_configuration(configuration) or self._of_pods(nodes)
+            self._found = CardFragmentationMeter(typical).measure(nodes)
+            # Reading the cards may have brought what follows them up to date.
+            self._key = nodes.marks, id(configuration)
+        return self._found
+
+    def _of_pods(self, nodes: NodeTable) -> list[TypicalPod]:
+        n_pods = int(nodes.pod_count.sum())
+        if not self._typical or abs(n_pods - self._n_pods) * 10 > self._n_pods:
+            pods = [info.pod for row in range(nodes.n_nodes) for info in nodes.pods[row]]
+            step = -(-len(pods) // TYPICAL_MAX) or 1
+            self._typical, self._n_pods = typical_of(pods[::step], nodes.nodes), n_pods
+        return self._typical
+
+
+def has_gpu_share(configuration: Configuration) -> bool:
+    """True where a profile has the plugin GpuShare, which follows the cards of nodes."""
+    return any(
+        plugin.name == GpuShare.name
+        for profile in configuration.profiles.values()
+        for plugin in profile.points.get("reserve", ())
+    )
