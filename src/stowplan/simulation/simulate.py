@@ -32,12 +32,14 @@ from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
+from stowplan.inputs.openb import CARDS_COUNTED
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaling.autoscale_config import PoolNodes, pool_templates
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
     has_cards,
+    has_gpu_share,
     typical_of,
     typical_of_configuration,
 )
@@ -219,7 +221,10 @@ def simulate(
     if replay is None:
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
-    result.summary["notes"] += extender_factory.notes
+    notes = result.summary["notes"] + extender_factory.notes
+    if has_gpu_share(deciders.configuration):
+        notes = [note for note in notes if note != CARDS_COUNTED]
+    result.summary["notes"] = notes
     result.summary["notes"] += gang_notes(cluster.pending(), deciders)
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)

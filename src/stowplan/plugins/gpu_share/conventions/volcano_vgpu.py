@@ -35,6 +35,7 @@ REGISTER = "volcano.sh/node-vgpu-register"
 NUMBER, MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 PERCENTAGE, CORES = "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"
 RESOURCES = (NUMBER, MEMORY, PERCENTAGE, CORES)
+WHOLE = "nvidia.com/gpu"
 
 MODE = "volcano.sh/vgpu-mode"
 USE_TYPE, NOUSE_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
@@ -55,7 +56,8 @@ def report(node: Node) -> DeviceReport | None:
     """The devices that a node has registered: `ID,SLICES,MIB,TYPE,HEALTHY,MODE:` each.
 
     Differs: an entry that is not understood makes the node unusable; Volcano reads such numbers as
-    0. A node with MIG devices is not usable either: which profile a slice gets is the driver's.
+    0. A node with MIG devices is not usable either: which profile a slice gets is the driver's. Nor
+    is one that offers whole GPUs as well, which NVIDIA's device plugin gives without asking.
     """
     text = node.metadata.annotations.get(REGISTER)
     if text is None:
@@ -77,6 +79,12 @@ def report(node: Node) -> DeviceReport | None:
             GpuDevice(
                 name, int(memory), model, slots=int(slots), is_healthy=is_healthy, mode=HAMI_CORE
             )
+        )
+    whole = offered(node, WHOLE)
+    if whole > 0:
+        return DeviceReport(
+            problem=f"annotation {REGISTER} has GPUs, allocatable {WHOLE} is {whole}: another "
+            "device plugin may give the same ones"
         )
     return checked_report(node, devices, REGISTER, NUMBER)
 
