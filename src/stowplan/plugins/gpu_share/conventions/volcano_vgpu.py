@@ -9,11 +9,9 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS
 from stowplan.plugins.gpu_share.conventions.convention import (
-    NOT_A_NUMBER,
     BindingNotes,
     Convention,
-    bad_amount,
-    limit_of,
+    container_limits,
     offered,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -107,16 +105,10 @@ def checked_report(
 
 def request(pod: Pod) -> DeviceRequest | None:
     """The slices that the containers of a pod request; None for a pod without."""
-    parts, problem = [], ""
-    for index, container in enumerate(pod.spec.containers):
-        amounts = {name: limit_of(container, name) for name in RESOURCES}
-        wrong = next((name for name in RESOURCES if amounts[name] == NOT_A_NUMBER), None)
-        if wrong is not None:
-            problem = problem or bad_amount(container, wrong)
-            continue
-        part = _container(index, container, amounts)
-        if part is not None:
-            parts.append(part)
+    found, problem = container_limits(pod, RESOURCES)
+    containers = pod.spec.containers
+    made = (_container(index, containers[index], amounts) for index, amounts in found)
+    parts = [part for part in made if part is not None]
     if not parts and not problem:
         return None
     notes = pod.metadata.annotations
