@@ -15,7 +15,7 @@ from stowplan.columns.nodetable import table_of
 from stowplan.conformance.gpu_share import gpu_share_answers
 from stowplan.conformance.gpu_share.gpu_share_cases import GpuCasePod, GpuShareCase
 from stowplan.forecast.cluster import Cluster
-from stowplan.insight.capacity.defragment import CardsOfNodes, DefragmentPlan
+from stowplan.insight.capacity.card_moves import CardsOfNodes, DefragmentPlan
 from stowplan.objects.devices.gpu_cards import format_card_indices
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.meta import OwnerReference
@@ -257,11 +257,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     (tmp_path / "config.json").write_text(configuration(workload=HALVES))
     files = ("-f", "cluster.yaml", "--config", "config.json", "--force")
-    shown = run("capacity", "--defragment", "fragOnePod", "--ratio", "0.5", *files)
-    assert shown.code == 0, shown.out
-    assert "GPU cards: 1.2 idle; of no use to typical pods: 1.2 (100.0%)" in shown.out
-    assert "1 move of 2 pods: of no use 0.2 (16.7%)" in shown.out
-    assert "kubectl delete pod -n default a" in shown.out
+    printed = run("capacity", "--defragment", "fragOnePod", "--ratio", "0.5", *files)
+    assert printed.code == 0, printed.out
+    assert "GPU cards: 1.2 idle; of no use to typical pods: 1.2 (100.0%)" in printed.out
+    assert "1 move of 2 pods: of no use 0.2 (16.7%)" in printed.out
+    assert "kubectl delete pod -n default a" in printed.out
     tree = yaml.safe_load(run("capacity", "--defragment", *files, "-o", "yaml").out)
     assert tree["apiVersion"] == "stowplan.dev/capacity/v1"
     assert tree["policy"] == "fragMultiPod"

@@ -246,8 +246,8 @@ def test_the_command_explains_the_causes(tmp_path: Path) -> None:
     pods = [gpu_pod("new", 1, 500, models="V100")]
     screen = Console(file=io.StringIO(), width=100)
     print_explanation(explained(nodes, pods, tmp_path / "config.json"), screen)
-    shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    assert "GPU cards: 3.0 idle, 2.0 of them of no use to expected pods: model 2.00" in shown
+    printed = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "GPU cards: 3.0 idle, 2.0 of them of no use to expected pods: model 2.00" in printed
 
 
 @pytest.mark.skipif("STOWPLAN_TRACES" not in os.environ, reason="needs the OpenB trace")

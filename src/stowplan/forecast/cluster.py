@@ -18,9 +18,9 @@ from stowplan.forecast.what_if.preempt_preview import preview
 from stowplan.forecast.what_if.questions import Question, WhatIfOptions, answer, question_of
 from stowplan.inputs import cluster_reader
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.capacity.card_moves import DefragmentPlan
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
-from stowplan.insight.capacity.defragment import DefragmentPlan
 from stowplan.insight.capacity.node_fit import NodeFit
 from stowplan.insight.what_if.application import NOT_OF_CLUSTER, apply_changes
 from stowplan.insight.what_if.requested_changes import RequestSource, requests_of

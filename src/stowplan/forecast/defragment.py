@@ -19,8 +19,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
 from stowplan.insight.capacity.allowed_disruptions import Budgets
-from stowplan.insight.capacity.count import SCHEMA
-from stowplan.insight.capacity.defragment import (
+from stowplan.insight.capacity.card_moves import (
     CardFigures,
     CardsOfNodes,
     DefragmentPlan,
@@ -30,9 +29,11 @@ from stowplan.insight.capacity.defragment import (
     moves_of,
     within_budgets,
 )
+from stowplan.insight.capacity.count import SCHEMA
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentation,
     CardFragmentationMeter,
+    chooses_cards,
     typical_of,
     typical_of_configuration,
 )
@@ -40,7 +41,6 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.gpu_share.descheduling import DeschedulingPolicy, victims
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
-from stowplan.plugins.gpu_share.gpu_share import GpuShare
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
 from stowplan.simulation.simulate import check_profile_of, fill_of
 
@@ -226,4 +226,4 @@ class _Defragmentation:
 
 
 def _chooses_cards(framework: Framework) -> bool:
-    return any(isinstance(member.plugin, GpuShare) for member in framework.at("reserve"))
+    return chooses_cards(framework.profile)

@@ -26,12 +26,13 @@ from stowplan.insight.changes.search import find_changes
 from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.insight.gpu_fragmentation import (
     CardFragmentationMeter,
+    chooses_cards,
+    expected_pods,
     largest_card,
     request_of,
 )
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
-from stowplan.plugins.gpu_share.gpu_share import GpuShare
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -129,11 +130,9 @@ def _as_given(
 
 def _stranded(found: Pod, snapshot: Snapshot, framework: Framework) -> tuple[StrandedCards, ...]:
     """What is of no use of the GPU cards of each node; nothing without the plugin GpuShare."""
-    plugins = (member.plugin for member in framework.at("reserve"))
-    plugin = next((one for one in plugins if isinstance(one, GpuShare)), None)
-    if plugin is None:
+    if not chooses_cards(framework.profile):
         return ()
-    typical = plugin.args.typical_pods
+    typical = expected_pods(framework.profile)
     if not typical:
         request = request_of(found, largest_card(snapshot.nodes.nodes))
         typical = (TypicalPod(request.cpu_milli, request.num, request.milli, request.models, 1.0),)

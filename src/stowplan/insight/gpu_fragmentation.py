@@ -18,6 +18,7 @@ from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Floats
 from stowplan.config import Configuration
 from stowplan.framework import PodInfo
+from stowplan.framework.profile import Profile
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, CardState, GpuShareRequest
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -35,14 +36,14 @@ from stowplan.plugins.gpu_share.fragmentation import (
     milli_by_category_column,
 )
 from stowplan.plugins.gpu_share.gpu_card_columns import GpuCardColumns
-from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs
+from stowplan.plugins.gpu_share.gpu_share import GpuShareArgs
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
 
 OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, increase_step=1)
 """As in the paper: pods without GPU count, and 95 % of the pods are covered."""
 TYPICAL_MAX = 2_000
 """Pods that are counted for the typical pods of a running cluster."""
-SHOWN_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
+DEFAULT_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
 
 
 class CardFragmentation(msgspec.Struct, frozen=True):
@@ -156,7 +157,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
     names = [nodes.names[row] for row in rows.tolist()]
     if not registered:
         return names, columns.take(rows)
-    attempt = DeviceAttempt({}, SHOWN_CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
+    attempt = DeviceAttempt({}, DEFAULT_CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
     states: list[CardState] = [columns.state(row) for row in rows.tolist()]
     for row in registered:
         found = attempt.on_cards(nodes.info(row))
@@ -167,7 +168,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
 
 
 def _is_registered(node: Node) -> bool:
-    return report_of(node, SHOWN_CONVENTIONS).only is not None
+    return report_of(node, DEFAULT_CONVENTIONS).only is not None
 
 
 # Typical pods.
@@ -189,17 +190,20 @@ def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
 
 def largest_card(nodes: Iterable[Node]) -> int:
     """MiB of the largest card that nodes register; 0 for none."""
-    reports = (report_of(node, SHOWN_CONVENTIONS).report for node in nodes)
+    reports = (report_of(node, DEFAULT_CONVENTIONS).report for node in nodes)
     return max((device.memory for one in reports for device in one.devices), default=0)
 
 
 def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
     """The typical pods that the plugin for GPU cards of a profile has; none for none."""
-    for profile in configuration.profiles.values():
-        for args in profile.args.values():
-            if isinstance(args, GpuShareArgs) and args.workload:
-                return list(args.typical_pods)
-    return []
+    found = map(expected_pods, configuration.profiles.values())
+    return list(next(filter(None, found), ()))
+
+
+def expected_pods(profile: Profile) -> tuple[TypicalPod, ...]:
+    """The typical pods of the plugin for GPU cards; none without it, or without a workload."""
+    plugins = (args for args in profile.args.values() if isinstance(args, GpuShareArgs))
+    return next((args.typical_pods for args in plugins if args.workload), ())
 
 
 def request_of(pod: Pod, memory: int) -> GpuShareRequest:
@@ -208,7 +212,7 @@ def request_of(pod: Pod, memory: int) -> GpuShareRequest:
     request = gpu_request_of(PodInfo.of(pod))
     if request.milli > 0:
         return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
-    for device in requests_of(pod, SHOWN_CONVENTIONS).values() if memory else ():
+    for device in requests_of(pod, DEFAULT_CONVENTIONS).values() if memory else ():
         return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
     return GpuShareRequest(request.cpu_milli)
 
@@ -250,8 +254,9 @@ class CardFragmentationWatch:
 
 def has_gpu_share(configuration: Configuration) -> bool:
     """True where a profile has the plugin GpuShare, which follows the cards of nodes."""
-    return any(
-        plugin.name == GpuShare.name
-        for profile in configuration.profiles.values()
-        for plugin in profile.points.get("reserve", ())
-    )
+    return any(map(chooses_cards, configuration.profiles.values()))
+
+
+def chooses_cards(profile: Profile) -> bool:
+    """True for a profile with the plugin GpuShare."""
+    return any(isinstance(args, GpuShareArgs) for args in profile.args.values())

@@ -207,6 +207,7 @@ def simulate(
     cluster = _cluster(cluster, seed, keep_manifests=replay is not None)
     if node_count is not None:
         cluster = resized(cluster, node_count)
+    cluster = _without_card_note(cluster, deciders.configuration)
     digest = configuration_files.digest(configuration)
     if profile is not None:
         cluster = assign_profile(profile, cluster)
@@ -221,10 +222,7 @@ def simulate(
     if replay is None:
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
-    notes = result.summary["notes"] + extender_factory.notes
-    if has_gpu_share(deciders.configuration):
-        notes = [note for note in notes if note != CARDS_COUNTED]
-    result.summary["notes"] = notes
+    result.summary["notes"] += extender_factory.notes
     result.summary["notes"] += gang_notes(cluster.pending(), deciders)
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
@@ -233,6 +231,14 @@ def simulate(
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
     return result
+
+
+def _without_card_note(cluster: Cluster, configuration: Configuration) -> Cluster:
+    """The cluster without the note that cards are counted, where a profile chooses them."""
+    if CARDS_COUNTED not in cluster.notes or not has_gpu_share(configuration):
+        return cluster
+    notes = [note for note in cluster.notes if note != CARDS_COUNTED]
+    return replace(cluster, notes=notes)
 
 
 class ReplayRequest(NamedTuple):

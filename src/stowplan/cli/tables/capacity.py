@@ -9,9 +9,9 @@ from rich.text import Text
 
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.inputs.counts import count_of
+from stowplan.insight.capacity.card_moves import DefragmentPlan
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
-from stowplan.insight.capacity.defragment import DefragmentPlan
 from stowplan.insight.capacity.node_fit import NodeFit
 from stowplan.objects.devices.gpu_cards import CARD_MILLI
 

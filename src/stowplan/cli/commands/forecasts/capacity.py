@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options, simulate_options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
 # Show how many more pods of a Deployment fit, and what is short then
@@ -28,6 +28,30 @@ stowplan capacity --defragment -f cluster.yaml --config gpu-share.yaml
 """
 
 
+defragment_options = grouped(
+    flag(
+        "--defragment",
+        metavar="[POLICY]",
+        is_flag=False,
+        flag_value="fragMultiPod",
+        type=click.Choice(["fragMultiPod", "fragOnePod", "cosSim"]),
+        help="Find pods to move so that GPU cards are less fragmented. POLICY chooses them: "
+        "fragMultiPod, fragOnePod or cosSim.  [default: fragMultiPod]",
+    ),
+    flag(
+        "--ratio",
+        metavar="SHARE",
+        type=click.FloatRange(min=0, max=1, min_open=True),
+        help="Move at most this share of all pods, for --defragment.  [default: 0.1]",
+    ),
+    flag(
+        "--force",
+        is_flag=True,
+        help="Also move pods without a controller, which nothing creates again; for --defragment.",
+    ),
+)
+
+
 @click.command(name="capacity", cls=Command, examples=EXAMPLES)
 @click.argument(
     "workload", metavar="[FILE]...", type=click.Path(allow_dash=True, exists=False), nargs=-1
@@ -39,26 +63,7 @@ stowplan capacity --defragment -f cluster.yaml --config gpu-share.yaml
 @live_options.context
 @flag("--fit", is_flag=True, help="Find the cheapest nodes on which FILE, or the cluster, runs.")
 @flag("--compact", is_flag=True, help="Find nodes that can be emptied, in which order; no FILE.")
-@flag(
-    "--defragment",
-    metavar="[POLICY]",
-    is_flag=False,
-    flag_value="fragMultiPod",
-    type=click.Choice(["fragMultiPod", "fragOnePod", "cosSim"]),
-    help="Find pods to move so that GPU cards are less fragmented. POLICY chooses them: "
-    "fragMultiPod, fragOnePod or cosSim.  [default: fragMultiPod]",
-)
-@flag(
-    "--ratio",
-    metavar="SHARE",
-    type=click.FloatRange(min=0, max=1, min_open=True),
-    help="Move at most this share of all pods, for --defragment.  [default: 0.1]",
-)
-@flag(
-    "--force",
-    is_flag=True,
-    help="Also move pods without a controller, which nothing creates again; for --defragment.",
-)
+@defragment_options
 @flag(
     "--price",
     "prices",

@@ -15,7 +15,7 @@ from stowplan.columns import NodeTable
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.insight.capacity.allowed_disruptions import Budgets
 from stowplan.insight.capacity.pools import runs_on_every_node
-from stowplan.insight.gpu_fragmentation import SHOWN_CONVENTIONS, CardFragmentation
+from stowplan.insight.gpu_fragmentation import DEFAULT_CONVENTIONS, CardFragmentation
 from stowplan.objects.devices.gpu_cards import GpuShareRequest
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.pod import Pod
@@ -103,7 +103,7 @@ class CardsOfNodes:
     def __init__(self, table: NodeTable) -> None:
         self._ledger = CardLedger.of(table)
         self._devices = DeviceLedger.of(table)
-        self._attempt = DeviceAttempt({}, SHOWN_CONVENTIONS, self._devices, table, 0)
+        self._attempt = DeviceAttempt({}, DEFAULT_CONVENTIONS, self._devices, table, 0)
         self.infos = [table.info(row) for row in range(table.n_nodes)]
 
     def nodes(self) -> list[NodeWithCards]:
@@ -124,7 +124,7 @@ class CardsOfNodes:
 
     def cards_of(self, node: NodeInfo, info: PodInfo) -> list[tuple[int, str]] | None:
         """The cards of a pod by index, each with its name; None where they are not known."""
-        report = self._devices.report(node, SHOWN_CONVENTIONS)
+        report = self._devices.report(node, DEFAULT_CONVENTIONS)
         convention = report.only
         if convention is None:
             cards = self._ledger.cards_of(info.pod, gpu_request_of(info))
@@ -141,7 +141,7 @@ class CardsOfNodes:
     def _device_request(
         self, node: NodeInfo, info: PodInfo, plain: GpuShareRequest
     ) -> GpuShareRequest:
-        found = self._devices.report(node, SHOWN_CONVENTIONS)
+        found = self._devices.report(node, DEFAULT_CONVENTIONS)
         request = None if found.only is None else found.only.request(info.pod)
         if request is None or not found.report.devices:
             return GpuShareRequest(plain.cpu_milli)
