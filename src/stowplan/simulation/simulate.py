@@ -222,8 +222,7 @@ def simulate(
     if replay is None:
         result.failures = failures_of(result.placements, cluster.pods)
     result.summary |= {"seed": seed, "configuration": digest}
-    result.summary["notes"] += extender_factory.notes
-    result.summary["notes"] += gang_notes(cluster.pending(), deciders)
+    result.summary["notes"] += [*extender_factory.notes, *gang_notes(cluster.pending(), deciders)]
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]
