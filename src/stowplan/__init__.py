@@ -9,6 +9,7 @@
     eta(cluster)                   when pending pods are expected to start
     capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
                                    how many more pods fit, the fewest nodes, nodes to empty
+    defragment(cluster)            pods to move so that GPU cards are less fragmented
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
     from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.cluster import Cluster, read_cluster
+    from stowplan.forecast.defragment import defragment
     from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
@@ -54,6 +56,7 @@ __all__ = [
     "__version__",
     "capacity",
     "compact",
+    "defragment",
     "eta",
     "evaluate",
     "explain",
@@ -81,6 +84,7 @@ _MODULES = {
     "eta": "stowplan.forecast.eta",
     "capacity": "stowplan.forecast.capacity",
     "compact": "stowplan.forecast.capacity",
+    "defragment": "stowplan.forecast.defragment",
     "evaluate": "stowplan.conformance.evaluate",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",

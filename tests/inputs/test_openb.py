@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
-from stowplan.inputs.openb import GPU, GPU_MILLI, MODEL_LABEL, NOTE, OpenBReader
+from stowplan.inputs.openb import CARDS_COUNTED, GPU, GPU_MILLI, MODEL_LABEL, OpenBReader
 from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, MODEL_KEY
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -237,7 +237,7 @@ def test_lines_of_pods_that_are_wrong(line: str, wanted: str) -> None:
 
 def check_trace(cluster: Cluster, n_nodes: int, n_pods: int) -> None:
     assert (len(cluster.nodes), len(cluster.pending())) == (n_nodes, n_pods)
-    assert cluster.notes == [NOTE]
+    assert cluster.notes == [CARDS_COUNTED]
     assert len({id(pod.spec) for pod in cluster.pods}) < n_pods / 2
     times = [pod.metadata.creation_timestamp for pod in cluster.pending()]
     dated = [time for time in times if time is not None]

@@ -10,6 +10,7 @@ import msgspec
 
 from stowplan.cycle.explanation import Explanation
 from stowplan.forecast.capacity import Paths, capacity, compact, fit_nodes
+from stowplan.forecast.defragment import defragment
 from stowplan.forecast.eta import eta
 from stowplan.forecast.expected_starts import ExpectedStarts
 from stowplan.forecast.explain import explain
@@ -17,6 +18,7 @@ from stowplan.forecast.what_if.preempt_preview import preview
 from stowplan.forecast.what_if.questions import Question, WhatIfOptions, answer, question_of
 from stowplan.inputs import cluster_reader
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.capacity.card_moves import DefragmentPlan
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
 from stowplan.insight.capacity.node_fit import NodeFit
@@ -153,6 +155,11 @@ class QueryableCluster(cluster_reader.Cluster):
     def compact(self, **options: Any) -> CompactPlan:
         """Nodes that can be emptied; options as for `stowplan.compact`."""
         return compact(self, config=self.config, plugins=self.plugins, **options)
+
+    def defragment(self, **options: Any) -> DefragmentPlan:
+        """Pods to move so that GPU cards are less fragmented; options as for
+        `stowplan.defragment`."""
+        return defragment(self, config=self.config, plugins=self.plugins, **options)
 
     def eta(self, pods: Iterable[str] | None = None, **options: Any) -> ExpectedStarts:
         """When pending pods are expected to start; options as for `stowplan.eta`."""

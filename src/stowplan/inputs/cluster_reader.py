@@ -22,7 +22,7 @@ from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
-from stowplan.inputs.openb import NOTE, OpenBReader
+from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.scheduler_exports import export_of, unzipped
@@ -240,8 +240,8 @@ class _ClusterReader:
             self.validation.report(place, found)
 
     def _take_csv(self, file: InputFile) -> None:
-        if NOTE not in self.notes:
-            self.notes.append(NOTE)
+        if CARDS_COUNTED not in self.notes:
+            self.notes.append(CARDS_COUNTED)
         for place, found in self.trace.objects(decoded(file.data, file.source), file.source):
             try:
                 self.inventory.add(found, f"{file.source}: {place}")
