@@ -19,6 +19,7 @@ from stowplan.conformance import (
     v1_13_cases,
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
+from stowplan.conformance.queue_models import queue_model_answers, queue_model_cases
 from stowplan.framework import ConfigError, ContractError
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
@@ -30,6 +31,9 @@ Case = Any
 """A case of any format, with an `id`."""
 BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 """Exceptions of cases with invalid values."""
+
+QUEUE_COMPATS = ("volcano-1.15",)
+"""Schedulers whose defects are reproduced in cases of queue models."""
 
 INVALID = "Invalid"
 """`reason` of the answer to an invalid line."""
@@ -75,6 +79,7 @@ FORMATS = {
     "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
     "gpushare": CaseFormat(gpu_share_answers.read_case, gpu_share_answers.answer),
+    "queues": CaseFormat(queue_model_cases.read_case, queue_model_answers.answer),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 
@@ -151,10 +156,12 @@ def _id_of(line: bytes, place: str) -> str:
 
 def _checked_compat(source: str, form: str, compat: str) -> str:
     """The compat name, for sessions only; raises InputError."""
-    if form != "session":
-        raise InputError(source, "--compat", f"not allowed with --as {form}", "--as session")
-    if compat not in COMPATS:
-        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(COMPATS)}")
+    known = {"session": COMPATS, "queues": QUEUE_COMPATS}
+    if form not in known:
+        forms = " or ".join(f"--as {name}" for name in known)
+        raise InputError(source, "--compat", f"not allowed with --as {form}", forms)
+    if compat not in known[form]:
+        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(known[form])}")
     return compat
 
 

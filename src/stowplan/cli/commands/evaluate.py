@@ -11,7 +11,7 @@ from stowplan.cli import options
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import print_error
 
-FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "sequence", "session")
+FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "queues", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
 INVALID_LISTED = 10

@@ -1,0 +1,82 @@
+"""allocate: place tasks on what is idle, or have them wait for what is being released.
+
+Jobs with a hard network topology or sub-groups are placed by `hyper_node_allocation`.
+
+Source: volcano master of 2026-08-20, pkg/scheduler/actions/allocate/allocate.go.
+"""
+
+from __future__ import annotations
+
+from stowplan.batch.queues.volcano.actions.hyper_node_allocation import HyperNodeAllocation
+from stowplan.batch.queues.volcano.actions.task_allocation import TaskAllocation
+from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
+from stowplan.batch.queues.volcano.volcano_job import INQUEUE_PHASE, VolcanoJob
+from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.framework.deciders.heap import Heap
+
+
+def allocate(session: VolcanoSession) -> None:
+    """Run the action."""
+    queues: Heap[VolcanoQueue] = Heap(session.queue_before)
+    jobs: dict[str, Heap[VolcanoJob]] = {}
+    worksheets: dict[str, JobWorksheet] = {}
+    for job in session.jobs.values():
+        if job.is_pending:
+            if "enqueue" in session.options.actions:
+                continue
+            job.phase = INQUEUE_PHASE
+        if not session.is_valid(job) or job.queue not in session.queues:
+            continue
+        worksheet = JobWorksheet.of(session, job)
+        if worksheet.is_empty:
+            continue
+        if job.queue not in jobs:
+            jobs[job.queue] = Heap(session.job_before)
+            queues.push(session.queues[job.queue])
+        jobs[job.queue].push(job)
+        worksheets[job.uid] = worksheet
+    tasks = TaskAllocation(session)
+    in_tree = HyperNodeAllocation(session, tasks)
+    while queues:
+        queue = queues.pop()
+        if session.hooks.anyone("overused", queue) or not jobs[queue.name]:
+            continue
+        job = jobs[queue.name].pop()
+        if _allocate_for_job(session, job, worksheets[job.uid], tasks, in_tree):
+            jobs[queue.name].push(job)
+        queues.push(queue)
+
+
+def _allocate_for_job(
+    session: VolcanoSession,
+    job: VolcanoJob,
+    worksheet: JobWorksheet,
+    tasks: TaskAllocation,
+    in_tree: HyperNodeAllocation,
+) -> bool:
+    """Place tasks of a job; True if it is placed and has tasks left.
+
+    What only waits for resources is neither committed nor undone: it keeps others off them for the
+    rest of the session.
+    """
+    if job.has_hard_topology or job.has_sub_groups:
+        statement = in_tree.allocate(job, worksheet)
+        if statement is None or not session.is_ready(job):
+            return False
+        statement.commit()
+        in_tree.keep_decision(job)
+        return not worksheet.is_empty
+    sub_job, left = job.sub_jobs.get(job.uid), worksheet.tasks.get(job.uid)
+    if sub_job is None or left is None:
+        return False
+    statement = None
+    if sub_job.nominated_hyper_node:
+        statement = tasks.as_nominated(job, sub_job, left)
+    if statement is None:
+        statement = tasks.allocate(job, sub_job, left, session.tree.top.name)
+    if statement is None or not session.is_ready(job):
+        return False
+    statement.commit()
+    sub_job.nominated_hyper_node = ""
+    return bool(left)
