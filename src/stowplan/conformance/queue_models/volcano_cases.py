@@ -129,7 +129,8 @@ def _hyper_nodes(cluster: VolcanoCaseCluster) -> list[HyperNode]:
             names[key] = value
         else:
             names |= {name: key for name, tier in tree.tiers.items() if tier == value}
-    return resolved(tree.tiers, tree.nodes, parents | tree.parents, names)
+    objects = {one["metadata"]["name"] for one in cluster.hyper_nodes}
+    return resolved(tree.tiers, tree.nodes, parents | tree.parents, names, objects)
 
 
 def _device_requests(

@@ -26,8 +26,10 @@ _AMOUNTS = (
 
 
 def outcome(session: VolcanoSession) -> Answer:
-    """What the session decided, and how it left jobs."""
-    has_gang = "gang" in session.plugins
+    """What the session decided, and how it left jobs.
+
+    Phases are those before plugins close: none is Unknown.
+    """
     jobs = session.jobs.values()
     return {
         "binds": dict(session.binds),
@@ -35,7 +37,7 @@ def outcome(session: VolcanoSession) -> Answer:
         "pipelined": {
             task.key: task.node for job in jobs for task in job.of(TaskStatus.PIPELINED)
         },
-        "phases": {job.uid: phase_after(job, has_gang=has_gang) for job in jobs},
+        "phases": {job.uid: phase_after(job, has_gang=False) for job in jobs},
         "jobs": {
             job.uid: {
                 "queue": job.queue,
@@ -47,10 +49,11 @@ def outcome(session: VolcanoSession) -> Answer:
 
 
 def session_facts(session: VolcanoSession, suffix: str) -> Answer:
-    """Amounts of queues and shares of jobs. suffix: of the keys."""
+    """Amounts of queues, of the first plugin that has them, and shares of jobs. suffix: of the
+    keys."""
     found: Answer = {}
     for plugin in session.plugins.values():
-        if isinstance(plugin, QueuePlugin):
+        if isinstance(plugin, QueuePlugin) and f"queues{suffix}" not in found:
             found[f"queues{suffix}"] = {
                 name: _queue_facts(one) for name, one in plugin.attributes.items()
             }

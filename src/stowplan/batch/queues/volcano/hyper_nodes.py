@@ -14,7 +14,10 @@ TOP = "<cluster-top-hypernode>"
 
 
 class HyperNode(msgspec.Struct):
-    """A HyperNode. nodes: names of the nodes below it, in the order of the cluster."""
+    """A HyperNode. nodes: names of the nodes below it, in the order of the cluster.
+
+    has_object: False for one that is only known by its nodes and tier: jobs are not placed by it.
+    """
 
     name: str
     tier: int
@@ -22,6 +25,7 @@ class HyperNode(msgspec.Struct):
     parent: str = ""
     children: list[str] = []
     tier_name: str = ""
+    has_object: bool = True
 
 
 class HyperNodeTree:
@@ -37,7 +41,7 @@ class HyperNodeTree:
         tier = max((one.tier + 1 for one in self.by_name.values()), default=1)
         top = HyperNode(TOP, max(tier, 1), tuple(order))
         for one in self.by_name.values():
-            if not one.parent:
+            if not one.parent and one.has_object:
                 one.parent = TOP
                 top.children.append(one.name)
         self.by_name[TOP] = top
@@ -58,6 +62,11 @@ class HyperNodeTree:
         return self.by_name[TOP]
 
     @property
+    def with_objects(self) -> list[HyperNode]:
+        """HyperNodes with an object, and the top."""
+        return [one for one in self.by_name.values() if one.has_object]
+
+    @property
     def tiers(self) -> list[int]:
         """All tiers, ascending."""
         return sorted({one.tier for one in self.by_name.values()})
@@ -71,8 +80,8 @@ class HyperNodeTree:
         return node in self._sets.get(name, frozenset())
 
     def holders(self, node: str) -> list[HyperNode]:
-        """HyperNodes above a node."""
-        return [one for one in self.by_name.values() if node in self._sets[one.name]]
+        """HyperNodes with an object above a node."""
+        return [one for one in self.with_objects if node in self._sets[one.name]]
 
     def leaf_of(self, node: str) -> str:
         """HyperNode of the lowest tier of all that a node is below; "" for none."""
@@ -97,7 +106,7 @@ class HyperNodeTree:
 
     def lowest_above(self, nodes: Collection[str]) -> str:
         """HyperNode of the lowest tier above all of some nodes; "" for none."""
-        found = [one for one in self.by_name.values() if self._sets[one.name].issuperset(nodes)]
+        found = [one for one in self.with_objects if self._sets[one.name].issuperset(nodes)]
         return min(found, key=lambda one: one.tier).name if found and nodes else ""
 
 
@@ -106,14 +115,22 @@ def resolved(
     nodes: Mapping[str, Iterable[str]],
     parents: Mapping[str, str],
     tier_names: Mapping[str, str],
+    objects: Collection[str],
 ) -> list[HyperNode]:
-    """HyperNodes from maps by name. tier_names: HyperNode -> name of its tier."""
+    """HyperNodes from maps by name. tier_names: HyperNode -> name of its tier. objects: those with
+    an object."""
     found = {
-        name: HyperNode(name, tier, tuple(nodes.get(name, ())), tier_name=tier_names.get(name, ""))
+        name: HyperNode(
+            name,
+            tier,
+            tuple(nodes.get(name, ())),
+            tier_name=tier_names.get(name, ""),
+            has_object=name in objects,
+        )
         for name, tier in tiers.items()
     }
     for child, parent in parents.items():
-        if child in found and parent in found:
+        if child in objects and child in found and parent in found:
             found[child].parent = parent
             found[parent].children.append(child)
     return list(found.values())

@@ -60,7 +60,8 @@ class NetworkTopologyAware(VolcanoPlugin):
         tiers = self._tree.tiers
         self._tiers = range(tiers[0], tiers[-1] + 1)
         self._amounts = {
-            name: _HyperNodeAmounts(session.nodes_of(name)) for name in self._tree.by_name
+            one.name: _HyperNodeAmounts(session.nodes_of(one.name))
+            for one in self._tree.with_objects
         }
 
     def allocated(self, task: VolcanoTask) -> bool:
@@ -163,8 +164,10 @@ class NetworkTopologyAware(VolcanoPlugin):
     def _used_share(self, hyper_node: str, request: dict[str, float]) -> float:
         """Weighted mean of the shares of resources in use with the request; 0 if one is
         exceeded."""
-        amounts = self._amounts[hyper_node]
+        amounts = self._amounts.get(hyper_node)
         total, weight_sum = 0.0, 0
+        if amounts is None:
+            return 0.0
         for name, asked in request.items():
             used, whole = amounts.used.get(name) + asked, amounts.allocatable.get(name)
             if used > whole:

@@ -44,6 +44,11 @@ class VolcanoPredicates(VolcanoPlugin):
         """Choose the filters."""
         self._session = session
         self._rules = session.rules
+        option = session.options.option(self.name)
+        # Without one of these switches a dry run does not tell the filters what has gone.
+        self._sees_gone = option is not None and bool(
+            option.enabled & {"enablePreemptable", "enabledAllocatable"}
+        )
         enabled = [
             name for name, key in FILTERS if not key or boolean(self.arguments, key, default=True)
         ]
@@ -74,7 +79,8 @@ class VolcanoPredicates(VolcanoPlugin):
         self, task: VolcanoTask, node: VolcanoNode, gone: Sequence[VolcanoTask]
     ) -> bool:
         """True if the pod affinity of the task allows a node once some tasks on it are gone."""
-        return int(self._filters.codes_without(task, node.row, gone)[0]) == PASSES
+        seen = gone if self._sees_gone else ()
+        return int(self._filters.codes_without(task, node.row, seen)[0]) == PASSES
 
     def batch_node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:
         """Scores of filters that have one."""
