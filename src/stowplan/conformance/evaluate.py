@@ -19,7 +19,11 @@ from stowplan.conformance import (
     v1_13_cases,
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
-from stowplan.conformance.queue_models import queue_model_answers, queue_model_cases
+from stowplan.conformance.queue_models import (
+    queue_model_answers,
+    queue_model_cases,
+    volcano_cases,
+)
 from stowplan.framework import ConfigError, ContractError
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
@@ -32,8 +36,11 @@ Case = Any
 BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 """Exceptions of cases with invalid values."""
 
-QUEUE_COMPATS = ("volcano-1.15",)
-"""Schedulers whose defects are reproduced in cases of queue models."""
+COMPATS_OF: dict[str, tuple[str, ...]] = {
+    "session": tuple(COMPATS),
+    "queues": (volcano_cases.VOLCANO_1_15,),
+}
+"""Format -> schedulers whose defects can be reproduced."""
 
 INVALID = "Invalid"
 """`reason` of the answer to an invalid line."""
@@ -156,13 +163,19 @@ def _id_of(line: bytes, place: str) -> str:
 
 def _checked_compat(source: str, form: str, compat: str) -> str:
     """The compat name, for sessions only; raises InputError."""
-    known = {"session": COMPATS, "queues": QUEUE_COMPATS}
-    if form not in known:
-        forms = " or ".join(f"--as {name}" for name in known)
+    if form not in COMPATS_OF:
+        forms = " or ".join(f"--as {name}" for name in COMPATS_OF)
         raise InputError(source, "--compat", f"not allowed with --as {form}", forms)
-    if compat not in known[form]:
-        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(known[form])}")
+    known = COMPATS_OF[form]
+    if compat not in known:
+        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(known)}")
     return compat
+
+
+def compat_for(form: str, compats: Sequence[str]) -> str:
+    """Of several compat names the one that concerns a format, or the first; "" for none."""
+    known = COMPATS_OF.get(form, ())
+    return next((name for name in compats if name in known), compats[0] if compats else "")
 
 
 def encoded(answer: dict[str, Any]) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ class VgpuCaseCluster(Value, frozen=True, gc=True):
     pods: tuple[Pod, ...] = ()
 
 
-def answer_cards(case: QueueModelCase) -> Answer:
+def answer_cards(case: QueueModelCase, mends: Collection[str]) -> Answer:
     """The answer to a case."""
     cluster = msgspec.convert(case.cluster, VgpuCaseCluster)
     policy = case.config.get("schedulePolicy", "")
@@ -36,13 +37,13 @@ def answer_cards(case: QueueModelCase) -> Answer:
         return {"noDevices": True}
     for pod in cluster.running:
         cards.add_running(pod)
-    return {"pods": [_offered(cards, pod, policy) for pod in cluster.pods]}
+    return {"pods": [_offered(cards, pod, policy, mends) for pod in cluster.pods]}
 
 
-def _offered(cards: NodeCards, pod: Pod, policy: str) -> Answer:
+def _offered(cards: NodeCards, pod: Pod, policy: str, mends: Collection[str]) -> Answer:
     """What became of a pod; one that fits is placed."""
     found: Answer = {"pod": pod.name, "request": requests_cards(pod)}
-    choice = cards.choose(pod, policy) if found["request"] else CardChoice((), 0.0)
+    choice = cards.choose(pod, policy, mends) if found["request"] else CardChoice((), 0.0)
     found["fits"] = choice is not None
     if choice is not None:
         cards.place(pod, choice)

@@ -10,6 +10,7 @@ import msgspec
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
 from stowplan.assembly.sessions.volcano_sessions import VOLCANO_PLUGINS, run_actions
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode, resolved
+from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
 from stowplan.batch.queues.volcano.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
@@ -31,6 +32,9 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
 
 Answer = dict[str, Any]
+
+VOLCANO_1_15 = "volcano-1.15"
+"""Compat name: all defects of the original."""
 
 NOW = datetime.datetime(2026, 8, 20, 12, tzinfo=datetime.UTC).timestamp()
 NOON = 12 * 60
@@ -64,9 +68,10 @@ class VolcanoCaseCluster(Value, frozen=True, gc=True):
 
 
 def answer(case: QueueModelCase, compat: str = "") -> Answer:
-    """The answer to one case."""
+    """The answer to one case. compat: VOLCANO_1_15, or "" for sessions without its defects."""
+    mends = frozenset[str]() if compat == VOLCANO_1_15 else ALL_DEFECTS
     if case.area == "vgpu":
-        return answer_cards(case)
+        return answer_cards(case, mends)
     cluster = msgspec.convert(case.cluster, VolcanoCaseCluster)
     pods = [pod for pod in cluster.pods if not pod.is_finished]
     table = table_of(cluster.nodes, (pod for pod in pods if pod.node_name))
@@ -86,7 +91,7 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
     )
     rules = FrameworkPodRules(Snapshot(table, store))
     session = VolcanoSession(
-        cluster_of(table, objects), _options(case.config), rules, VOLCANO_PLUGINS
+        cluster_of(table, objects), _options(case.config, mends), rules, VOLCANO_PLUGINS
     )
     result: Answer = {"scores": node_scores(session), "fits": node_fits(session)}
     before = session_facts(session, suffix="Open")
@@ -95,7 +100,7 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
     return {**result, "sessions": [{**outcome(session), **before, **after}]}
 
 
-def _options(config: dict[str, Any]) -> VolcanoOptions:
+def _options(config: dict[str, Any], mends: frozenset[str]) -> VolcanoOptions:
     tiers = tuple(
         tuple(
             VolcanoPluginOption(
@@ -108,7 +113,7 @@ def _options(config: dict[str, Any]) -> VolcanoOptions:
     stated = {
         entry["name"]: entry.get("arguments") or {} for entry in config.get("configurations", ())
     }
-    return VolcanoOptions(tuple(config["actions"]), tiers, stated)
+    return VolcanoOptions(tuple(config["actions"]), tiers, stated, mends)
 
 
 def _hyper_nodes(cluster: VolcanoCaseCluster) -> list[HyperNode]:

@@ -228,6 +228,14 @@ class VolcanoAmount:
         """By how much each resource is above `other`."""
         return self.difference(other)[0]
 
+    def rest(self, other: VolcanoAmount, *, names_all: bool) -> VolcanoAmount:
+        """What is left without `other`, at least 0. names_all: also scalars of which nothing is
+        left; otherwise they vanish."""
+        result = self.above(other)
+        if names_all and result.scalars is not None:
+            result.scalars = {**dict.fromkeys(self.scalars or (), 0.0), **result.scalars}
+        return result
+
     def shares_names(self, other: VolcanoAmount, *, with_pods: bool = True) -> bool:
         """True if there is at least EPSILON of some resource in both."""
         names = set(other.names()).intersection(self.names())

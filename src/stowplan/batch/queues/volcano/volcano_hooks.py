@@ -8,9 +8,14 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session_plugins.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stowplan.batch.queues.volcano.volcano_defects import (
+    ALL_DEFECTS,
+    EMPTY_INTERSECTION,
+    PERMISSIVE_TIER,
+)
 from stowplan.batch.queues.volcano.volcano_options import Arguments, VolcanoPluginOption
 
 if TYPE_CHECKING:
@@ -57,9 +62,13 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
 
 
 class VolcanoPlugin:
-    """Base of the plugins. silent: hooks in which it takes no part in this session."""
+    """Base of the plugins. silent: hooks in which it takes no part in this session.
+
+    knows_queues: it knows what queues deserve.
+    """
 
     name: ClassVar[str]
+    knows_queues: ClassVar[bool] = False
 
     def __init__(self, arguments: Arguments) -> None:
         self.arguments = arguments
@@ -83,7 +92,9 @@ class HookTable:
         self,
         tiers: Iterable[Iterable[VolcanoPluginOption]],
         plugins: Mapping[str, VolcanoPlugin],
+        mends: Collection[str] = ALL_DEFECTS,
     ) -> None:
+        self._mends = mends
         self._calls: dict[str, list[list[Callable[..., Any]]]] = {}
         entries = [[one for one in tier if one.name in plugins] for tier in tiers]
         for hook, switches in HOOKS.items():
@@ -144,21 +155,41 @@ class HookTable:
         tier that is decided counts.
         """
         for tier in self._calls[hook]:
-            chosen: list[VolcanoTask] | None = None
-            for call in tier:
-                found = call(*given)
-                if found is None:
-                    continue
-                if not found:
-                    chosen = None
-                    break
-                uids = {task.uid for task in found}
-                # As in the original, an intersection without a task counts as none so far: the
-                # next plugin of the tier starts anew.
-                chosen = [task for task in chosen if task.uid in uids] if chosen else found
+            chosen = self._agreed(tier, given)
             if chosen:
-                return chosen
+                return self._agreed_by_queues(hook, chosen, given)
         return []
+
+    def _agreed(
+        self, calls: Iterable[Callable[..., Any]], given: tuple[Any, ...]
+    ) -> list[VolcanoTask]:
+        """Victims that plugins agree on."""
+        chosen: list[VolcanoTask] | None = None
+        for call in calls:
+            found = call(*given)
+            if found is None:
+                continue
+            if not found:
+                return []
+            uids = {task.uid for task in found}
+            if chosen or (chosen is not None and EMPTY_INTERSECTION in self._mends):
+                chosen = [task for task in chosen if task.uid in uids]
+            else:
+                chosen = found
+        return chosen or []
+
+    def _agreed_by_queues(
+        self, hook: str, chosen: list[VolcanoTask], given: tuple[Any, ...]
+    ) -> list[VolcanoTask]:
+        """Of the victims that a tier chose those that suit the plugins of queues in all tiers."""
+        if hook != "reclaimable" or PERMISSIVE_TIER not in self._mends:
+            return chosen
+        preemptor, _ = given
+        for call in self.all(hook):
+            if call.__self__.knows_queues:  # type: ignore[attr-defined]
+                uids = {task.uid for task in call(preemptor, chosen)}
+                chosen = [task for task in chosen if task.uid in uids]
+        return chosen
 
 
 def _takes_part(

@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
+
 SWITCHES = (
     "enableJobOrder", "enableHierarchy", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
     "enablePreemptable", "enableReclaimable", "enablePreemptive", "enableQueueOrder",
@@ -46,7 +48,7 @@ class VolcanoOptions(msgspec.Struct, frozen=True):
     actions: tuple[str, ...]
     tiers: tuple[tuple[VolcanoPluginOption, ...], ...]
     arguments: Mapping[str, Arguments] = {}
-    mends: frozenset[str] = frozenset()
+    mends: frozenset[str] = ALL_DEFECTS
 
     def argument(self, action: str) -> Arguments:
         """Arguments of an action."""

@@ -12,6 +12,7 @@ import numpy as np
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode, HyperNodeTree
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE, PodRules
 from stowplan.batch.queues.volcano.volcano_amount import total_of
+from stowplan.batch.queues.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queues.volcano.volcano_hooks import HookTable, VolcanoPlugin
 from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob, soft_to_hard
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
@@ -75,6 +76,7 @@ class VolcanoSession:
         self.total = total_of(node.allocatable for node in self.node_list)
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
+        self._bound: set[str] = set()
         self._resolve_topologies()
         self.plugins: dict[str, VolcanoPlugin] = {}
         for tier in options.tiers:
@@ -82,7 +84,7 @@ class VolcanoSession:
                 if entry.name in builders:
                     plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
                     plugin.open(self)
-        self.hooks = HookTable(options.tiers, self.plugins)
+        self.hooks = HookTable(options.tiers, self.plugins, options.mends)
 
     # Topology.
 
@@ -297,12 +299,16 @@ class VolcanoSession:
 
     def evict(self, task: VolcanoTask) -> None:
         """Begin to release a task."""
+        if task.status is TaskStatus.BOUND:
+            self._bound.add(task.uid)
         self._change_status(task, TaskStatus.RELEASING)
         self._notify_released(task)
 
     def undo_evict(self, task: VolcanoTask) -> None:
-        """Undo an eviction. As in the original a task that was bound counts as running then."""
-        self._change_status(task, TaskStatus.RUNNING)
+        """Undo an eviction."""
+        was_bound = task.uid in self._bound and BOUND_RUNS in self.options.mends
+        self._bound.discard(task.uid)
+        self._change_status(task, TaskStatus.BOUND if was_bound else TaskStatus.RUNNING)
         self._notify_allocated(task)
 
     def _change_status(self, task: VolcanoTask, status: TaskStatus) -> None:

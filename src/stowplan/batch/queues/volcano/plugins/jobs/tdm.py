@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE
+from stowplan.batch.queues.volcano.volcano_defects import NIGHT_WINDOW
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
 from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
@@ -19,7 +20,6 @@ from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.tasks import TaskStatus
 
 ZONE = "tdm.revocable-zone."
-MINUTES_PER_DAY = 24 * 60
 
 
 class Tdm(VolcanoPlugin):
@@ -34,7 +34,8 @@ class Tdm(VolcanoPlugin):
         for key, window in self.arguments.items():
             if ZONE in key:
                 now = session.cluster.time_of_day
-                self._open[key.replace(ZONE, "", 1)] = is_within(window, now)
+                nights = NIGHT_WINDOW in session.options.mends
+                self._open[key.replace(ZONE, "", 1)] = is_within(window, now, nights=nights)
 
     def _is_open(self, zone: str) -> bool:
         return self._open.get(zone, False)
@@ -110,18 +111,20 @@ class Tdm(VolcanoPlugin):
         return not job.accepts_eviction and bool(job.of(TaskStatus.PENDING))
 
 
-def is_within(window: object, minute: int) -> bool:
+def is_within(window: object, minute: int, *, nights: bool = True) -> bool:
     """True if a minute of the day is in a window `HH:MM-HH:MM`, both ends included.
 
-    A window that ends before it starts ends on the next day. Differs: none; as in the original the
-    hours after midnight are not inside of it.
+    A window that ends before it starts ends on the next day. nights: its hours after midnight are
+    inside.
     """
     parts = window.strip().split("-") if isinstance(window, str) else []
     times = [_minute(part) for part in parts]
     if len(times) != 2 or times[0] is None or times[1] is None:
         return False
     start, end = times[0], times[1]
-    return start <= minute <= (end if start < end else end + MINUTES_PER_DAY)
+    if start < end:
+        return start <= minute <= end
+    return minute >= start or (nights and minute <= end)
 
 
 def _minute(text: str) -> int | None:

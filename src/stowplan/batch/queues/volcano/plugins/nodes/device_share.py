@@ -39,6 +39,7 @@ class DeviceShare(VolcanoPlugin):
     def open(self, session: VolcanoSession) -> None:
         """Read the cards of nodes and what running pods have of them."""
         self._policy = text(self.arguments, "deviceshare.SchedulePolicy")
+        self._mends = session.options.mends
         self._weight = integer(self.arguments, "deviceshare.ScheduleWeight", 0)
         self._cards: dict[str, NodeCards] = {}
         self._choices: dict[str, CardChoice] = {}
@@ -59,7 +60,7 @@ class DeviceShare(VolcanoPlugin):
         if requests_cards(task.pod):
             for i, node in enumerate(nodes):
                 cards = self._cards.get(node.name)
-                fits = cards is None or cards.choose(task.pod, self._policy) is not None
+                fits = cards is None or cards.choose(task.pod, self._policy, self._mends) is not None
                 codes[i] = PASSES if fits else UNSCHEDULABLE
         return codes
 
@@ -69,7 +70,7 @@ class DeviceShare(VolcanoPlugin):
         if self._weight > 0 and requests_cards(task.pod):
             for i, node in enumerate(nodes):
                 cards = self._cards.get(node.name)
-                choice = None if cards is None else cards.choose(task.pod, self._policy)
+                choice = None if cards is None else cards.choose(task.pod, self._policy, self._mends)
                 if choice is not None:
                     scores[i] = math.floor(choice.score + 0.5) * self._weight
         return scores
@@ -79,7 +80,7 @@ class DeviceShare(VolcanoPlugin):
         cards = self._cards.get(task.node)
         if cards is None or not requests_cards(task.pod):
             return True
-        choice = self._choices.get(task.uid) or cards.choose(task.pod, self._policy)
+        choice = self._choices.get(task.uid) or cards.choose(task.pod, self._policy, self._mends)
         if choice is None:
             return False
         cards.place(task.pod, choice)

@@ -5,10 +5,15 @@ Source: volcano master of 2026-08-20, pkg/scheduler/api/devices/nvidia/vgpu.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
+from stowplan.batch.queues.volcano.volcano_defects import (
+    ALL_DEFECTS,
+    MEMORY_PERCENTAGE,
+    SPREAD_SCORE,
+)
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod
@@ -158,15 +163,18 @@ class NodeCards:
             for share in container:
                 yield by_uuid[share.uuid], share
 
-    def choose(self, pod: Pod, policy: str) -> CardChoice | None:
-        """Cards for a pod; None if it does not fit. Nothing is changed."""
+    def choose(
+        self, pod: Pod, policy: str, mends: Collection[str] = ALL_DEFECTS
+    ) -> CardChoice | None:
+        """Cards for a pod; None if it does not fit. Nothing is changed. mends: see
+        `volcano_defects`."""
         wishes = pod.metadata.annotations
         if MODE in wishes and wishes[MODE] != self.mode:
             return None
         group = group_of(pod) if wishes.get(GROUP_POLICY) == SPREAD else ""
         trial, score = self.copy(), 0.0
         shares = []
-        for request in card_requests(pod):
+        for request in card_requests(pod, with_percentage=MEMORY_PERCENTAGE in mends):
             if request.count > len(trial.cards):
                 return None
             chosen: list[CardShare] = []
@@ -177,7 +185,7 @@ class NodeCards:
                 card.take(memory, request.cores)
                 if request.count > 0:
                     chosen.append(CardShare(card.uuid, memory, request.cores))
-                    score += _score(card, policy)
+                    score += _score(card, policy, SPREAD_SCORE in mends)
                 if len(chosen) == request.count:
                     break
             if len(chosen) < request.count:
@@ -202,25 +210,24 @@ def requests_cards(pod: Pod) -> bool:
     )
 
 
-def card_requests(pod: Pod) -> list[CardRequest]:
-    """Requests of the containers that have one.
-
-    The percentage of memory is not read: the original reads it only if a device ConfigMap names its
-    resource.
-    """
+def card_requests(pod: Pod, *, with_percentage: bool = True) -> list[CardRequest]:
+    """Requests of the containers that have one. with_percentage: of the memory of a card, too."""
     return [
-        _request_of(container)
+        _request_of(container, with_percentage)
         for container in pod.spec.containers
         if NUMBER in container.resources.limits or MEMORY in container.resources.limits
     ]
 
 
-def _request_of(container: Container) -> CardRequest:
+def _request_of(container: Container, with_percentage: bool) -> CardRequest:
     limits = container.resources.limits
     amounts = {**container.resources.requests, **limits}
     memory = _whole(amounts, MEMORY)
     count = _whole(limits, NUMBER) if NUMBER in limits else 1
-    return CardRequest(count, memory, None if memory else 100, _whole(amounts, CORES))
+    percentage = None if memory else 100
+    if with_percentage and PERCENTAGE in amounts:
+        percentage = min(_whole(amounts, PERCENTAGE), 100)
+    return CardRequest(count, memory, percentage, _whole(amounts, CORES))
 
 
 def _fits(card: VgpuCard, request: CardRequest) -> bool:
@@ -250,8 +257,10 @@ def _allows(card: VgpuCard, wishes: Mapping[str, str]) -> bool:
     return True
 
 
-def _score(card: VgpuCard, policy: str) -> float:
-    """Score of a card that was just taken: how full it is; with `spread` 0, as it is in use."""
+def _score(card: VgpuCard, policy: str, scores_unused: bool) -> float:
+    """Score of a card that was just taken: how full it is; with `spread` whether it was unused."""
+    if policy == SPREAD:
+        return 100.0 if scores_unused and card.used_slots == 1 else 0.0
     return 100.0 * (card.used_memory / card.memory) if policy == BINPACK and card.memory else 0.0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import QueueAttributes
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, maximum
+from stowplan.batch.queues.volcano.volcano_defects import USED_UP_SCALAR
 from stowplan.batch.queues.volcano.volcano_queue import ROOT
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 
@@ -34,7 +35,7 @@ def queue_tree(session: VolcanoSession) -> tuple[Tree, str]:
     if root.capability.is_empty:
         root.capability = VolcanoAmount.unlimited(session.total.scalars or ())
     root.real_capability = root.capability
-    _resolve(tree, root)
+    _resolve(root, names_all=USED_UP_SCALAR in session.options.mends)
     return tree, ""
 
 
@@ -58,7 +59,7 @@ def _enter(session: VolcanoSession, tree: Tree, name: str, below: tuple[str, ...
     return problem
 
 
-def _resolve(tree: Tree, parent: QueueAttributes) -> None:
+def _resolve(parent: QueueAttributes, *, names_all: bool) -> None:
     """Fill in what the children of a queue inherit, and their limits."""
     guarantees, deserved = VolcanoAmount(), VolcanoAmount()
     for child in parent.children.values():
@@ -73,10 +74,11 @@ def _resolve(tree: Tree, parent: QueueAttributes) -> None:
     if parent.name == ROOT:
         parent.guarantee, parent.deserved = guarantees, deserved
     for child in parent.children.values():
-        child.real_capability = parent.real_capability.above(guarantees).add(child.guarantee)
+        rest = parent.real_capability.rest(guarantees, names_all=names_all)
+        child.real_capability = rest.add(child.guarantee)
         child.real_capability.limit(child.capability, absent_is_unlimited=True)
     for child in parent.children.values():
-        _resolve(tree, child)
+        _resolve(child, names_all=names_all)
 
 
 def ancestors_within(attributes: QueueAttributes, levels: int) -> dict[int, str]:

@@ -6,6 +6,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/capacity and proport
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_amount import UNLIMITED, VolcanoAmount
+from stowplan.batch.queues.volcano.volcano_defects import USED_UP_SCALAR
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
 from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
@@ -55,6 +56,7 @@ class QueuePlugin(VolcanoPlugin):
 
     _session: VolcanoSession
     attributes: dict[str, QueueAttributes]
+    knows_queues = True
 
     def of_task(self, task: VolcanoTask) -> QueueAttributes | None:
         """Attributes of the queue of a task."""
@@ -112,7 +114,8 @@ def real_capability(session: VolcanoSession, attributes: QueueAttributes) -> Vol
     guaranteed = VolcanoAmount()
     for queue in session.queues.values():
         guaranteed.add(VolcanoAmount.of(queue.queue.spec.guarantee.resource))
-    result = session.total.above(guaranteed).add(attributes.guarantee)
+    names_all = USED_UP_SCALAR in session.options.mends
+    result = session.total.rest(guaranteed, names_all=names_all).add(attributes.guarantee)
     if attributes.queue.queue.spec.capability:
         limit = attributes.capability
         limit.cpu = limit.cpu if limit.cpu > 0 else UNLIMITED

@@ -24,6 +24,7 @@ class VolcanoDrf(VolcanoPlugin):
     """Dominant shares. shares: by job."""
 
     name = "drf"
+    knows_queues = True
 
     def open(self, session: VolcanoSession) -> None:
         """Compute the shares of jobs."""
