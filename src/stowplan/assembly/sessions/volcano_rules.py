@@ -22,6 +22,7 @@ from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, P
 from stowplan.framework.node_to_status import PluginVerdicts
 from stowplan.framework.plugin import RestrictTo
 from stowplan.framework.status import Code
+from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinityArgs
 from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocationArgs
 from stowplan.plugins.resources.fit import NodeResourcesFitArgs
 from stowplan.plugins.resources.resource_allocation import ResourceSpec
@@ -32,15 +33,43 @@ PROFILE = "volcano"
 _SORT = {"queueSort": (PluginUse("PrioritySort"),)}
 _BALANCED = ("cpu", "memory", "nvidia.com/gpu")
 
+FILTERS: Mapping[str, str] = {
+    "predicate.NodeUnschedulableEnable": "NodeUnschedulable",
+    "predicate.NodeAffinityEnable": "NodeAffinity",
+    "predicate.TaintTolerationEnable": "TaintToleration",
+    "predicate.NodePortsEnable": "NodePorts",
+    "predicate.PodAffinityEnable": "InterPodAffinity",
+    "predicate.NodeVolumeLimitsEnable": "NodeVolumeLimits",
+    "predicate.VolumeZoneEnable": "VolumeZone",
+    "predicate.PodTopologySpreadEnable": "PodTopologySpread",
+    "predicate.VolumeBindingEnable": "VolumeBinding",
+    "predicate.DynamicResourceAllocationEnable": "DynamicResources",
+}
+"""Argument of Volcano -> plugin of kube-scheduler."""
+
+SCORES: Mapping[str, str] = {
+    **FILTERS,
+    "leastrequested.weight": "NodeResourcesFit",
+    "mostrequested.weight": "NodeResourcesFit",
+    "balancedresource.weight": "NodeResourcesBalancedAllocation",
+    "nodeaffinity.weight": "NodeAffinity",
+    "podaffinity.weight": "InterPodAffinity",
+    "tainttoleration.weight": "TaintToleration",
+    "podtopologyspread.weight": "PodTopologySpread",
+    "imagelocality.weight": "ImageLocality",
+}
+"""Argument of Volcano -> plugin whose score it weighs."""
+
+STRATEGIES = {"leastrequested.weight": "LeastAllocated", "mostrequested.weight": "MostAllocated"}
+"""Argument of Volcano -> strategy of the score."""
+
 
 def _framework(
     points: Mapping[str, tuple[PluginUse, ...]],
     args: Mapping[str, Any] | None = None,
     aliases: Mapping[str, str] | None = None,
 ) -> Framework:
-    profile = Profile(
-        PROFILE, {**_SORT, **points}, dict(args or {}), aliases=dict(aliases or {})
-    )
+    profile = Profile(PROFILE, {**_SORT, **points}, dict(args or {}), aliases=dict(aliases or {}))
     return Framework(profile, registry(), FeatureGates())
 
 
@@ -55,11 +84,10 @@ class FrameworkPodRules:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._overlay = Overlay(snapshot.nodes)
-        self._filters: dict[tuple[str, ...], FrameworkFilters] = {}
 
     def filters(self, names: Sequence[str]) -> FrameworkFilters:
-        """The filters of these plugins."""
-        return FrameworkFilters(self, tuple(names))
+        """The filters that these arguments of Volcano turn on."""
+        return FrameworkFilters(self, tuple(FILTERS[name] for name in names))
 
     def scores(self, uses: Sequence[NodeScoreUse]) -> FrameworkScores:
         """The weighted sum of these scores."""
@@ -164,24 +192,23 @@ class FrameworkScores:
         aliases: dict[str, str] = {}
         scoring = []
         for use in uses:
-            name = f"{use.plugin}/{use.kind}" if use.kind else use.plugin
-            if not hasattr(registry()[use.plugin].plugin, "score"):
+            plugin = SCORES[use.name]
+            if not hasattr(registry()[plugin].plugin, "score"):
                 continue
-            if use.kind:
-                aliases[name] = use.plugin
+            # One plugin may score twice, by two strategies.
+            aliases[use.name] = plugin
+            scoring.append(PluginUse(use.name, use.weight))
+            if use.name in STRATEGIES:
                 specs = (ResourceSpec("cpu", 1), ResourceSpec("memory", 1))
-                args[name] = NodeResourcesFitArgs(
-                    scoring_strategy=ScoringStrategy(type=use.kind, resources=specs)
-                )
-            elif use.plugin == "NodeResourcesBalancedAllocation":
+                strategy = ScoringStrategy(type=STRATEGIES[use.name], resources=specs)
+                args[use.name] = NodeResourcesFitArgs(scoring_strategy=strategy)
+            elif use.name == "balancedresource.weight":
                 balanced = tuple(ResourceSpec(resource, 1) for resource in _BALANCED)
-                args[name] = NodeResourcesBalancedAllocationArgs(resources=balanced)
-            elif use.plugin == "InterPodAffinity":
-                args[name] = registry()[name].args(hard_pod_affinity_weight=0)
-            scoring.append(PluginUse(name, use.weight))
-        plugins = registry()
+                args[use.name] = NodeResourcesBalancedAllocationArgs(resources=balanced)
+            elif use.name == "podaffinity.weight":
+                args[use.name] = InterPodAffinityArgs(hard_pod_affinity_weight=0)
         before = tuple(
-            use for use in scoring if hasattr(plugins[aliases.get(use.name, use.name)].plugin, "pre_score")
+            use for use in scoring if hasattr(registry()[SCORES[use.name]].plugin, "pre_score")
         )
         points = {"preScore": before, "score": tuple(scoring)}
         self._framework = _framework(points, args, aliases) if scoring else None

@@ -19,7 +19,7 @@ from stowplan.batch.queues.volcano.plugins.jobs.tdm import Tdm
 from stowplan.batch.queues.volcano.plugins.jobs.volcano_conformance import VolcanoConformance
 from stowplan.batch.queues.volcano.plugins.jobs.volcano_gang import VolcanoGang
 from stowplan.batch.queues.volcano.plugins.jobs.volcano_priority import VolcanoPriority
-from stowplan.batch.queues.volcano.plugins.nodes.device_share import DeviceShare
+from stowplan.batch.queues.volcano.plugins.nodes.device_share import VolcanoDeviceShare
 from stowplan.batch.queues.volcano.plugins.nodes.network_topology import NetworkTopologyAware
 from stowplan.batch.queues.volcano.plugins.nodes.node_group import NodeGroup
 from stowplan.batch.queues.volcano.plugins.nodes.resource_strategy_fit import ResourceStrategyFit
@@ -48,7 +48,7 @@ _PLUGINS: Iterable[type[VolcanoPlugin]] = (
     VolcanoGang, VolcanoPriority, VolcanoConformance, VolcanoDrf, VolcanoProportion,
     VolcanoCapacity, Overcommit, Sla, Tdm, VolcanoBinpack, VolcanoNodeOrder, VolcanoPredicates,
     NodeGroup, ResourceStrategyFit, NetworkTopologyAware, PdbVictims,
-    DeviceShare,
+    VolcanoDeviceShare,
 )  # fmt: skip
 
 VOLCANO_PLUGINS: Mapping[str, Callable[[Any], VolcanoPlugin]] = {one.name: one for one in _PLUGINS}

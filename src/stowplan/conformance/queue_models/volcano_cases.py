@@ -16,13 +16,13 @@ from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, Volcan
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
+from stowplan.conformance.queue_models.vgpu_cases import answer_cards
 from stowplan.conformance.queue_models.volcano_facts import (
     node_fits,
     node_scores,
     outcome,
     session_facts,
 )
-from stowplan.conformance.queue_models.vgpu_cases import answer_cards
 from stowplan.framework import ObjectStore, Snapshot
 from stowplan.objects import storage, workload
 from stowplan.objects.devices import device

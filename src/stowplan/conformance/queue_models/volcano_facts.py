@@ -34,9 +34,7 @@ def outcome(session: VolcanoSession) -> Answer:
     return {
         "binds": dict(session.binds),
         "evicts": [task.key for task in session.evicted],
-        "pipelined": {
-            task.key: task.node for job in jobs for task in job.of(TaskStatus.PIPELINED)
-        },
+        "pipelined": {task.key: task.node for job in jobs for task in job.of(TaskStatus.PIPELINED)},
         "phases": {job.uid: phase_after(job, has_gang=False) for job in jobs},
         "jobs": {
             job.uid: {

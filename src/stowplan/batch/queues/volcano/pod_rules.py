@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats, Ints
@@ -20,11 +19,11 @@ PASSES, UNSCHEDULABLE, UNRESOLVABLE = 0, 1, 2
 
 
 class NodeScoreUse(msgspec.Struct, frozen=True):
-    """A score of a framework. kind: LeastAllocated or MostAllocated for NodeResourcesFit."""
+    """A score. name: the argument of Volcano that weighs it, or that turns on the filter whose
+    score it is."""
 
-    plugin: str
+    name: str
     weight: int
-    kind: str = ""
 
 
 class PodFilters(Protocol):
@@ -57,7 +56,7 @@ class PodRules(Protocol):
     """Filters and scores over the node table of a session."""
 
     def filters(self, names: Sequence[str]) -> PodFilters:
-        """The filters of these plugins of kube-scheduler."""
+        """The filters that these arguments of Volcano turn on."""
 
     def scores(self, uses: Sequence[NodeScoreUse]) -> PodScores:
         """The weighted sum of these scores."""
@@ -70,48 +69,3 @@ class PodRules(Protocol):
 
     def take(self, task: VolcanoTask, row: int) -> None:
         """A pod is no longer on a node."""
-
-
-class NoPodRules:
-    """Every node suits every pod, with equal scores."""
-
-    def filters(self, names: Sequence[str]) -> PodFilters:
-        """No filters."""
-        return self
-
-    def scores(self, uses: Sequence[NodeScoreUse]) -> PodScores:
-        """No scores."""
-        return self
-
-    def prepare(self, task: VolcanoTask) -> bool:
-        """It always succeeds."""
-        return True
-
-    def codes(self, task: VolcanoTask, rows: Ints) -> Ints:
-        """Every row passes."""
-        return np.zeros(rows.shape[0], dtype=np.int64)
-
-    def codes_without(self, task: VolcanoTask, row: int, gone: Sequence[VolcanoTask]) -> Ints:
-        """The row passes."""
-        return np.zeros(1, dtype=np.int64)
-
-    def reserve(self, task: VolcanoTask) -> bool:
-        """It always succeeds."""
-        return True
-
-    def unreserve(self, task: VolcanoTask) -> None:
-        """Nothing to do."""
-
-    def totals(self, task: VolcanoTask, rows: Ints) -> Floats | None:
-        """Zeros."""
-        return np.zeros(rows.shape[0], dtype=np.float64)
-
-    def pod_counts(self, rows: Ints) -> Ints:
-        """There are none."""
-        return np.full(rows.shape[0], -1, dtype=np.int64)
-
-    def place(self, task: VolcanoTask, row: int) -> None:
-        """Nothing to do."""
-
-    def take(self, task: VolcanoTask, row: int) -> None:
-        """Nothing to do."""

@@ -9,7 +9,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session_plugins.go
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from stowplan.batch.queues.volcano.volcano_defects import (
     ALL_DEFECTS,
@@ -17,10 +17,7 @@ from stowplan.batch.queues.volcano.volcano_defects import (
     PERMISSIVE_TIER,
 )
 from stowplan.batch.queues.volcano.volcano_options import Arguments, VolcanoPluginOption
-
-if TYPE_CHECKING:
-    from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
-    from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
+from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 REJECT, ABSTAIN, PERMIT = -1, 0, 1
 """Votes."""
@@ -74,8 +71,8 @@ class VolcanoPlugin:
         self.arguments = arguments
         self.silent: set[str] = set()
 
-    def open(self, session: VolcanoSession) -> None:
-        """Compute what hooks read; before any hook is called."""
+    def open(self, session: Any) -> None:
+        """Compute what hooks read; before any hook is called. session: a VolcanoSession."""
 
     def allocated(self, task: VolcanoTask) -> bool:
         """A task was placed, pipelined, or its eviction was undone. False refuses that."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import DeviceRequests, VolcanoCluster
@@ -41,10 +41,8 @@ class VolcanoObjects(msgspec.Struct):
 def cluster_of(table: NodeTable, objects: VolcanoObjects) -> VolcanoCluster:
     """The cluster that a session opens on; pods of the table's nodes are those of `objects`."""
     queues = {queue.name: VolcanoQueue(queue) for queue in objects.queues}
-    jobs = {
-        job.uid: job for job in _jobs(objects.groups, objects.priority_classes, objects.default_queue)
-        if job.queue in queues
-    }  # fmt: skip
+    found = _jobs(objects.groups, objects.priority_classes, objects.default_queue)
+    jobs = {job.uid: job for job in found if job.queue in queues}
     nodes = {node.name: VolcanoNode(node, row) for row, node in enumerate(table.nodes)}
     for pod in objects.pods:
         task = VolcanoTask(pod)
@@ -68,9 +66,9 @@ def cluster_of(table: NodeTable, objects: VolcanoObjects) -> VolcanoCluster:
 
 def _jobs(
     groups: Iterable[PodGroup], classes: Iterable[PriorityClass], default_queue: str
-) -> Iterable[VolcanoJob]:
+) -> Iterable[VolcanoJobState]:
     values = {one.name: one.value for one in classes}
     default = next((one.value for one in classes if one.global_default), 0)
     for group in groups:
         priority = values.get(group.spec.priority_class_name, default)
-        yield VolcanoJob(group, priority, default_queue)
+        yield VolcanoJobState(group, priority, default_queue)

@@ -74,7 +74,9 @@ def integer(arguments: Arguments, key: str, default: int) -> int:
 def number(arguments: Arguments, key: str, default: float) -> float:
     """An argument; the default for one that is absent or no number."""
     found = arguments.get(key)
-    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else default
+    return (
+        float(found) if isinstance(found, int | float) and not isinstance(found, bool) else default
+    )
 
 
 def boolean(arguments: Arguments, key: str, *, default: bool) -> bool:

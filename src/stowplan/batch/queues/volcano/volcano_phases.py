@@ -5,18 +5,22 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session.go (jobSta
 
 from __future__ import annotations
 
-from stowplan.batch.queues.volcano.volcano_job import INQUEUE_PHASE, PENDING_PHASE, VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import (
+    INQUEUE_PHASE,
+    PENDING_PHASE,
+    VolcanoJobState,
+)
 from stowplan.batch.queues.volcano.volcano_task import COMPLETED_STATUSES
 from stowplan.framework.deciders.tasks import TaskStatus
 
 UNKNOWN_PHASE, COMPLETED_PHASE, RUNNING_PHASE = "Unknown", "Completed", "Running"
 
 
-def phase_after(job: VolcanoJob, *, has_gang: bool) -> str:
+def phase_after(job: VolcanoJobState, *, has_gang: bool) -> str:
     """Phase of a group. has_gang: jobs that are not ready are reported as unschedulable."""
-    if has_gang and job.tasks and not job.is_ready and job.of(TaskStatus.RUNNING):
-        if not _only_releases(job):
-            return UNKNOWN_PHASE
+    is_broken = not job.is_ready and bool(job.of(TaskStatus.RUNNING)) and not _only_releases(job)
+    if has_gang and is_broken:
+        return UNKNOWN_PHASE
     n_scheduled = job.n_scheduled + job.n_released
     if n_scheduled >= job.group.spec.min_member:
         is_over = n_scheduled == job.count(COMPLETED_STATUSES)
@@ -24,7 +28,7 @@ def phase_after(job: VolcanoJob, *, has_gang: bool) -> str:
     return job.phase if job.phase == INQUEUE_PHASE else PENDING_PHASE
 
 
-def _only_releases(job: VolcanoJob) -> bool:
+def _only_releases(job: VolcanoJobState) -> bool:
     """True if all that the job lacks is being released, and nothing is to be placed."""
     n_released = job.n_released
     if n_released == 0 or job.of(TaskStatus.PENDING) or job.of(TaskStatus.PIPELINED):

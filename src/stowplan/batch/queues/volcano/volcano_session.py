@@ -14,7 +14,11 @@ from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE, PodRul
 from stowplan.batch.queues.volcano.volcano_amount import total_of
 from stowplan.batch.queues.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queues.volcano.volcano_hooks import HookTable, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob, soft_to_hard
+from stowplan.batch.queues.volcano.volcano_job_state import (
+    VolcanoJobState,
+    VolcanoSubJob,
+    soft_to_hard,
+)
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
@@ -38,7 +42,7 @@ class VolcanoCluster:
 
     def __init__(
         self,
-        jobs: Mapping[str, VolcanoJob],
+        jobs: Mapping[str, VolcanoJobState],
         nodes: Mapping[str, VolcanoNode],
         queues: Mapping[str, VolcanoQueue],
         hyper_nodes: Iterable[HyperNode] = (),
@@ -110,7 +114,7 @@ class VolcanoSession:
         tier = self.tree.tier_of_name.get(topology.highest_tier_name)
         return topology if tier is None else NetworkTopology(topology.mode, tier)
 
-    def _find_allocated_hyper_nodes(self, job: VolcanoJob) -> None:
+    def _find_allocated_hyper_nodes(self, job: VolcanoJobState) -> None:
         """The HyperNodes that its placed tasks use."""
         tree = self.tree
         for sub_job in job.sub_jobs.values():
@@ -138,7 +142,7 @@ class VolcanoSession:
             return found < 0
         return (left.created, left.name) < (right.created, right.name)
 
-    def job_before(self, left: VolcanoJob, right: VolcanoJob) -> bool:
+    def job_before(self, left: VolcanoJobState, right: VolcanoJobState) -> bool:
         """True if `left` comes before `right`."""
         found = self.hooks.first_difference("job_order", left, right)
         return found < 0 if found else (left.created, left.uid) < (right.created, right.uid)
@@ -189,29 +193,29 @@ class VolcanoSession:
 
     # Questions about jobs.
 
-    def is_ready(self, job: VolcanoJob) -> bool:
+    def is_ready(self, job: VolcanoJobState) -> bool:
         """True if enough of the job is placed."""
         return self.hooks.everyone("job_ready", job)
 
-    def is_pipelined(self, job: VolcanoJob) -> bool:
+    def is_pipelined(self, job: VolcanoJobState) -> bool:
         """True if enough of the job is placed or waits for resources."""
         return self.hooks.vote("job_pipelined", job)
 
-    def is_starving(self, job: VolcanoJob) -> bool:
+    def is_starving(self, job: VolcanoJobState) -> bool:
         """True if evictions may help the job."""
         return self.hooks.first_tier("job_starving", job)
 
-    def is_valid(self, job: VolcanoJob) -> bool:
+    def is_valid(self, job: VolcanoJobState) -> bool:
         """True if the job has enough tasks."""
         return not any(call(job) for call in self.hooks.all("job_valid"))
 
-    def is_sub_job_ready(self, job: VolcanoJob, sub_job: VolcanoSubJob) -> bool:
+    def is_sub_job_ready(self, job: VolcanoJobState, sub_job: VolcanoSubJob) -> bool:
         """True if enough of a sub-group is placed."""
         if not job.has_sub_groups:
             return self.is_ready(job)
         return self.hooks.everyone("sub_job_ready", sub_job)
 
-    def is_sub_job_pipelined(self, job: VolcanoJob, sub_job: VolcanoSubJob) -> bool:
+    def is_sub_job_pipelined(self, job: VolcanoJobState, sub_job: VolcanoSubJob) -> bool:
         """True if enough of a sub-group is placed or waits for resources."""
         if not job.has_sub_groups:
             return self.is_pipelined(job)
@@ -221,7 +225,7 @@ class VolcanoSession:
         """True if the queue may have one more task."""
         return self.hooks.everyone("allocatable", queue, task)
 
-    def has_pending(self, job: VolcanoJob) -> list[VolcanoTask]:
+    def has_pending(self, job: VolcanoJobState) -> list[VolcanoTask]:
         """Pending tasks without a scheduling gate."""
         return [task for task in job.of(TaskStatus.PENDING) if not task.is_gated]
 
@@ -244,7 +248,7 @@ class VolcanoSession:
     def candidates_for(self, task: VolcanoTask) -> list[VolcanoNode]:
         """Nodes on which evictions could help, by what is known of them."""
         job = self.jobs.get(task.job)
-        skipped = job.unfit.get(task.uid) if job is not None else None
+        skipped = job.infeasible.get(task.uid) if job is not None else None
         if not skipped:
             return self.node_list
         return [node for node in self.node_list if node.name not in skipped]
@@ -273,7 +277,7 @@ class VolcanoSession:
         scores = self.scores(task, nodes)
         if scores is None or not nodes:
             return None
-        return nodes[int(np.argmax(scores))]
+        return nodes[scores.tolist().index(scores.max())]
 
     # Changes. Each undoes itself if a plugin refuses.
 
@@ -323,7 +327,9 @@ class VolcanoSession:
             node.add(task)
 
     def _notify_allocated(self, task: VolcanoTask) -> bool:
-        return all([plugin.allocated(task) for plugin in self.plugins.values()])
+        # Every plugin is told, also after one has refused.
+        told = [plugin.allocated(task) for plugin in self.plugins.values()]
+        return all(told)
 
     def _notify_released(self, task: VolcanoTask) -> None:
         for plugin in self.plugins.values():
@@ -354,7 +360,9 @@ class VolcanoSession:
         """
         known = failures.of(task)
         asked = [node for node in nodes if node.name not in known]
-        found: dict[str, int] = {name: known[name] for node in nodes if (name := node.name) in known}
+        found: dict[str, int] = {
+            name: known[name] for node in nodes if (name := node.name) in known
+        }
         if with_amounts:
             short = {n.name: 1 for n in asked if not task.request.fits(n.future_idle())}
             found |= short
@@ -405,4 +413,3 @@ def _is_placed(task: VolcanoTask) -> bool:
         TaskStatus.RUNNING,
         TaskStatus.ALLOCATED,
     )
-

@@ -119,11 +119,6 @@ class VolcanoTask:
         return bool(gates) and not (len(gates) == 1 and gates[0].name == ADMISSION_GATE)
 
     @property
-    def wants_admission(self) -> bool:
-        """True if Volcano removes the pod's gate once the queue has room."""
-        return self.pod.metadata.annotations.get(ADMISSION_GATE) == "true"
-
-    @property
     def never_preempts(self) -> bool:
         """True by its preemption policy."""
         return self.pod.spec.preemption_policy == "Never"

@@ -12,7 +12,7 @@ from stowplan.batch.queues.volcano.actions.task_allocation import TaskHeap
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
@@ -23,7 +23,7 @@ NominationPlan = tuple[list[VolcanoOperation], dict[str, str]]
 """Changes, and sub-group -> HyperNode."""
 
 
-def pending_tasks(session: VolcanoSession, job: VolcanoJob) -> list[VolcanoTask]:
+def pending_tasks(session: VolcanoSession, job: VolcanoJobState) -> list[VolcanoTask]:
     """Tasks for which something is evicted: all, or of one sub-group if the job is placed."""
     sheet = JobWorksheet.of(session, job, with_admission=False)
     is_ready = session.is_ready(job)
@@ -38,7 +38,7 @@ def pending_tasks(session: VolcanoSession, job: VolcanoJob) -> list[VolcanoTask]
 
 
 def plan_nominations(
-    session: VolcanoSession, job: VolcanoJob, within: HyperNode, victims: Iterable[VolcanoTask]
+    session: VolcanoSession, job: VolcanoJobState, within: HyperNode, victims: Iterable[VolcanoTask]
 ) -> NominationPlan | None:
     """The changes that have a job wait below a HyperNode; None if it would not be helped.
 
@@ -70,7 +70,7 @@ def plan_nominations(
 
 def _place_somewhere(
     session: VolcanoSession,
-    job: VolcanoJob,
+    job: VolcanoJobState,
     sub_job: VolcanoSubJob,
     tasks: TaskHeap,
     within: HyperNode,
@@ -83,8 +83,7 @@ def _place_somewhere(
         for hyper_node in gradient:
             statement = VolcanoStatement(session)
             if _place_in(session, statement, job, tasks.copy(), hyper_node.name) and (
-                session.is_sub_job_ready(job, sub_job)
-                or session.is_sub_job_pipelined(job, sub_job)
+                session.is_sub_job_ready(job, sub_job) or session.is_sub_job_pipelined(job, sub_job)
             ):
                 return statement, hyper_node.name
             statement.discard()
@@ -94,7 +93,7 @@ def _place_somewhere(
 def _place_in(
     session: VolcanoSession,
     statement: VolcanoStatement,
-    job: VolcanoJob,
+    job: VolcanoJobState,
     tasks: TaskHeap,
     hyper_node: str,
 ) -> bool:

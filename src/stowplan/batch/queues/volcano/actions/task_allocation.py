@@ -6,7 +6,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/allocate/allocate.go
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
@@ -26,7 +26,7 @@ class TaskAllocation:
         self._keeps = boolean(arguments, ERROR_CACHE, default=True)
 
     def allocate(
-        self, job: VolcanoJob, sub_job: VolcanoSubJob, tasks: TaskHeap, hyper_node: str
+        self, job: VolcanoJobState, sub_job: VolcanoSubJob, tasks: TaskHeap, hyper_node: str
     ) -> VolcanoStatement | None:
         """Place tasks; None if too few could be placed or wait, and nothing changed."""
         session = self._session
@@ -59,20 +59,20 @@ class TaskAllocation:
         statement.discard()
         return None
 
-    def _is_due(self, job: VolcanoJob, sub_job: VolcanoSubJob, task: VolcanoTask) -> bool:
+    def _is_due(self, job: VolcanoJobState, sub_job: VolcanoSubJob, task: VolcanoTask) -> bool:
         """False for a task that is not tried."""
         if not self._session.may_allocate(self._session.queues[job.queue], task):
             return False
         if task.is_gated:
             return False
         if job.has_failed(sub_job.uid, task):
-            job.unfit[task.uid] = frozenset()
+            job.infeasible[task.uid] = frozenset()
             return False
         return True
 
     def _passing(
         self,
-        job: VolcanoJob,
+        job: VolcanoJobState,
         task: VolcanoTask,
         nodes: list[VolcanoNode],
         failures: PredicateFailures,
@@ -80,7 +80,7 @@ class TaskAllocation:
         """Nodes that suit a task; the one it is nominated to comes before all others."""
         session = self._session
         if not session.prepare(task):
-            job.unfit[task.uid] = frozenset()
+            job.infeasible[task.uid] = frozenset()
             return []
         nominated = task.pod.status.nominated_node_name
         passing: list[VolcanoNode] = []
@@ -90,7 +90,7 @@ class TaskAllocation:
         if not passing:
             passing = self._suitable(task, nodes, failures)
         if not passing:
-            job.unfit[task.uid] = failures.unresolvable()
+            job.infeasible[task.uid] = failures.unresolvable()
         return passing
 
     def _suitable(
@@ -106,7 +106,9 @@ class TaskAllocation:
         best = self._session.best_node(task, idle) if idle else None
         if best is not None:
             return best
-        rest = [node for node in nodes if node not in idle and task.request.fits(node.future_idle())]
+        rest = [
+            node for node in nodes if node not in idle and task.request.fits(node.future_idle())
+        ]
         return self._session.best_node(task, rest) if rest else None
 
     def place(self, statement: VolcanoStatement, task: VolcanoTask, node: VolcanoNode) -> bool:
@@ -122,7 +124,7 @@ class TaskAllocation:
         return self._session.tree.common_ancestor(leaf, near) if leaf else near
 
     def as_nominated(
-        self, job: VolcanoJob, sub_job: VolcanoSubJob, tasks: TaskHeap
+        self, job: VolcanoJobState, sub_job: VolcanoSubJob, tasks: TaskHeap
     ) -> VolcanoStatement | None:
         """Place every task on the node that it is nominated to; None if one does not fit there.
 
@@ -149,7 +151,7 @@ class TaskAllocation:
         return statement
 
     def _nomination(
-        self, job: VolcanoJob, tasks: TaskHeap, pinned: str
+        self, job: VolcanoJobState, tasks: TaskHeap, pinned: str
     ) -> list[tuple[VolcanoTask, VolcanoNode]] | None:
         session = self._session
         names = {node.name for node in session.nodes_of(pinned)}

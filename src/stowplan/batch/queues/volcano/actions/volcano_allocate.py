@@ -10,7 +10,7 @@ from __future__ import annotations
 from stowplan.batch.queues.volcano.actions.hyper_node_allocation import HyperNodeAllocation
 from stowplan.batch.queues.volcano.actions.task_allocation import TaskAllocation
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
-from stowplan.batch.queues.volcano.volcano_job import INQUEUE_PHASE, VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import INQUEUE_PHASE, VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.framework.deciders.heap import Heap
@@ -19,7 +19,7 @@ from stowplan.framework.deciders.heap import Heap
 def allocate(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
-    jobs: dict[str, Heap[VolcanoJob]] = {}
+    jobs: dict[str, Heap[VolcanoJobState]] = {}
     worksheets: dict[str, JobWorksheet] = {}
     for job in session.jobs.values():
         if job.is_pending:
@@ -50,7 +50,7 @@ def allocate(session: VolcanoSession) -> None:
 
 def _allocate_for_job(
     session: VolcanoSession,
-    job: VolcanoJob,
+    job: VolcanoJobState,
     worksheet: JobWorksheet,
     tasks: TaskAllocation,
     in_tree: HyperNodeAllocation,

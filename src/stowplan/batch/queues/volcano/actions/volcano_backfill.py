@@ -5,7 +5,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/backfill/backfill.go
 
 from __future__ import annotations
 
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
@@ -23,18 +23,18 @@ def backfill(session: VolcanoSession) -> None:
     for task in _tasks(session):
         job = session.jobs[task.job]
         if not session.prepare(task):
-            job.unfit[task.uid] = frozenset()
+            job.infeasible[task.uid] = frozenset()
             continue
         failures = PredicateFailures(keeps=keeps)
         nodes = session.predicate_nodes(
             task, session.node_list, failures, with_amounts=False, allows_eviction=False
         )
         if not nodes:
-            job.unfit[task.uid] = failures.unresolvable()
+            job.infeasible[task.uid] = failures.unresolvable()
             continue
         node = session.best_node(task, nodes)
         if node is None or not session.place(task, node, TaskStatus.ALLOCATED):
-            job.unfit[task.uid] = frozenset()
+            job.infeasible[task.uid] = frozenset()
         elif session.is_ready(job):
             for placed in list(job.of(TaskStatus.ALLOCATED)):
                 session.bind(placed)
@@ -43,7 +43,7 @@ def backfill(session: VolcanoSession) -> None:
 def _tasks(session: VolcanoSession) -> list[VolcanoTask]:
     """Tasks that request nothing, in the order of queues, jobs and tasks."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
-    jobs: dict[str, Heap[VolcanoJob]] = {}
+    jobs: dict[str, Heap[VolcanoJobState]] = {}
     tasks: dict[str, Heap[VolcanoTask]] = {}
     for job in session.jobs.values():
         if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:

@@ -11,7 +11,7 @@ from stowplan.batch.queues.volcano.actions.preemption_dry_run import find_dry_ru
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queues.volcano.actions.volcano_reclaim import suffices
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
@@ -38,8 +38,8 @@ class _Preemption:
         arguments = session.options.argument("preempt")
         self._failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
         self._arguments = arguments
-        self._jobs: dict[str, Heap[VolcanoJob]] = {}
-        self._starving: dict[str, list[VolcanoJob]] = {}
+        self._jobs: dict[str, Heap[VolcanoJobState]] = {}
+        self._starving: dict[str, list[VolcanoJobState]] = {}
         self._tasks: dict[str, Heap[VolcanoTask]] = {}
 
     def run(self) -> None:
@@ -64,7 +64,7 @@ class _Preemption:
             for job in self._starving[queue.name]:
                 self._within_job(job)
 
-    def _between_jobs(self, job: VolcanoJob) -> None:
+    def _between_jobs(self, job: VolcanoJobState) -> None:
         session = self._session
         statement = VolcanoStatement(session)
         tasks = self._tasks[job.uid]
@@ -86,7 +86,7 @@ class _Preemption:
         else:
             statement.discard()
 
-    def _within_job(self, job: VolcanoJob) -> None:
+    def _within_job(self, job: VolcanoJobState) -> None:
         session = self._session
         tasks = Heap(session.task_before, session.has_pending(job))
         while tasks:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cmp_to_key
 
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -18,14 +18,12 @@ from stowplan.framework.deciders.tasks import TaskStatus
 class JobWorksheet:
     """sub_jobs: sub-groups with tasks to place. tasks: sub-group -> those tasks."""
 
-    def __init__(
-        self, sub_jobs: Heap[VolcanoSubJob], tasks: dict[str, Heap[VolcanoTask]]
-    ) -> None:
+    def __init__(self, sub_jobs: Heap[VolcanoSubJob], tasks: dict[str, Heap[VolcanoTask]]) -> None:
         self.sub_jobs, self.tasks = sub_jobs, tasks
 
     @classmethod
     def of(
-        cls, session: VolcanoSession, job: VolcanoJob, *, with_admission: bool = True
+        cls, session: VolcanoSession, job: VolcanoJobState, *, with_admission: bool = True
     ) -> JobWorksheet:
         """What is left of a job. with_admission: also tasks that wait for Volcano's own gate."""
         required = _required(session, job)
@@ -54,14 +52,16 @@ class JobWorksheet:
 
     def copy(self) -> JobWorksheet:
         """A copy from which may be taken."""
-        return JobWorksheet(self.sub_jobs.copy(), {k: heap.copy() for k, heap in self.tasks.items()})
+        return JobWorksheet(
+            self.sub_jobs.copy(), {k: heap.copy() for k, heap in self.tasks.items()}
+        )
 
     def become(self, other: JobWorksheet) -> None:
         """Have left what another worksheet has."""
         self.sub_jobs, self.tasks = other.sub_jobs, other.tasks
 
 
-def _required(session: VolcanoSession, job: VolcanoJob) -> set[str]:
+def _required(session: VolcanoSession, job: VolcanoJobState) -> set[str]:
     """The first sub-groups that a job needs to be placed."""
     counts: dict[str, int] = {}
     rest = []

@@ -12,7 +12,7 @@ import numpy as np
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE
 from stowplan.batch.queues.volcano.volcano_defects import NIGHT_WINDOW
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
@@ -50,7 +50,9 @@ class Tdm(VolcanoPlugin):
 
     def node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats:
         """100 on nodes of a zone for tasks that accept it; nan, an error, if it is closed."""
-        return np.array([self._score(task, node.revocable_zone) for node in nodes], dtype=np.float64)
+        return np.array(
+            [self._score(task, node.revocable_zone) for node in nodes], dtype=np.float64
+        )
 
     def _score(self, task: VolcanoTask, zone: str) -> float:
         if not zone:
@@ -98,15 +100,15 @@ class Tdm(VolcanoPlugin):
                 victims += tasks[: max(evictions_max(job), 0)]
         return victims
 
-    def job_order(self, left: VolcanoJob, right: VolcanoJob) -> int:
+    def job_order(self, left: VolcanoJobState, right: VolcanoJobState) -> int:
         """Jobs that accept no eviction come first."""
         return left.accepts_eviction - right.accepts_eviction
 
-    def job_pipelined(self, job: VolcanoJob) -> int:
+    def job_pipelined(self, job: VolcanoJobState) -> int:
         """Permit if enough is placed or waits."""
         return PERMIT if job.is_pipelined else REJECT
 
-    def job_starving(self, job: VolcanoJob) -> bool:
+    def job_starving(self, job: VolcanoJobState) -> bool:
         """True for jobs with pending tasks that accept no eviction."""
         return not job.accepts_eviction and bool(job.of(TaskStatus.PENDING))
 
@@ -136,7 +138,7 @@ def _minute(text: str) -> int | None:
     return int(hours) * 60 + int(minutes)
 
 
-def evictions_max(job: VolcanoJob) -> int:
+def evictions_max(job: VolcanoJobState) -> int:
     """How many tasks of a job its budget allows to evict; 1 without a budget."""
     n_tasks, n_running = len(job.tasks), len(job.of(TaskStatus.RUNNING))
     if job.keep_unavailable:
@@ -152,7 +154,7 @@ def evictions_max(job: VolcanoJob) -> int:
 
 def _number_or_percent(text: str, whole: int) -> int:
     """A number, or a percentage of the whole, rounded up; 0 for another text."""
-    digits = text[:-1] if text.endswith("%") else text
+    digits = text.removesuffix("%")
     sign = -1 if digits.startswith("-") else 1
     if not digits.lstrip("+-").isdigit():
         return 0

@@ -27,7 +27,7 @@ from stowplan.columns.array_types import Floats, Ints
 TO_ALLOCATE, OF_NODE = "volcano.sh/devices-to-allocate", "volcano.sh/vgpu-node"
 
 
-class DeviceShare(VolcanoPlugin):
+class VolcanoDeviceShare(VolcanoPlugin):
     """Cards of nodes, with what the session places on them.
 
     Differs: where the original undoes a placement or an eviction within a session, it counts cards
@@ -60,7 +60,9 @@ class DeviceShare(VolcanoPlugin):
         if requests_cards(task.pod):
             for i, node in enumerate(nodes):
                 cards = self._cards.get(node.name)
-                fits = cards is None or cards.choose(task.pod, self._policy, self._mends) is not None
+                fits = (
+                    cards is None or cards.choose(task.pod, self._policy, self._mends) is not None
+                )
                 codes[i] = PASSES if fits else UNSCHEDULABLE
         return codes
 
@@ -70,7 +72,9 @@ class DeviceShare(VolcanoPlugin):
         if self._weight > 0 and requests_cards(task.pod):
             for i, node in enumerate(nodes):
                 cards = self._cards.get(node.name)
-                choice = None if cards is None else cards.choose(task.pod, self._policy, self._mends)
+                choice = (
+                    None if cards is None else cards.choose(task.pod, self._policy, self._mends)
+                )
                 if choice is not None:
                     scores[i] = math.floor(choice.score + 0.5) * self._weight
         return scores

@@ -12,7 +12,7 @@ import numpy as np
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, total_of
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job import VolcanoJob, VolcanoSubJob
+from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import (
     boolean,
@@ -77,7 +77,7 @@ class NetworkTopologyAware(VolcanoPlugin):
 
     # Which HyperNodes to try.
 
-    def job_gradients(self, job: VolcanoJob, within: HyperNode, evicts: bool) -> Gradients:
+    def job_gradients(self, job: VolcanoJobState, within: HyperNode, evicts: bool) -> Gradients:
         """HyperNodes for a job, the lowest tier first; for evictions the highest one first."""
         if job.hard_tier is None:
             return [[within]]
@@ -93,9 +93,7 @@ class NetworkTopologyAware(VolcanoPlugin):
         if sub_job.hard_tier is None:
             return [[within]]
         least = sub_job.pending_request()
-        found = self._search(
-            within, sub_job.hard_tier, sub_job.allocated_hyper_node, least, evicts
-        )
+        found = self._search(within, sub_job.hard_tier, sub_job.allocated_hyper_node, least, evicts)
         return self._capped(found) if evicts else found
 
     def _search(
@@ -232,7 +230,8 @@ class NetworkTopologyAware(VolcanoPlugin):
             weight = self._fading ** float(tier - 1)
             weight_sum += weight
             above = next(
-                (h for h in self._tree.at_tier(tier) if self._tree.has_node(h.name, node.name)), None
+                (h for h in self._tree.at_tier(tier) if self._tree.has_node(h.name, node.name)),
+                None,
             )
             total += weight * (1.0 if above is None else self._used_share(above.name, request))
         return total / weight_sum if weight_sum > 0 else 0.0

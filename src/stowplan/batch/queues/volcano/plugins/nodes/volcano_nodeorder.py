@@ -17,17 +17,17 @@ from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats
 
-SCORES = (
-    ("leastrequested.weight", 1, "NodeResourcesFit", "LeastAllocated"),
-    ("mostrequested.weight", 0, "NodeResourcesFit", "MostAllocated"),
-    ("balancedresource.weight", 1, "NodeResourcesBalancedAllocation", ""),
-    ("nodeaffinity.weight", 2, "NodeAffinity", ""),
-    ("podaffinity.weight", 2, "InterPodAffinity", ""),
-    ("tainttoleration.weight", 3, "TaintToleration", ""),
-    ("podtopologyspread.weight", 2, "PodTopologySpread", ""),
-    ("imagelocality.weight", 1, "ImageLocality", ""),
-)
-"""Argument, default weight, plugin of kube-scheduler, and its strategy."""
+WEIGHTS = {
+    "leastrequested.weight": 1,
+    "mostrequested.weight": 0,
+    "balancedresource.weight": 1,
+    "nodeaffinity.weight": 2,
+    "podaffinity.weight": 2,
+    "tainttoleration.weight": 3,
+    "podtopologyspread.weight": 2,
+    "imagelocality.weight": 1,
+}
+"""Argument -> weight where it is not given."""
 
 
 class VolcanoNodeOrder(VolcanoPlugin):
@@ -37,8 +37,8 @@ class VolcanoNodeOrder(VolcanoPlugin):
 
     def open(self, session: VolcanoSession) -> None:
         """Read the weights."""
-        weights = ((integer(self.arguments, k, w), plugin, kind) for k, w, plugin, kind in SCORES)
-        uses = [NodeScoreUse(plugin, weight, kind) for weight, plugin, kind in weights if weight]
+        weights = {key: integer(self.arguments, key, default) for key, default in WEIGHTS.items()}
+        uses = [NodeScoreUse(key, weight) for key, weight in weights.items() if weight]
         self._scores = session.rules.scores(uses)
 
     def batch_node_order(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:

@@ -17,22 +17,25 @@ from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats, Ints
 
-FILTERS = (
-    ("NodeUnschedulable", ""),
-    ("NodeAffinity", "predicate.NodeAffinityEnable"),
-    ("TaintToleration", "predicate.TaintTolerationEnable"),
-    ("NodePorts", "predicate.NodePortsEnable"),
-    ("InterPodAffinity", "predicate.PodAffinityEnable"),
-    ("NodeVolumeLimits", "predicate.NodeVolumeLimitsEnable"),
-    ("VolumeZone", "predicate.VolumeZoneEnable"),
-    ("PodTopologySpread", "predicate.PodTopologySpreadEnable"),
-    ("VolumeBinding", "predicate.VolumeBindingEnable"),
-    ("DynamicResources", "predicate.DynamicResourceAllocationEnable"),
-)
-"""Filters of kube-scheduler, each with the argument that turns it off, in call order."""
+ALWAYS_ON = "predicate.NodeUnschedulableEnable"
+"""Name of the filter that cannot be turned off."""
 
-SCORED = frozenset({"VolumeBinding", "DynamicResources"})
-"""Those that score as well."""
+VOLUMES, DEVICES = "predicate.VolumeBindingEnable", "predicate.DynamicResourceAllocationEnable"
+"""The filters that score as well."""
+
+FILTERS = (
+    ALWAYS_ON,
+    "predicate.NodeAffinityEnable",
+    "predicate.TaintTolerationEnable",
+    "predicate.NodePortsEnable",
+    "predicate.PodAffinityEnable",
+    "predicate.NodeVolumeLimitsEnable",
+    "predicate.VolumeZoneEnable",
+    "predicate.PodTopologySpreadEnable",
+    VOLUMES,
+    DEVICES,
+)
+"""Arguments that turn filters off, in the order in which the filters are called."""
 
 
 class VolcanoPredicates(VolcanoPlugin):
@@ -50,15 +53,13 @@ class VolcanoPredicates(VolcanoPlugin):
             option.enabled & {"enablePreemptable", "enabledAllocatable"}
         )
         enabled = [
-            name for name, key in FILTERS if not key or boolean(self.arguments, key, default=True)
+            name
+            for name in FILTERS
+            if name == ALWAYS_ON or boolean(self.arguments, name, default=True)
         ]
         self._filters = self._rules.filters(enabled)
-        weight = integer(self.arguments, "volumebinding.weight", 1)
-        uses = [
-            NodeScoreUse(name, weight if name == "VolumeBinding" else 1)
-            for name in enabled
-            if name in SCORED
-        ]
+        weights = {VOLUMES: integer(self.arguments, "volumebinding.weight", 1), DEVICES: 1}
+        uses = [NodeScoreUse(name, weights[name]) for name in enabled if name in weights]
         self._scores = self._rules.scores(uses)
 
     def pre_predicate(self, task: VolcanoTask) -> bool:

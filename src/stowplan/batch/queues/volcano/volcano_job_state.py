@@ -1,4 +1,4 @@
-"""VolcanoJob: a PodGroup with its tasks and sub-groups.
+"""VolcanoJobState: a PodGroup with its tasks and sub-groups.
 
 Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go and sub_job_info.go.
 """
@@ -22,6 +22,7 @@ from stowplan.batch.queues.volcano.volcano_task import (
 from stowplan.framework.deciders.tasks import TaskStatus
 from stowplan.objects.encoding import duration
 from stowplan.objects.pod import Pod
+from stowplan.objects.pod_requests import is_scalar
 from stowplan.objects.podgroup import (
     HARD_TOPOLOGY,
     SOFT_TOPOLOGY,
@@ -29,7 +30,6 @@ from stowplan.objects.podgroup import (
     PodGroup,
     SubGroupPolicy,
 )
-from stowplan.objects.pod_requests import is_scalar
 from stowplan.objects.selectors import label_selector_matches
 
 WAITING_TIMES = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
@@ -149,10 +149,10 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
     return topology.highest_tier_allowed
 
 
-class VolcanoJob(TaskCounts):
+class VolcanoJobState(TaskCounts):
     """A PodGroup in a session.
 
-    phase: of the group, changed by actions. unfit: task -> nodes that no eviction could make
+    phase: of the group, changed by actions. infeasible: task -> nodes that no eviction could make
     suitable; present once placing the task failed.
     """
 
@@ -185,7 +185,7 @@ class VolcanoJob(TaskCounts):
             for policy in spec.sub_group_policy
         }
         self.allocated_hyper_node = ""
-        self.unfit: dict[str, frozenset[str]] = {}
+        self.infeasible: dict[str, frozenset[str]] = {}
 
     # Tasks.
 
@@ -381,7 +381,9 @@ class VolcanoJob(TaskCounts):
         """Reason why the job can never be placed as it is; "" for none."""
         if self.counts_roles:
             counts = self.per_role(VALID_STATUSES, with_best_effort=False)
-            if any(least and counts.get(role, 0) < least for role, least in self.min_by_role.items()):
+            if any(
+                least and counts.get(role, 0) < least for role, least in self.min_by_role.items()
+            ):
                 return "NotEnoughPodsOfTask"
         if not self._sub_groups_have(lambda _: True):
             return "NotEnoughPodsOfTask"
@@ -429,7 +431,7 @@ class VolcanoJob(TaskCounts):
         """Roles of a sub-group of which a task could not be placed."""
         return {
             self.tasks[uid].role
-            for uid in self.unfit
+            for uid in self.infeasible
             if self.sub_job_of.get(uid) == sub_job and uid in self.tasks
         }
 
@@ -440,10 +442,14 @@ class VolcanoJob(TaskCounts):
     def forget_failures(self, sub_job: str | None = None) -> None:
         """Forget which tasks could not be placed, of a sub-group or of all."""
         if sub_job is None:
-            self.unfit = {}
+            self.infeasible = {}
         else:
-            kept = {u: nodes for u, nodes in self.unfit.items() if self.sub_job_of.get(u) != sub_job}
-            self.unfit = kept
+            kept = {
+                u: nodes
+                for u, nodes in self.infeasible.items()
+                if self.sub_job_of.get(u) != sub_job
+            }
+            self.infeasible = kept
 
     def may_continue(self, sub_job_id: str) -> bool:
         """True if other tasks are worth trying after one could not be placed."""
