@@ -242,7 +242,7 @@ class VolcanoSession:
             asked = np.flatnonzero(codes == PASSES)
             if asked.shape[0] == 0:
                 break
-            codes[asked] = call(task, [nodes[i] for i in asked])
+            codes[asked] = call(task, [nodes[i] for i in asked.tolist()])
         return codes
 
     def candidates_for(self, task: VolcanoTask) -> list[VolcanoNode]:
@@ -277,7 +277,8 @@ class VolcanoSession:
         scores = self.scores(task, nodes)
         if scores is None or not nodes:
             return None
-        return nodes[scores.tolist().index(scores.max())]
+        best: int = int(np.argmax(scores))
+        return nodes[best]
 
     # Changes. Each undoes itself if a plugin refuses.
 
