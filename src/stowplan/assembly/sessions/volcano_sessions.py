@@ -29,8 +29,11 @@ from stowplan.batch.queues.volcano.plugins.nodes.volcano_predicates import Volca
 from stowplan.batch.queues.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
 from stowplan.batch.queues.volcano.plugins.shares.volcano_drf import VolcanoDrf
 from stowplan.batch.queues.volcano.plugins.shares.volcano_proportion import VolcanoProportion
+from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
+from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.config.volcano_configuration import VolcanoConfiguration
 
 VOLCANO_ACTIONS: Mapping[str, Callable[[VolcanoSession], None]] = {
     "enqueue": enqueue,
@@ -53,6 +56,17 @@ _PLUGINS: Iterable[type[VolcanoPlugin]] = (
 
 VOLCANO_PLUGINS: Mapping[str, Callable[[Any], VolcanoPlugin]] = {one.name: one for one in _PLUGINS}
 """Plugin -> its class."""
+
+
+def volcano_options(
+    configuration: VolcanoConfiguration, mends: frozenset[str] = ALL_DEFECTS
+) -> VolcanoOptions:
+    """Options of sessions from a file. mends: see `volcano_defects`."""
+    tiers = tuple(
+        tuple(VolcanoPluginOption(one.name, one.enabled, one.arguments) for one in tier)
+        for tier in configuration.tiers
+    )
+    return VolcanoOptions(configuration.actions, tiers, configuration.arguments, mends)
 
 
 def run_actions(session: VolcanoSession) -> None:

@@ -15,12 +15,15 @@ UNLIMITED_FROM = 9e18
 
 
 class QueueModelCase(Value, frozen=True, gc=True):
-    """One case; `config` and `cluster` are the peer's."""
+    """One case; `config` and `cluster` are the peer's.
+
+    config: a tree, or the text of the peer's own configuration file.
+    """
 
     id: str
     peer: str
     area: str
-    config: dict[str, Any] = {}
+    config: dict[str, Any] | str = {}
     cluster: dict[str, Any] = {}
 
 

@@ -31,7 +31,7 @@ class VgpuCaseCluster(Value, frozen=True, gc=True):
 def answer_cards(case: QueueModelCase, mends: Collection[str]) -> Answer:
     """The answer to a case."""
     cluster = msgspec.convert(case.cluster, VgpuCaseCluster)
-    policy = case.config.get("schedulePolicy", "")
+    policy = case.config.get("schedulePolicy", "") if isinstance(case.config, dict) else ""
     cards = NodeCards.of(cluster.node)
     if cards is None:
         return {"noDevices": True}

@@ -8,13 +8,18 @@ from typing import Any
 import msgspec
 
 from stowplan.assembly.sessions.volcano_rules import FrameworkPodRules
-from stowplan.assembly.sessions.volcano_sessions import VOLCANO_PLUGINS, run_actions
+from stowplan.assembly.sessions.volcano_sessions import (
+    VOLCANO_PLUGINS,
+    run_actions,
+    volcano_options,
+)
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode, resolved
 from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
 from stowplan.batch.queues.volcano.volcano_objects import VolcanoObjects, cluster_of
 from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of
+from stowplan.config.volcano_configuration import parse_volcano
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.conformance.queue_models.vgpu_cases import answer_cards
 from stowplan.conformance.queue_models.volcano_facts import (
@@ -100,7 +105,9 @@ def answer(case: QueueModelCase, compat: str = "") -> Answer:
     return {**result, "sessions": [{**outcome(session), **before, **after}]}
 
 
-def _options(config: dict[str, Any], mends: frozenset[str]) -> VolcanoOptions:
+def _options(config: dict[str, Any] | str, mends: frozenset[str]) -> VolcanoOptions:
+    if isinstance(config, str):
+        return volcano_options(parse_volcano(config, "config"), mends)
     tiers = tuple(
         tuple(
             VolcanoPluginOption(

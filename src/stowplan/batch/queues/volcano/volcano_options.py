@@ -12,22 +12,6 @@ import msgspec
 
 from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
 
-SWITCHES = (
-    "enableJobOrder", "enableHierarchy", "enableJobReady", "enableJobPipelined", "enableTaskOrder",
-    "enablePreemptable", "enableReclaimable", "enablePreemptive", "enableQueueOrder",
-    "enabledClusterOrder", "enablePredicate", "enableBestNode", "enableNodeOrder",
-    "enableTargetJob", "enableReservedNodes", "enableJobEnqueued", "enabledVictim",
-    "enableJobStarving", "enabledOverused", "enabledAllocatable", "enabledHyperNodeOrder",
-    "enabledSubJobReady", "enabledSubJobPipelined", "enabledSubJobOrder",
-    "enabledHyperNodeGradient",
-)  # fmt: skip
-"""Switches of a plugin."""
-
-OFF_BY_DEFAULT = frozenset({"enableHierarchy", "enabledClusterOrder"})
-"""Switches that are off where the file does not name them."""
-
-ON_BY_DEFAULT = frozenset(SWITCHES) - OFF_BY_DEFAULT
-
 Arguments = Mapping[str, Any]
 
 
@@ -35,7 +19,7 @@ class VolcanoPluginOption(msgspec.Struct, frozen=True):
     """A plugin of a tier. enabled: switches that are on."""
 
     name: str
-    enabled: frozenset[str] = ON_BY_DEFAULT
+    enabled: frozenset[str]
     arguments: Arguments = {}
 
 
