@@ -91,6 +91,8 @@ class SessionCluster:
         for key, name in found["binds"].items():
             self.pods[key]["spec"]["nodeName"] = name
             self.pods[key]["status"] = {"phase": "Running"}
+        for key, name in found["nominated"].items():
+            self.pods[key]["status"]["nominatedNodeName"] = name
         for key in found["evicts"]:
             del self.pods[key]["spec"]["nodeName"]
             self.pods[key]["status"] = {"phase": "Pending"}

@@ -33,6 +33,7 @@ def outcome(session: VolcanoSession) -> Answer:
     jobs = session.jobs.values()
     return {
         "binds": dict(session.binds),
+        "nominated": dict(session.nominations),
         "evicts": [task.key for task in session.evicted],
         "pipelined": {task.key: task.node for job in jobs for task in job.of(TaskStatus.PIPELINED)},
         "phases": {job.uid: phase_after(job, has_gang=False) for job in jobs},

@@ -62,6 +62,7 @@ class VolcanoSession:
     """One session.
 
     binds: pod -> node, of committed placements. evicted: tasks whose eviction was committed.
+    nominations: pod -> node where it waits for what was evicted for it; to be written to the pod.
     total: allocatable resources of all nodes.
     """
 
@@ -80,6 +81,7 @@ class VolcanoSession:
         self.total = total_of(node.allocatable for node in self.node_list)
         self.binds: dict[str, str] = {}
         self.evicted: list[VolcanoTask] = []
+        self.nominations: dict[str, str] = {}
         self._bound: set[str] = set()
         self._resolve_topologies()
         self.plugins: dict[str, VolcanoPlugin] = {}

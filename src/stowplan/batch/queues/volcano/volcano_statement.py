@@ -16,11 +16,15 @@ from stowplan.framework.deciders.tasks import TaskStatus
 
 
 class VolcanoOperation(msgspec.Struct, frozen=True):
-    """A task went to a status on a node: Releasing, Pipelined or Allocated."""
+    """A task went to a status on a node: Releasing, Pipelined or Allocated.
+
+    evicts: it waits for what was evicted for it.
+    """
 
     task: VolcanoTask
     status: TaskStatus
     node: str
+    evicts: bool = False
 
 
 class VolcanoStatement:
@@ -39,14 +43,17 @@ class VolcanoStatement:
         """Place a task on what is idle; False if that is refused."""
         return self._place(task, node, TaskStatus.ALLOCATED)
 
-    def pipeline(self, task: VolcanoTask, node: VolcanoNode) -> bool:
-        """Have a task wait for what is being released; False if that is refused."""
-        return self._place(task, node, TaskStatus.PIPELINED)
+    def pipeline(self, task: VolcanoTask, node: VolcanoNode, *, evicts: bool = False) -> bool:
+        """Have a task wait for what is being released; False if that is refused. evicts: something
+        was evicted for it."""
+        return self._place(task, node, TaskStatus.PIPELINED, evicts)
 
-    def _place(self, task: VolcanoTask, node: VolcanoNode, status: TaskStatus) -> bool:
+    def _place(
+        self, task: VolcanoTask, node: VolcanoNode, status: TaskStatus, evicts: bool = False
+    ) -> bool:
         if not self._session.place(task, node, status):
             return False
-        self.operations.append(VolcanoOperation(task, status, node.name))
+        self.operations.append(VolcanoOperation(task, status, node.name, evicts))
         return True
 
     def discard(self) -> None:
@@ -65,6 +72,8 @@ class VolcanoStatement:
                 self._session.evicted.append(operation.task)
             elif operation.status is TaskStatus.ALLOCATED:
                 self._session.bind(operation.task)
+            elif operation.evicts:
+                self._session.nominations[operation.task.key] = operation.node
         self.operations = []
 
     def merge(self, other: VolcanoStatement) -> None:
@@ -78,6 +87,8 @@ class VolcanoStatement:
             task, status = operation.task, operation.status
             if status is TaskStatus.RELEASING:
                 self.evict(task)
-            elif not self._place(task, self._session.nodes[operation.node], status):
+            elif not self._place(
+                task, self._session.nodes[operation.node], status, operation.evicts
+            ):
                 return False
         return True

@@ -117,7 +117,7 @@ def _place_in(
         node = _choose(session, task, passing)
         if node is None or not task.request.fits(node.future_idle()):
             return False
-        if not statement.pipeline(task, node):
+        if not statement.pipeline(task, node, evicts=True):
             return False
     return True
 

@@ -7,13 +7,17 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/allocate/allocate.go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stowplan.batch.queues.volcano.actions.hyper_node_allocation import HyperNodeAllocation
 from stowplan.batch.queues.volcano.actions.task_allocation import TaskAllocation
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
+from stowplan.batch.queues.volcano.volcano_defects import TAKEN_ROOM
 from stowplan.batch.queues.volcano.volcano_job_state import INQUEUE_PHASE, VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
 from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
 
 
 def allocate(session: VolcanoSession) -> None:
@@ -38,6 +42,10 @@ def allocate(session: VolcanoSession) -> None:
         worksheets[job.uid] = worksheet
     tasks = TaskAllocation(session)
     in_tree = HyperNodeAllocation(session, tasks)
+    if TAKEN_ROOM in session.options.mends:
+        for job in _nominated(session, worksheets):
+            if not session.hooks.anyone("overused", session.queues[job.queue]):
+                _allocate_for_job(session, job, worksheets[job.uid], tasks, in_tree)
     while queues:
         queue = queues.pop()
         if session.hooks.anyone("overused", queue) or not jobs[queue.name]:
@@ -46,6 +54,20 @@ def allocate(session: VolcanoSession) -> None:
         if _allocate_for_job(session, job, worksheets[job.uid], tasks, in_tree):
             jobs[queue.name].push(job)
         queues.push(queue)
+
+
+def _nominated(
+    session: VolcanoSession, worksheets: Mapping[str, JobWorksheet]
+) -> list[VolcanoJobState]:
+    """Jobs for which something was evicted in an earlier session, in order."""
+    found = [
+        job
+        for uid in worksheets
+        for job in (session.jobs[uid],)
+        if any(task.pod.status.nominated_node_name for task in job.of(TaskStatus.PENDING))
+    ]
+    heap = Heap(session.job_before, found)
+    return [heap.pop() for _ in found]
 
 
 def _allocate_for_job(

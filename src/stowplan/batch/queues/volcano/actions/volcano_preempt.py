@@ -151,7 +151,7 @@ class _Preemption:
         on_node = VolcanoStatement(self._session)
         for victim in victims:
             on_node.evict(victim)
-        if not on_node.pipeline(task, node):
+        if not on_node.pipeline(task, node, evicts=bool(victims)):
             on_node.discard()
             return False
         statement.merge(on_node)
@@ -182,7 +182,8 @@ class _Preemption:
             while heap and not fits:
                 on_node.evict(heap.pop())
                 fits = _fits(session, queue, task, node)
-            if fits and on_node.pipeline(task, node):
+            evicts = bool(on_node.operations)
+            if fits and on_node.pipeline(task, node, evicts=evicts):
                 statement.merge(on_node)
                 return True
             on_node.discard()

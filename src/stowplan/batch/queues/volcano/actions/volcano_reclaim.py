@@ -86,7 +86,9 @@ def _reclaim_for_task(
             victim = heap.pop()
             on_node.evict(victim)
             available.add(victim.request)
-        if not task.request.fits(available) or not on_node.pipeline(task, node):
+        if not task.request.fits(available) or not on_node.pipeline(
+            task, node, evicts=bool(on_node.operations)
+        ):
             on_node.discard()
             continue
         statement.merge(on_node)
