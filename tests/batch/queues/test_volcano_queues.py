@@ -9,7 +9,7 @@ import random
 import pytest
 
 from stowplan.batch.queues.volcano.plugins.shares import volcano_capacity
-from tests.batch.queues.volcano_clusters import SessionCluster, node, queue, tiers
+from tests.batch.queues.volcano_clusters import SessionCluster, Tree, node, queue, tiers
 
 CONFIG = tiers(
     "priority gang conformance",
@@ -123,3 +123,35 @@ def test_a_nested_queue_gets_back_what_it_deserves_on_a_full_cluster() -> None:
         cluster.run()
     assert cluster.used("b1") == 8
     assert cluster.used("a1") == 8
+
+
+@pytest.mark.parametrize(
+    ("queues", "problem"),
+    [
+        ([queue("root"), queue("a", "none")], "the parent 'none' of queue 'a' does not exist"),
+        ([queue("root"), queue("a", "b"), queue("b", "a")], "cycle in the parents of queue 'a'"),
+        ([queue("a", "a"), queue("root")], "cycle in the parents of queue 'a'"),
+        ([queue("a", "root")], "the parent 'root' of queue 'a' does not exist"),
+        (
+            [queue("root"), queue("a", "root"), queue("b", "a")],
+            "queue 'a' has children and the job ns/job",
+        ),
+    ],
+)
+def test_a_tree_that_cannot_be_used(queues: list[Tree], problem: str) -> None:
+    cluster = SessionCluster([node("n")], queues, CONFIG)
+    cluster.add_job("job", "a", 2, cpu=1)
+    found = cluster.run()
+    assert found["problems"] == [problem]
+    assert not found["binds"]
+
+
+def test_children_that_guarantee_more_than_there_is() -> None:
+    queues = [queue("root", capability={"cpu": "8"})]
+    queues += [queue(name, "root", guarantee={"cpu": "6"}) for name in "ab"]
+    cluster = SessionCluster([node("n")], queues, CONFIG)
+    cluster.add_job("job", "a", 8, cpu=1)
+    cluster.add_job("lost", "no-such-queue", 1, cpu=1)
+    found = cluster.run()
+    assert found["problems"] == []
+    assert cluster.used("a") == 6

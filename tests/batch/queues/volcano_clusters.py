@@ -97,7 +97,8 @@ class SessionCluster:
             del self.pods[key]["spec"]["nodeName"]
             self.pods[key]["status"] = {"phase": "Pending"}
         for group in self.groups:
-            group["status"] = {"phase": found["phases"][f"ns/{group['metadata']['name']}"]}
+            key = "ns/" + group["metadata"]["name"]
+            group["status"] = {"phase": found["phases"].get(key, "")}
         session: Tree = found
         return session
 

@@ -10,6 +10,7 @@ from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
     QueuePlugin,
 )
+from stowplan.batch.queues.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
 from stowplan.batch.queues.volcano.plugins.shares.volcano_drf import VolcanoDrf
 from stowplan.batch.queues.volcano.pod_rules import PASSES
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount
@@ -31,7 +32,10 @@ def outcome(session: VolcanoSession) -> Answer:
     Phases are those before plugins close: none is Unknown.
     """
     jobs = session.jobs.values()
+    capacity = session.plugins.get(VolcanoCapacity.name)
+    problem = capacity.problem if isinstance(capacity, VolcanoCapacity) else ""
     return {
+        "problems": [problem] if problem else [],
         "binds": dict(session.binds),
         "nominated": dict(session.nominations),
         "evicts": [task.key for task in session.evicted],
