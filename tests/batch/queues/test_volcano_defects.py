@@ -27,7 +27,7 @@ from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
-from tests.batch.queues.test_volcano_queues import drawn
+from tests.batch.queues.test_volcano_queues import random_cluster
 from tests.batch.queues.volcano_clusters import SessionCluster, node, queue, tiers
 
 
@@ -135,7 +135,7 @@ def test_an_unused_card_scores_with_spread(mends: tuple[str, ...], score: float)
 
 @pytest.mark.parametrize(("compat", "goes_on"), [("", False), (VOLCANO_1_15, True)])
 def test_room_made_by_evictions_is_not_taken_by_others(compat: str, goes_on: bool) -> None:
-    cluster = drawn(3)
+    cluster = random_cluster(3)
     evicted = [len(cluster.run(compat)["evicts"]) for _ in range(8)]
     assert bool(evicted[-1]) is goes_on
 

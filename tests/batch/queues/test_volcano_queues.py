@@ -22,7 +22,7 @@ N_SEEDS = 12
 SESSIONS_MAX = 12
 
 
-def drawn(seed: int) -> SessionCluster:
+def random_cluster(seed: int) -> SessionCluster:
     """Two nodes of 8 cpu that queues of one branch use up, and jobs of all queues."""
     rng = random.Random(seed)
     deserved = {name: {"cpu": "4"} for name in LEAVES}
@@ -60,7 +60,7 @@ def limits_hold(cluster: SessionCluster, before: dict[str, int]) -> list[str]:
 
 def problems(seed: int) -> list[str]:
     """What went wrong in the sessions of a cluster."""
-    cluster, wrong, quiet = drawn(seed), list[str](), 0
+    cluster, wrong, quiet = random_cluster(seed), list[str](), 0
     for _ in range(SESSIONS_MAX):
         before = {
             one["metadata"]["name"]: cluster.used(one["metadata"]["name"]) for one in cluster.queues

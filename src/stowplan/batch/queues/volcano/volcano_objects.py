@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import DeviceRequests, VolcanoCluster
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import COMPLETED_STATUSES, VolcanoTask
 from stowplan.columns import NodeTable
 from stowplan.objects.pod import Pod
@@ -66,9 +66,9 @@ def cluster_of(table: NodeTable, objects: VolcanoObjects) -> VolcanoCluster:
 
 def _jobs(
     groups: Iterable[PodGroup], classes: Iterable[PriorityClass], default_queue: str
-) -> Iterable[VolcanoJobState]:
+) -> Iterable[VolcanoSessionJob]:
     values = {one.name: one.value for one in classes}
     default = next((one.value for one in classes if one.global_default), 0)
     for group in groups:
         priority = values.get(group.spec.priority_class_name, default)
-        yield VolcanoJobState(group, priority, default_queue)
+        yield VolcanoSessionJob(group, priority, default_queue)

@@ -5,10 +5,10 @@ Source: volcano master of 2026-08-20, pkg/scheduler/framework/session.go (jobSta
 
 from __future__ import annotations
 
-from stowplan.batch.queues.volcano.volcano_job_state import (
+from stowplan.batch.queues.volcano.volcano_session_job import (
     INQUEUE_PHASE,
     PENDING_PHASE,
-    VolcanoJobState,
+    VolcanoSessionJob,
 )
 from stowplan.batch.queues.volcano.volcano_task import COMPLETED_STATUSES
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -16,7 +16,7 @@ from stowplan.framework.deciders.tasks import TaskStatus
 UNKNOWN_PHASE, COMPLETED_PHASE, RUNNING_PHASE = "Unknown", "Completed", "Running"
 
 
-def phase_after(job: VolcanoJobState, *, has_gang: bool) -> str:
+def phase_after(job: VolcanoSessionJob, *, has_gang: bool) -> str:
     """Phase of a group. has_gang: jobs that are not ready are reported as unschedulable."""
     is_broken = not job.is_ready and bool(job.of(TaskStatus.RUNNING)) and not _only_releases(job)
     if has_gang and is_broken:
@@ -28,7 +28,7 @@ def phase_after(job: VolcanoJobState, *, has_gang: bool) -> str:
     return job.phase if job.phase == INQUEUE_PHASE else PENDING_PHASE
 
 
-def _only_releases(job: VolcanoJobState) -> bool:
+def _only_releases(job: VolcanoSessionJob) -> bool:
     """True if all that the job lacks is being released, and nothing is to be placed."""
     n_released = job.n_released
     if n_released == 0 or job.of(TaskStatus.PENDING) or job.of(TaskStatus.PIPELINED):

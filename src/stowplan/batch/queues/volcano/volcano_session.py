@@ -14,14 +14,14 @@ from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE, PodRul
 from stowplan.batch.queues.volcano.volcano_amount import total_of
 from stowplan.batch.queues.volcano.volcano_defects import BOUND_RUNS
 from stowplan.batch.queues.volcano.volcano_hooks import HookTable, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import (
-    VolcanoJobState,
-    VolcanoSubJob,
-    soft_to_hard,
-)
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queues.volcano.volcano_session_job import (
+    VolcanoSessionJob,
+    VolcanoSubJob,
+    soft_to_hard,
+)
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.heap import Heap
@@ -42,7 +42,7 @@ class VolcanoCluster:
 
     def __init__(
         self,
-        jobs: Mapping[str, VolcanoJobState],
+        jobs: Mapping[str, VolcanoSessionJob],
         nodes: Mapping[str, VolcanoNode],
         queues: Mapping[str, VolcanoQueue],
         hyper_nodes: Iterable[HyperNode] = (),
@@ -116,7 +116,7 @@ class VolcanoSession:
         tier = self.tree.tier_of_name.get(topology.highest_tier_name)
         return topology if tier is None else NetworkTopology(topology.mode, tier)
 
-    def _find_allocated_hyper_nodes(self, job: VolcanoJobState) -> None:
+    def _find_allocated_hyper_nodes(self, job: VolcanoSessionJob) -> None:
         """The HyperNodes that its placed tasks use."""
         tree = self.tree
         for sub_job in job.sub_jobs.values():
@@ -144,7 +144,7 @@ class VolcanoSession:
             return found < 0
         return (left.created, left.name) < (right.created, right.name)
 
-    def job_before(self, left: VolcanoJobState, right: VolcanoJobState) -> bool:
+    def job_before(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> bool:
         """True if `left` comes before `right`."""
         found = self.hooks.first_difference("job_order", left, right)
         return found < 0 if found else (left.created, left.uid) < (right.created, right.uid)
@@ -195,29 +195,29 @@ class VolcanoSession:
 
     # Questions about jobs.
 
-    def is_ready(self, job: VolcanoJobState) -> bool:
+    def is_ready(self, job: VolcanoSessionJob) -> bool:
         """True if enough of the job is placed."""
         return self.hooks.everyone("job_ready", job)
 
-    def is_pipelined(self, job: VolcanoJobState) -> bool:
+    def is_pipelined(self, job: VolcanoSessionJob) -> bool:
         """True if enough of the job is placed or waits for resources."""
         return self.hooks.vote("job_pipelined", job)
 
-    def is_starving(self, job: VolcanoJobState) -> bool:
+    def is_starving(self, job: VolcanoSessionJob) -> bool:
         """True if evictions may help the job."""
         return self.hooks.first_tier("job_starving", job)
 
-    def is_valid(self, job: VolcanoJobState) -> bool:
+    def is_valid(self, job: VolcanoSessionJob) -> bool:
         """True if the job has enough tasks."""
         return not any(call(job) for call in self.hooks.all("job_valid"))
 
-    def is_sub_job_ready(self, job: VolcanoJobState, sub_job: VolcanoSubJob) -> bool:
+    def is_sub_job_ready(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob) -> bool:
         """True if enough of a sub-group is placed."""
         if not job.has_sub_groups:
             return self.is_ready(job)
         return self.hooks.everyone("sub_job_ready", sub_job)
 
-    def is_sub_job_pipelined(self, job: VolcanoJobState, sub_job: VolcanoSubJob) -> bool:
+    def is_sub_job_pipelined(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob) -> bool:
         """True if enough of a sub-group is placed or waits for resources."""
         if not job.has_sub_groups:
             return self.is_pipelined(job)
@@ -227,7 +227,7 @@ class VolcanoSession:
         """True if the queue may have one more task."""
         return self.hooks.everyone("allocatable", queue, task)
 
-    def has_pending(self, job: VolcanoJobState) -> list[VolcanoTask]:
+    def has_pending(self, job: VolcanoSessionJob) -> list[VolcanoTask]:
         """Pending tasks without a scheduling gate."""
         return [task for task in job.of(TaskStatus.PENDING) if not task.is_gated]
 
@@ -330,9 +330,9 @@ class VolcanoSession:
             node.add(task)
 
     def _notify_allocated(self, task: VolcanoTask) -> bool:
-        # Every plugin is told, also after one has refused.
-        told = [plugin.allocated(task) for plugin in self.plugins.values()]
-        return all(told)
+        # Every plugin is notified, also after one has refused.
+        answers = [plugin.allocated(task) for plugin in self.plugins.values()]
+        return all(answers)
 
     def _notify_released(self, task: VolcanoTask) -> None:
         for plugin in self.plugins.values():

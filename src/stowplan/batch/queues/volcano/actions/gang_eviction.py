@@ -15,10 +15,10 @@ from stowplan.batch.queues.volcano.actions.victim_bundles import (
     sorted_bundles,
 )
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, total_of
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_options import boolean, integer
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queues.volcano.volcano_task import (
     EVICTABLE_STATUSES,
@@ -56,7 +56,7 @@ class _GangEviction:
         session = self._session
         queues: Heap[VolcanoQueue] = Heap(session.queue_before)
         seen: set[str] = set()
-        starving: dict[str, Heap[VolcanoJobState]] = {}
+        starving: dict[str, Heap[VolcanoSessionJob]] = {}
         for job in session.jobs.values():
             if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:
                 continue
@@ -73,7 +73,7 @@ class _GangEviction:
             while jobs:
                 self._help(queue, jobs.pop())
 
-    def _help(self, queue: VolcanoQueue, job: VolcanoJobState) -> None:
+    def _help(self, queue: VolcanoQueue, job: VolcanoSessionJob) -> None:
         session = self._session
         statement = VolcanoStatement(session)
         chosen = self._find_domain(queue, job, statement)
@@ -85,7 +85,7 @@ class _GangEviction:
             job.sub_jobs[uid].nominated_hyper_node = hyper_node
 
     def _find_domain(
-        self, queue: VolcanoQueue, job: VolcanoJobState, statement: VolcanoStatement
+        self, queue: VolcanoQueue, job: VolcanoSessionJob, statement: VolcanoStatement
     ) -> dict[str, str]:
         """Evict as few bundles as suffice in the first HyperNode where some do."""
         session = self._session
@@ -109,7 +109,7 @@ class _GangEviction:
                     return plan[1]
         return {}
 
-    def _domains(self, job: VolcanoJobState) -> list[str]:
+    def _domains(self, job: VolcanoSessionJob) -> list[str]:
         session = self._session
         top = session.tree.top
         found: dict[str, None] = {}
@@ -122,7 +122,7 @@ class _GangEviction:
         return list(found)
 
     def _bundles(
-        self, job: VolcanoJobState, need: VolcanoAmount, domain: str
+        self, job: VolcanoSessionJob, need: VolcanoAmount, domain: str
     ) -> list[VictimBundle]:
         """Bundles below a HyperNode that may be evicted, the first to evict first."""
         session = self._session
@@ -146,24 +146,24 @@ class _GangEviction:
         return [one for one in ordered if one.kind != WHOLE or self._allows_whole]
 
     def _sorted(
-        self, job: VolcanoJobState, bundles: list[VictimBundle], need: VolcanoAmount
+        self, job: VolcanoSessionJob, bundles: list[VictimBundle], need: VolcanoAmount
     ) -> list[VictimBundle]:
         session = self._session
         queues = session.queues
 
-        def by_queue(left: VolcanoJobState, right: VolcanoJobState) -> bool:
+        def by_queue(left: VolcanoSessionJob, right: VolcanoSessionJob) -> bool:
             if left.queue == right.queue:
                 return False
             return session.victim_queue_before(
                 queues[left.queue], queues[right.queue], queues[job.queue]
             )
 
-        def by_job(left: VolcanoJobState, right: VolcanoJobState) -> bool:
+        def by_job(left: VolcanoSessionJob, right: VolcanoSessionJob) -> bool:
             return left.uid != right.uid and not session.job_before(left, right)
 
         return sorted_bundles(bundles, need, by_queue if self._reclaims else by_job)
 
-    def _may_evict(self, job: VolcanoJobState, task: VolcanoTask) -> bool:
+    def _may_evict(self, job: VolcanoSessionJob, task: VolcanoTask) -> bool:
         session = self._session
         owner = session.jobs.get(task.job)
         if owner is None or not task.accepts_eviction or not _allows_eviction(owner):
@@ -180,7 +180,7 @@ class _GangEviction:
         )
 
 
-def _allows_eviction(job: VolcanoJobState) -> bool:
+def _allows_eviction(job: VolcanoSessionJob) -> bool:
     """False for a group that says that it is not preemptable."""
     meta = job.group.metadata
     is_stated = PREEMPTABLE in meta.annotations or PREEMPTABLE in meta.labels

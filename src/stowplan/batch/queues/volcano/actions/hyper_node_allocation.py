@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from stowplan.batch.queues.volcano.actions.task_allocation import TaskAllocation, TaskHeap
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoOperation, VolcanoStatement
 
 
@@ -26,7 +26,7 @@ class HyperNodeAllocation:
         self._chosen: dict[str, str] = {}
         self._of_sub_jobs: dict[tuple[str, str], dict[str, str]] = {}
 
-    def allocate(self, job: VolcanoJobState, worksheet: JobWorksheet) -> VolcanoStatement | None:
+    def allocate(self, job: VolcanoSessionJob, worksheet: JobWorksheet) -> VolcanoStatement | None:
         """Place a job in the best HyperNode; None if it fits none."""
         session = self._session
         if worksheet.is_empty:
@@ -59,7 +59,7 @@ class HyperNodeAllocation:
         return None
 
     def _try(
-        self, job: VolcanoJobState, sheet: JobWorksheet, hyper_node: HyperNode
+        self, job: VolcanoSessionJob, sheet: JobWorksheet, hyper_node: HyperNode
     ) -> tuple[float, list[VolcanoStatement]]:
         """Place sub-groups in a HyperNode until the job is ready; the sum of their scores."""
         total, statements = 0.0, []
@@ -76,7 +76,7 @@ class HyperNodeAllocation:
         return total, statements
 
     def _allocate_sub_job(
-        self, job: VolcanoJobState, sub_job: VolcanoSubJob, sheet: JobWorksheet, within: HyperNode
+        self, job: VolcanoSessionJob, sub_job: VolcanoSubJob, sheet: JobWorksheet, within: HyperNode
     ) -> tuple[VolcanoStatement | None, float]:
         """Place a sub-group in the best HyperNode below another one, and its score."""
         session = self._session
@@ -119,7 +119,7 @@ class HyperNodeAllocation:
         best = max(totals, key=lambda name: totals[name])
         return best, totals[best]
 
-    def keep_decision(self, job: VolcanoJobState) -> None:
+    def keep_decision(self, job: VolcanoSessionJob) -> None:
         """Record the HyperNodes of a job that was placed."""
         chosen = self._chosen.get(job.uid, "")
         if not chosen:
@@ -135,7 +135,7 @@ class HyperNodeAllocation:
 
 
 def gradients_for_job(
-    session: VolcanoSession, job: VolcanoJobState, within: HyperNode, *, evicts: bool
+    session: VolcanoSession, job: VolcanoSessionJob, within: HyperNode, *, evicts: bool
 ) -> list[list[HyperNode]]:
     """HyperNodes to try for a job, in steps."""
     for call in session.hooks.all("job_gradients"):

@@ -12,10 +12,10 @@ from stowplan.batch.queues.volcano.actions.task_allocation import TaskHeap
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoOperation, VolcanoStatement
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
@@ -23,7 +23,7 @@ NominationPlan = tuple[list[VolcanoOperation], dict[str, str]]
 """Changes, and sub-group -> HyperNode."""
 
 
-def pending_tasks(session: VolcanoSession, job: VolcanoJobState) -> list[VolcanoTask]:
+def pending_tasks(session: VolcanoSession, job: VolcanoSessionJob) -> list[VolcanoTask]:
     """Tasks for which something is evicted: all, or of one sub-group if the job is placed."""
     sheet = JobWorksheet.of(session, job, with_admission=False)
     is_ready = session.is_ready(job)
@@ -38,7 +38,10 @@ def pending_tasks(session: VolcanoSession, job: VolcanoJobState) -> list[Volcano
 
 
 def plan_nominations(
-    session: VolcanoSession, job: VolcanoJobState, within: HyperNode, victims: Iterable[VolcanoTask]
+    session: VolcanoSession,
+    job: VolcanoSessionJob,
+    within: HyperNode,
+    victims: Iterable[VolcanoTask],
 ) -> NominationPlan | None:
     """The changes that have a job wait below a HyperNode; None if it would not be helped.
 
@@ -70,7 +73,7 @@ def plan_nominations(
 
 def _place_somewhere(
     session: VolcanoSession,
-    job: VolcanoJobState,
+    job: VolcanoSessionJob,
     sub_job: VolcanoSubJob,
     tasks: TaskHeap,
     within: HyperNode,
@@ -93,7 +96,7 @@ def _place_somewhere(
 def _place_in(
     session: VolcanoSession,
     statement: VolcanoStatement,
-    job: VolcanoJobState,
+    job: VolcanoSessionJob,
     tasks: TaskHeap,
     hyper_node: str,
 ) -> bool:

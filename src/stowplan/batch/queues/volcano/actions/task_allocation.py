@@ -6,10 +6,10 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/allocate/allocate.go
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -26,7 +26,7 @@ class TaskAllocation:
         self._keeps = boolean(arguments, ERROR_CACHE, default=True)
 
     def allocate(
-        self, job: VolcanoJobState, sub_job: VolcanoSubJob, tasks: TaskHeap, hyper_node: str
+        self, job: VolcanoSessionJob, sub_job: VolcanoSubJob, tasks: TaskHeap, hyper_node: str
     ) -> VolcanoStatement | None:
         """Place tasks; None if too few could be placed or wait, and nothing changed."""
         session = self._session
@@ -59,7 +59,7 @@ class TaskAllocation:
         statement.discard()
         return None
 
-    def _is_due(self, job: VolcanoJobState, sub_job: VolcanoSubJob, task: VolcanoTask) -> bool:
+    def _is_due(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob, task: VolcanoTask) -> bool:
         """False for a task that is not tried."""
         if not self._session.may_allocate(self._session.queues[job.queue], task):
             return False
@@ -72,7 +72,7 @@ class TaskAllocation:
 
     def _passing(
         self,
-        job: VolcanoJobState,
+        job: VolcanoSessionJob,
         task: VolcanoTask,
         nodes: list[VolcanoNode],
         failures: PredicateFailures,
@@ -124,7 +124,7 @@ class TaskAllocation:
         return self._session.tree.common_ancestor(leaf, near) if leaf else near
 
     def as_nominated(
-        self, job: VolcanoJobState, sub_job: VolcanoSubJob, tasks: TaskHeap
+        self, job: VolcanoSessionJob, sub_job: VolcanoSubJob, tasks: TaskHeap
     ) -> VolcanoStatement | None:
         """Place every task on the node that it is nominated to; None if one does not fit there.
 
@@ -151,7 +151,7 @@ class TaskAllocation:
         return statement
 
     def _nomination(
-        self, job: VolcanoJobState, tasks: TaskHeap, pinned: str
+        self, job: VolcanoSessionJob, tasks: TaskHeap, pinned: str
     ) -> list[tuple[VolcanoTask, VolcanoNode]] | None:
         session = self._session
         names = {node.name for node in session.nodes_of(pinned)}

@@ -14,7 +14,7 @@ from functools import cmp_to_key
 import msgspec
 
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, total_of
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import READY_STATUSES, VolcanoTask
 
 SAFE, WHOLE = 0, 1
@@ -24,7 +24,7 @@ class VictimBundle(msgspec.Struct):
     """Tasks of a job. kind: SAFE or WHOLE. costs: what the job loses; nothing if it is safe."""
 
     kind: int
-    job: VolcanoJobState
+    job: VolcanoSessionJob
     tasks: list[VolcanoTask]
     costs: VolcanoAmount
 
@@ -48,7 +48,7 @@ def _in_terms_of(need: VolcanoAmount, amount: VolcanoAmount, *, capped: bool) ->
     return total
 
 
-def bundles_of(job: VolcanoJobState, tasks: Iterable[VolcanoTask]) -> list[VictimBundle]:
+def bundles_of(job: VolcanoSessionJob, tasks: Iterable[VolcanoTask]) -> list[VictimBundle]:
     """The bundles of some tasks of a job."""
     ordered = sorted(tasks, key=lambda task: (task.priority, task.uid))
     if not ordered:
@@ -72,7 +72,7 @@ def bundles_of(job: VolcanoJobState, tasks: Iterable[VolcanoTask]) -> list[Victi
 class _Spare:
     """How many tasks of a job may go: in all, by role, and by sub-groups."""
 
-    def __init__(self, job: VolcanoJobState, surplus: int) -> None:
+    def __init__(self, job: VolcanoSessionJob, surplus: int) -> None:
         self._job, self._surplus = job, surplus
         self._by_role: dict[str, int] = {}
         if job.counts_roles:
@@ -123,7 +123,7 @@ def allowed_bundles(bundles: Iterable[VictimBundle], allowed: set[str]) -> list[
 def sorted_bundles(
     bundles: Iterable[VictimBundle],
     need: VolcanoAmount,
-    before: Callable[[VolcanoJobState, VolcanoJobState], bool],
+    before: Callable[[VolcanoSessionJob, VolcanoSessionJob], bool],
 ) -> list[VictimBundle]:
     """Bundles, the first to evict first: safe ones, then by `before`, value and name.
 

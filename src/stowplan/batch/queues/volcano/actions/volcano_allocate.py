@@ -13,9 +13,9 @@ from stowplan.batch.queues.volcano.actions.hyper_node_allocation import HyperNod
 from stowplan.batch.queues.volcano.actions.task_allocation import TaskAllocation
 from stowplan.batch.queues.volcano.actions.worksheets import JobWorksheet
 from stowplan.batch.queues.volcano.volcano_defects import TAKEN_ROOM
-from stowplan.batch.queues.volcano.volcano_job_state import INQUEUE_PHASE, VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import INQUEUE_PHASE, VolcanoSessionJob
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.tasks import TaskStatus
 
@@ -23,7 +23,7 @@ from stowplan.framework.deciders.tasks import TaskStatus
 def allocate(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
-    jobs: dict[str, Heap[VolcanoJobState]] = {}
+    jobs: dict[str, Heap[VolcanoSessionJob]] = {}
     worksheets: dict[str, JobWorksheet] = {}
     for job in session.jobs.values():
         if job.is_pending:
@@ -58,7 +58,7 @@ def allocate(session: VolcanoSession) -> None:
 
 def _nominated(
     session: VolcanoSession, worksheets: Mapping[str, JobWorksheet]
-) -> list[VolcanoJobState]:
+) -> list[VolcanoSessionJob]:
     """Jobs for which something was evicted in an earlier session, in order."""
     found = [
         job
@@ -72,7 +72,7 @@ def _nominated(
 
 def _allocate_for_job(
     session: VolcanoSession,
-    job: VolcanoJobState,
+    job: VolcanoSessionJob,
     worksheet: JobWorksheet,
     tasks: TaskAllocation,
     in_tree: HyperNodeAllocation,

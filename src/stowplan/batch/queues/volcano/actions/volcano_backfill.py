@@ -5,10 +5,10 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/backfill/backfill.go
 
 from __future__ import annotations
 
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -43,7 +43,7 @@ def backfill(session: VolcanoSession) -> None:
 def _tasks(session: VolcanoSession) -> list[VolcanoTask]:
     """Tasks that request nothing, in the order of queues, jobs and tasks."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
-    jobs: dict[str, Heap[VolcanoJobState]] = {}
+    jobs: dict[str, Heap[VolcanoSessionJob]] = {}
     tasks: dict[str, Heap[VolcanoTask]] = {}
     for job in session.jobs.values():
         if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:

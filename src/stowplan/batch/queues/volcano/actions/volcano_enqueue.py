@@ -5,9 +5,9 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/enqueue/enqueue.go.
 
 from __future__ import annotations
 
-from stowplan.batch.queues.volcano.volcano_job_state import INQUEUE_PHASE, VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import INQUEUE_PHASE, VolcanoSessionJob
 from stowplan.framework.deciders.heap import Heap
 
 
@@ -15,7 +15,7 @@ def enqueue(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
     seen: set[str] = set()
-    waiting: dict[str, Heap[VolcanoJobState]] = {}
+    waiting: dict[str, Heap[VolcanoSessionJob]] = {}
     for job in session.jobs.values():
         if job.queue not in session.queues:
             continue

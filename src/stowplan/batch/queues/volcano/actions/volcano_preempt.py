@@ -11,11 +11,11 @@ from stowplan.batch.queues.volcano.actions.preemption_dry_run import find_dry_ru
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
 from stowplan.batch.queues.volcano.actions.volcano_reclaim import suffices
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queues.volcano.volcano_task import EVICTABLE_STATUSES, VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -38,8 +38,8 @@ class _Preemption:
         arguments = session.options.argument("preempt")
         self._failures = PredicateFailures(keeps=boolean(arguments, ERROR_CACHE, default=True))
         self._arguments = arguments
-        self._jobs: dict[str, Heap[VolcanoJobState]] = {}
-        self._starving: dict[str, list[VolcanoJobState]] = {}
+        self._jobs: dict[str, Heap[VolcanoSessionJob]] = {}
+        self._starving: dict[str, list[VolcanoSessionJob]] = {}
         self._tasks: dict[str, Heap[VolcanoTask]] = {}
 
     def run(self) -> None:
@@ -64,7 +64,7 @@ class _Preemption:
             for job in self._starving[queue.name]:
                 self._within_job(job)
 
-    def _between_jobs(self, job: VolcanoJobState) -> None:
+    def _between_jobs(self, job: VolcanoSessionJob) -> None:
         session = self._session
         statement = VolcanoStatement(session)
         tasks = self._tasks[job.uid]
@@ -86,7 +86,7 @@ class _Preemption:
         else:
             statement.discard()
 
-    def _within_job(self, job: VolcanoJobState) -> None:
+    def _within_job(self, job: VolcanoSessionJob) -> None:
         session = self._session
         tasks = Heap(session.task_before, session.has_pending(job))
         while tasks:

@@ -6,11 +6,11 @@ Source: volcano master of 2026-08-20, pkg/scheduler/actions/reclaim/reclaim.go.
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.actions.volcano_backfill import ERROR_CACHE
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import boolean
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import PredicateFailures, VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_statement import VolcanoStatement
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
@@ -21,7 +21,7 @@ def reclaim(session: VolcanoSession) -> None:
     """Run the action."""
     queues: Heap[VolcanoQueue] = Heap(session.queue_before)
     seen: set[str] = set()
-    starving: dict[str, Heap[VolcanoJobState]] = {}
+    starving: dict[str, Heap[VolcanoSessionJob]] = {}
     tasks: dict[str, Heap[VolcanoTask]] = {}
     for job in session.jobs.values():
         if job.is_pending or not session.is_valid(job) or job.queue not in session.queues:
@@ -45,7 +45,7 @@ def reclaim(session: VolcanoSession) -> None:
 
 
 def _reclaim_for_job(
-    session: VolcanoSession, queue: VolcanoQueue, job: VolcanoJobState, tasks: Heap[VolcanoTask]
+    session: VolcanoSession, queue: VolcanoQueue, job: VolcanoSessionJob, tasks: Heap[VolcanoTask]
 ) -> None:
     statement = VolcanoStatement(session)
     while session.is_starving(job) and tasks:
@@ -61,7 +61,7 @@ def _reclaim_for_job(
 
 
 def _reclaim_for_task(
-    session: VolcanoSession, statement: VolcanoStatement, task: VolcanoTask, job: VolcanoJobState
+    session: VolcanoSession, statement: VolcanoStatement, task: VolcanoTask, job: VolcanoSessionJob
 ) -> None:
     """Have a task wait on the first node where enough can be evicted."""
     keeps = boolean(session.options.argument("reclaim"), ERROR_CACHE, default=True)
@@ -95,7 +95,7 @@ def _reclaim_for_task(
         return
 
 
-def _may_reclaim(session: VolcanoSession, job: VolcanoJobState, other: VolcanoTask) -> bool:
+def _may_reclaim(session: VolcanoSession, job: VolcanoSessionJob, other: VolcanoTask) -> bool:
     """True for a running task of another queue from which others may reclaim."""
     if other.status is not TaskStatus.RUNNING or not other.accepts_eviction:
         return False

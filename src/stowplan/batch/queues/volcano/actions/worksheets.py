@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from functools import cmp_to_key
 
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.framework.deciders.heap import Heap
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -23,7 +23,7 @@ class JobWorksheet:
 
     @classmethod
     def of(
-        cls, session: VolcanoSession, job: VolcanoJobState, *, with_admission: bool = True
+        cls, session: VolcanoSession, job: VolcanoSessionJob, *, with_admission: bool = True
     ) -> JobWorksheet:
         """What is left of a job. with_admission: also tasks that wait for Volcano's own gate."""
         required = _required(session, job)
@@ -61,7 +61,7 @@ class JobWorksheet:
         self.sub_jobs, self.tasks = other.sub_jobs, other.tasks
 
 
-def _required(session: VolcanoSession, job: VolcanoJobState) -> set[str]:
+def _required(session: VolcanoSession, job: VolcanoSessionJob) -> set[str]:
     """The first sub-groups that a job needs to be placed."""
     counts: dict[str, int] = {}
     rest = []

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import INQUEUE_PHASE, VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_options import number
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import INQUEUE_PHASE, VolcanoSessionJob
 
 FACTOR = 1.2
 
@@ -34,7 +34,7 @@ class Overcommit(VolcanoPlugin):
             else:
                 self._inqueue.add(job.reserved() or VolcanoAmount())
 
-    def job_enqueueable(self, job: VolcanoJobState) -> int:
+    def job_enqueueable(self, job: VolcanoSessionJob) -> int:
         """Reject a job for which there is no room."""
         if not job.states_min_resources:
             return PERMIT
@@ -42,7 +42,7 @@ class Overcommit(VolcanoPlugin):
         after = self._inqueue.copy().add(least)
         return REJECT if after.exceeded_names(self._idle, least) else PERMIT
 
-    def job_enqueued(self, job: VolcanoJobState) -> None:
+    def job_enqueued(self, job: VolcanoSessionJob) -> None:
         """Count an admitted job."""
         if job.states_min_resources:
             self._inqueue.add(job.without_gated(job.min_resources))

@@ -12,9 +12,9 @@ import numpy as np
 from stowplan.batch.queues.volcano.pod_rules import PASSES, UNRESOLVABLE
 from stowplan.batch.queues.volcano.volcano_defects import NIGHT_WINDOW
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats, Ints
 from stowplan.framework.deciders.tasks import TaskStatus
@@ -100,15 +100,15 @@ class Tdm(VolcanoPlugin):
                 victims += tasks[: max(evictions_max(job), 0)]
         return victims
 
-    def job_order(self, left: VolcanoJobState, right: VolcanoJobState) -> int:
+    def job_order(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> int:
         """Jobs that accept no eviction come first."""
         return left.accepts_eviction - right.accepts_eviction
 
-    def job_pipelined(self, job: VolcanoJobState) -> int:
+    def job_pipelined(self, job: VolcanoSessionJob) -> int:
         """Permit if enough is placed or waits."""
         return PERMIT if job.is_pipelined else REJECT
 
-    def job_starving(self, job: VolcanoJobState) -> bool:
+    def job_starving(self, job: VolcanoSessionJob) -> bool:
         """True for jobs with pending tasks that accept no eviction."""
         return not job.accepts_eviction and bool(job.of(TaskStatus.PENDING))
 
@@ -138,7 +138,7 @@ def _minute(text: str) -> int | None:
     return int(hours) * 60 + int(minutes)
 
 
-def evictions_max(job: VolcanoJobState) -> int:
+def evictions_max(job: VolcanoSessionJob) -> int:
     """How many tasks of a job its budget allows to evict; 1 without a budget."""
     n_tasks, n_running = len(job.tasks), len(job.of(TaskStatus.RUNNING))
     if job.keep_unavailable:

@@ -6,7 +6,7 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/conformance/conforma
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -25,7 +25,7 @@ class VolcanoConformance(VolcanoPlugin):
     reclaimable = preemptable
 
     def evictable(
-        self, job: VolcanoJobState, others: list[VolcanoTask], reclaims: bool
+        self, job: VolcanoSessionJob, others: list[VolcanoTask], reclaims: bool
     ) -> list[VolcanoTask]:
         """Tasks that are not the system's."""
         return [other for other in others if not _is_critical(other)]

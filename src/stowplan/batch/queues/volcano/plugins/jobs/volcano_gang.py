@@ -6,8 +6,8 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/gang/gang.go.
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT, VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 
@@ -20,7 +20,7 @@ class VolcanoGang(VolcanoPlugin):
         """Keep the session."""
         self._jobs = session.jobs
 
-    def job_valid(self, job: VolcanoJobState) -> str:
+    def job_valid(self, job: VolcanoSessionJob) -> str:
         """Reason why the job can never be placed as it is, "" for none."""
         return job.invalidity()
 
@@ -41,12 +41,12 @@ class VolcanoGang(VolcanoPlugin):
     reclaimable = preemptable
 
     def evictable(
-        self, job: VolcanoJobState, others: list[VolcanoTask], reclaims: bool
+        self, job: VolcanoSessionJob, others: list[VolcanoTask], reclaims: bool
     ) -> list[VolcanoTask]:
         """All, as bundles know gangs."""
         return others
 
-    def job_order(self, left: VolcanoJobState, right: VolcanoJobState) -> int:
+    def job_order(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> int:
         """Jobs that are not ready come first."""
         return left.is_ready - right.is_ready
 
@@ -54,7 +54,7 @@ class VolcanoGang(VolcanoPlugin):
         """Sub-groups that are not ready come first."""
         return left.is_ready - right.is_ready
 
-    def job_ready(self, job: VolcanoJobState) -> bool:
+    def job_ready(self, job: VolcanoSessionJob) -> bool:
         """True if enough is placed."""
         return job.roles_are_ready and job.sub_groups_are_ready and job.is_ready
 
@@ -62,7 +62,7 @@ class VolcanoGang(VolcanoPlugin):
         """True if enough is placed."""
         return sub_job.is_ready
 
-    def job_pipelined(self, job: VolcanoJobState) -> int:
+    def job_pipelined(self, job: VolcanoSessionJob) -> int:
         """Permit if enough is placed or waits."""
         is_met = job.roles_are_pipelined and job.sub_groups_are_pipelined and job.is_pipelined
         return PERMIT if is_met else REJECT
@@ -71,6 +71,6 @@ class VolcanoGang(VolcanoPlugin):
         """Permit if enough is placed or waits."""
         return PERMIT if sub_job.is_pipelined else REJECT
 
-    def job_starving(self, job: VolcanoJobState) -> bool:
+    def job_starving(self, job: VolcanoSessionJob) -> bool:
         """True if too few are placed or wait."""
         return job.is_starving

@@ -6,8 +6,8 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/priority/priority.go
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 
@@ -24,7 +24,7 @@ class VolcanoPriority(VolcanoPlugin):
         """By priority."""
         return right.priority - left.priority
 
-    def job_order(self, left: VolcanoJobState, right: VolcanoJobState) -> int:
+    def job_order(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> int:
         """By priority."""
         return right.priority - left.priority
 
@@ -51,13 +51,13 @@ class VolcanoPriority(VolcanoPlugin):
         return victims
 
     def evictable(
-        self, job: VolcanoJobState, others: list[VolcanoTask], reclaims: bool
+        self, job: VolcanoSessionJob, others: list[VolcanoTask], reclaims: bool
     ) -> list[VolcanoTask]:
         """Tasks of jobs of lower priority; between queues all."""
         if reclaims:
             return others
         return [other for other in others if self._jobs[other.job].priority < job.priority]
 
-    def job_starving(self, job: VolcanoJobState) -> bool:
+    def job_starving(self, job: VolcanoSessionJob) -> bool:
         """True if some task is neither placed nor waits."""
         return job.n_ready + job.n_waiting < len(job.tasks)

@@ -12,7 +12,6 @@ import numpy as np
 from stowplan.batch.queues.volcano.hyper_nodes import HyperNode
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, total_of
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_node import VolcanoNode
 from stowplan.batch.queues.volcano.volcano_options import (
     boolean,
@@ -21,6 +20,7 @@ from stowplan.batch.queues.volcano.volcano_options import (
     resource_weights,
 )
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob, VolcanoSubJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats
 
@@ -77,7 +77,7 @@ class NetworkTopologyAware(VolcanoPlugin):
 
     # Which HyperNodes to try.
 
-    def job_gradients(self, job: VolcanoJobState, within: HyperNode, evicts: bool) -> Gradients:
+    def job_gradients(self, job: VolcanoSessionJob, within: HyperNode, evicts: bool) -> Gradients:
         """HyperNodes for a job, the lowest tier first; for evictions the highest one first."""
         if job.hard_tier is None:
             return [[within]]

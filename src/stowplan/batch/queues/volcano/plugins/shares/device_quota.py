@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import QueueAttributes
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import ALLOCATED_STATUSES, VolcanoTask
 from stowplan.objects.quantity import Quantity, nanos, value
 
@@ -96,24 +96,24 @@ class DeviceQuotas:
                 _add(fresh, amounts, 1)
         return self._is_within(quota, fresh, (quota.used,))
 
-    def concern(self, job: VolcanoJobState) -> bool:
+    def concern(self, job: VolcanoSessionJob) -> bool:
         """True if a job requests devices in a queue with a quota."""
         return job.queue in self._quotas and bool(self._least(job))
 
-    def admit(self, queue: str, job: VolcanoJobState) -> bool:
+    def admit(self, queue: str, job: VolcanoSessionJob) -> bool:
         """True if the minimum of a job is within the quota."""
         quota = self._quotas.get(queue)
         if quota is None:
             return True
         return self._is_within(quota, self._least(job), (quota.used, quota.inqueue))
 
-    def admitted(self, queue: str, job: VolcanoJobState) -> None:
+    def admitted(self, queue: str, job: VolcanoSessionJob) -> None:
         """Count an admitted job."""
         quota = self._quotas.get(queue)
         if quota is not None:
             _add(quota.inqueue, self._least(job), 1)
 
-    def _least(self, job: VolcanoJobState) -> DeviceAmounts:
+    def _least(self, job: VolcanoSessionJob) -> DeviceAmounts:
         """What the minimum of a job requests: that of its first tasks with claims, or by role."""
         found: DeviceAmounts = {}
         asking = [task for task in job.tasks.values() if self._requests.get(task.uid)]

@@ -9,8 +9,8 @@ Source: volcano master of 2026-08-20, pkg/scheduler/plugins/drf/drf.go.
 from __future__ import annotations
 
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, share_of
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 
 
 def dominant_share(amount: VolcanoAmount, total: VolcanoAmount) -> float:
@@ -54,7 +54,7 @@ class ShareTree:
         made.allocated, made._root = self.allocated.copy(), self._root.copy()
         return made
 
-    def put(self, queue: VolcanoQueue, job: VolcanoJobState, amount: VolcanoAmount) -> None:
+    def put(self, queue: VolcanoQueue, job: VolcanoSessionJob, amount: VolcanoAmount) -> None:
         """Set what a job has, and compute all shares anew."""
         node, weights = self._root, queue.weights.split("/")
         for depth, name in enumerate(queue.hierarchy.split("/")[1:], start=1):

@@ -8,9 +8,9 @@ from __future__ import annotations
 from stowplan.batch.queues.volcano.volcano_amount import UNLIMITED, VolcanoAmount
 from stowplan.batch.queues.volcano.volcano_defects import USED_UP_SCALAR
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import ALLOCATED_STATUSES, VolcanoTask
 from stowplan.framework.deciders.tasks import TaskStatus
 
@@ -38,7 +38,7 @@ class QueueAttributes:
         self.ancestors: tuple[str, ...] = ()
         self.children: dict[str, QueueAttributes] = {}
 
-    def count(self, job: VolcanoJobState) -> None:
+    def count(self, job: VolcanoSessionJob) -> None:
         """Add a job."""
         for task in job.in_statuses(ALLOCATED_STATUSES):
             self.allocated.add(task.request)
@@ -88,7 +88,7 @@ class QueuePlugin(VolcanoPlugin):
                 one.allocated.subtract(task.request)
             self.update_share(attributes)
 
-    def admits(self, attributes: QueueAttributes, job: VolcanoJobState) -> bool:
+    def admits(self, attributes: QueueAttributes, job: VolcanoSessionJob) -> bool:
         """True if the minimum of a job is within what the queue may have."""
         least = job.min_resources
         after = least.copy().add(attributes.allocated).add(attributes.inqueue)

@@ -21,10 +21,10 @@ from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import (
 )
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, maximum, share_of
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_options import boolean, integer
 from stowplan.batch.queues.volcano.volcano_queue import ROOT, VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 RECLAIM_LEVEL = "ancestorReclaimLevel"
@@ -137,7 +137,7 @@ class VolcanoCapacity(QueuePlugin):
         """True if the task is within the limits once some tasks are gone."""
         return self._takes_jobs(queue.name) and self._has_room(queue, task, gone)
 
-    def job_enqueueable(self, job: VolcanoJobState) -> int:
+    def job_enqueueable(self, job: VolcanoSessionJob) -> int:
         """Reject a job that is not within the limits of its queue and of those above it."""
         if not self._takes_jobs(job.queue) or not self._session.queues[job.queue].is_open:
             return REJECT
@@ -149,7 +149,7 @@ class VolcanoCapacity(QueuePlugin):
                 return REJECT
         return PERMIT
 
-    def job_enqueued(self, job: VolcanoJobState) -> None:
+    def job_enqueued(self, job: VolcanoSessionJob) -> None:
         """Count an admitted job."""
         if job.queue not in self.attributes:
             return
@@ -260,7 +260,7 @@ class VolcanoCapacity(QueuePlugin):
         return found
 
     def evictable(
-        self, job: VolcanoJobState, others: list[VolcanoTask], reclaims: bool
+        self, job: VolcanoSessionJob, others: list[VolcanoTask], reclaims: bool
     ) -> list[VolcanoTask]:
         """Tasks of queues with more than they deserve, in the order given; in a queue all."""
         if not reclaims:

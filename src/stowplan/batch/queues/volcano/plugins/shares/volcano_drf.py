@@ -11,9 +11,9 @@ from stowplan.batch.queues.volcano.plugins.shares.hierarchical_shares import (
 )
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount
 from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import ALLOCATED_STATUSES, VolcanoTask
 
 SHARE_DELTA = 0.000001
@@ -44,13 +44,13 @@ class VolcanoDrf(VolcanoPlugin):
                 self._tree.allocated.add(amount)
             self._update(job)
 
-    def _update(self, job: VolcanoJobState) -> None:
+    def _update(self, job: VolcanoSessionJob) -> None:
         amount = self._amounts[job.uid]
         self.shares[job.uid] = dominant_share(amount, self._session.total)
         if self._tree is not None:
             self._tree.put(self._session.queues[job.queue], job, amount)
 
-    def job_order(self, left: VolcanoJobState, right: VolcanoJobState) -> int:
+    def job_order(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> int:
         """By share."""
         first, second = self.shares[left.uid], self.shares[right.uid]
         return (first > second) - (first < second)

@@ -15,9 +15,9 @@ from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import (
 )
 from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount, maximum, share_of
 from stowplan.batch.queues.volcano.volcano_hooks import PERMIT, REJECT
-from stowplan.batch.queues.volcano.volcano_job_state import VolcanoJobState
 from stowplan.batch.queues.volcano.volcano_queue import VolcanoQueue
 from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queues.volcano.volcano_session_job import VolcanoSessionJob
 from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
 
 
@@ -119,7 +119,7 @@ class VolcanoProportion(QueuePlugin):
         """True if the task is within what the queue deserves once some tasks are gone."""
         return self._has_room(queue, [task], gone)
 
-    def job_enqueueable(self, job: VolcanoJobState) -> int:
+    def job_enqueueable(self, job: VolcanoSessionJob) -> int:
         """Reject a job for which the queue has no room."""
         if not self._session.queues[job.queue].is_open:
             return REJECT
@@ -127,7 +127,7 @@ class VolcanoProportion(QueuePlugin):
             return PERMIT
         return PERMIT if self.admits(self.attributes[job.queue], job) else REJECT
 
-    def job_enqueued(self, job: VolcanoJobState) -> None:
+    def job_enqueued(self, job: VolcanoSessionJob) -> None:
         """Count an admitted job."""
         if job.states_min_resources and job.queue in self.attributes:
             self.attributes[job.queue].inqueue.add(job.without_gated(job.min_resources))

@@ -1,4 +1,4 @@
-"""VolcanoJobState: a PodGroup with its tasks and sub-groups.
+"""VolcanoSessionJob: a PodGroup with its tasks and sub-groups.
 
 Source: volcano master of 2026-08-20, pkg/scheduler/api/job_info.go and sub_job_info.go.
 """
@@ -149,7 +149,7 @@ def hard_tier(topology: NetworkTopology | None) -> int | None:
     return topology.highest_tier_allowed
 
 
-class VolcanoJobState(TaskCounts):
+class VolcanoSessionJob(TaskCounts):
     """A PodGroup in a session.
 
     phase: of the group, changed by actions. infeasible: task -> nodes that no eviction could make
