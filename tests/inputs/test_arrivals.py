@@ -112,7 +112,7 @@ def test_a_seed_determines_the_jobs() -> None:
 
 def test_the_pods_of_a_generated_workload_keep_their_run_times() -> None:
     given = generate_workload(20, 200, 1)
-    found = with_arrivals(given, parse_arrivals("poisson,rate=600,jobs=60"), 3)
+    found = with_arrivals(given, parse_arrivals("poisson,rate=600,jobs=15"), 3)
     run = stowplan.simulate(found, replay=stowplan.ReplayOptions(until_s=3600.0, sample_s=600.0))
     assert run.summary["pods"] == len(found.pods)
     assert np.diff(starts(found)).min() >= 0
