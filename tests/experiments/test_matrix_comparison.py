@@ -67,6 +67,18 @@ def test_what_few_seeds_cannot_show_is_said() -> None:
     assert "no difference found on 4 seeds" in found.results[0].verdict
 
 
+def test_seeds_that_change_nothing_are_one_run() -> None:
+    """The wrong variant: eight equal runs taken for eight samples, with p 2/2^8."""
+    (result,) = compare_runs(rows({"spread": [100.0] * 8, "pack": [88.0] * 8})).results
+    (wait,) = result.measures
+    assert (wait.is_different, wait.p) == (False, 1.0)
+    assert result.verdict == (
+        "pack against spread: wait_p99: pack has 12.0 % less than spread on this workload; "
+        "8 seeds change nothing, so they say nothing of others"
+    )
+    assert result.notes == []
+
+
 def test_runs_that_are_missing_are_named() -> None:
     given = rows(noisy())
     del given[3]

@@ -203,8 +203,8 @@ def _verdict(
     policy: str, baseline: str, measures: Sequence[MeasureComparison], n_seeds: int
 ) -> str:
     """What differs, then what does not, in one sentence."""
-    shown = [one.verdict for one in measures if one.is_different]
-    open_ = [one for one in measures if not one.is_different and one.seeds]
+    shown = [one.verdict for one in measures if one.is_different or _is_one_run(one)]
+    open_ = [one for one in measures if one.verdict not in shown and one.seeds]
     equal = [one.measure for one in open_ if one.difference == 0.0 and one.low == one.high]
     rest = [one.measure for one in open_ if one.measure not in equal]
     seeds = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
@@ -216,6 +216,11 @@ def _verdict(
     return f"{policy} against {baseline}: " + ("; ".join(parts) or "no measure in common")
 
 
+def _is_one_run(one: MeasureComparison) -> bool:
+    """True where the policies differ and the seeds change neither."""
+    return one.difference != 0.0 and one.low == one.high and not one.is_different
+
+
 def _notes(
     a: Mapping[str, BySeed],
     b: Mapping[str, BySeed],
@@ -225,7 +230,7 @@ def _notes(
     confidence: float,
 ) -> list[str]:
     found = []
-    n_tests = sum(not (one.difference == 0.0 and one.low == one.high) for one in measures)
+    n_tests = sum(one.low != one.high or one.is_different for one in measures)
     least = smallest_p(len(both)) * max(n_tests, 1)
     if n_tests and least > 1 - confidence:
         found.append(
