@@ -60,10 +60,12 @@ def test_the_order_of_the_rows_does_not_matter_beyond_the_baseline() -> None:
     assert tree["results"][0]["measures"][0].keys() >= {"pCorrected", "effect", "verdict", "low"}
 
 
-def test_what_few_seeds_cannot_show_is_said() -> None:
+def test_what_few_seeds_cannot_show_is_noted() -> None:
     found = compare_runs(rows(noisy(n=4)))
     (note,) = found.results[0].notes
-    assert note.startswith("4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4")
+    assert note.startswith(
+        "4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4"
+    )
     assert "no difference found on 4 seeds" in found.results[0].verdict
 
 
@@ -189,7 +191,7 @@ def test_the_gate(condition: str, fails: bool) -> None:
     assert bool(failed_conditions(GATE, [condition])) is fails
 
 
-def test_the_gate_says_what_held_and_where() -> None:
+def test_the_gate_names_what_held_and_where() -> None:
     both = GATE + rows({"spread": [1.0], "pack": [1.0]}, "night")
     both += rows({"spread": [1.0], "pack": [1.0]}, "night", "placed")
     assert failed_conditions(both, ["wait_p99: B > A by 5%", "placed < 5"]) == [

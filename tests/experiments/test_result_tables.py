@@ -60,7 +60,9 @@ def test_the_tables_have_the_columns_of_the_schema(tmp_path: Path) -> None:
 def test_tables_become_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     fake: Any = SimpleNamespace(DataFrame=dict)
     monkeypatch.setitem(sys.modules, "pandas", fake)
-    frame = measures_table([{"policy": "A", "workload": "w", "seed": 1, "measure": "m", "value": 2}])
+    frame = measures_table(
+        [{"policy": "A", "workload": "w", "seed": 1, "measure": "m", "value": 2}]
+    )
     assert frame.to_frame()["value"] == [2.0]
 
 
@@ -73,14 +75,16 @@ def test_parquet_files_can_be_read_back(tmp_path: Path) -> None:
         table = parquet.read_table(file)
         name = file.stem
         types = {field.name: str(field.type) for field in table.schema}
-        wanted = {column: kind.replace("float64", "double") for column, kind in SCHEMA[name].items()}
+        wanted = {
+            column: kind.replace("float64", "double") for column, kind in SCHEMA[name].items()
+        }
         assert {column: types[column] for column in wanted} == wanted
         assert table.schema.metadata[b"stowplan.schema"] == f"{name}/1".encode()
     assert parquet.read_table(files[0]).column("value").to_pylist() == [9.0, None]
     assert parquet.read_table(files[0]).schema.field("speedup").type == "string"
 
 
-def test_without_pyarrow_the_error_says_what_to_install(
+def test_without_pyarrow_the_error_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -68,7 +68,9 @@ class ResultTable(msgspec.Struct):
 def measures_table(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
     """The table `measures` of rows as in `measures.csv`."""
     found = list(rows)
-    options = list(dict.fromkeys(name for row in found for name in row if name not in SCHEMA["measures"]))
+    options = list(
+        dict.fromkeys(name for row in found for name in row if name not in SCHEMA["measures"])
+    )
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA["measures"]}
     columns |= {name: [] for name in options}
     for row in found:
@@ -159,4 +161,3 @@ def _pyarrow() -> tuple[Any, Any]:
         if missing.name is None or not missing.name.startswith("pyarrow"):
             raise
         raise ImportError("Parquet needs pyarrow: pip install stowplan[parquet]") from None
-

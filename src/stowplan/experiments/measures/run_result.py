@@ -92,7 +92,9 @@ class RunResult:
     def slowdowns(self) -> Floats:
         """float64 (n_ended,): sorted bounded slowdowns of ended pods: time from arrival to end per
         run time, which counts as at least `RUN_MIN_S`; at least 1."""
-        arrived, started, ended = (self.times(f"{name}_s") for name in ("arrived", "started", "ended"))
+        arrived, started, ended = (
+            self.times(f"{name}_s") for name in ("arrived", "started", "ended")
+        )
         runs = np.maximum(ended - started, RUN_MIN_S)
         found = np.maximum((ended - arrived) / runs, 1.0)
         return np.sort(found[~np.isnan(found)])
@@ -116,6 +118,7 @@ def _columns(data: bytes) -> dict[str, Floats]:
 
 def _decoded(file: Path, kind: type[dict[str, Any]]) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(read_bytes(file), type=kind)
+        found: dict[str, Any] = msgspec.json.decode(read_bytes(file), type=kind)
     except msgspec.MsgspecError as problem:
         raise InputError.at(str(file), "", problem) from None
+    return found

@@ -152,7 +152,9 @@ def with_arrivals(cluster: Cluster, request: ArrivalRequest, seed: int = 0) -> C
     there = [pod for pod in cluster.pods if pod.node_name or pod.is_finished]
     kept = [one for one in cluster.objects if not isinstance(one, PodGroup)]
     notes = [*cluster.notes, _note(request, model, len(jobs))]
-    return replace(cluster, pods=[*there, *pods], objects=[*kept, *objects], notes=notes, origins={})
+    return replace(
+        cluster, pods=[*there, *pods], objects=[*kept, *objects], notes=notes, origins={}
+    )
 
 
 def fit_arrivals(jobs: Sequence[Sequence[Pod]], request: ArrivalRequest) -> ArrivalModel:
@@ -164,7 +166,9 @@ def fit_arrivals(jobs: Sequence[Sequence[Pod]], request: ArrivalRequest) -> Arri
     if rate is None:
         span_s = float(times[-1] - times[0]) if times.shape[0] else 0.0
         if span_s <= 0:
-            raise InputError(SOURCE, "", "jobs without different creation times", "rate=JOBS_PER_HOUR")
+            raise InputError(
+                SOURCE, "", "jobs without different creation times", "rate=JOBS_PER_HOUR"
+            )
         rate = (times.shape[0] - 1) * HOUR_S / span_s
     model = ArrivalModel(rate, n_jobs, run=request.run)
     if request.process == "diurnal":
@@ -250,7 +254,9 @@ def _daily(times: Floats, amplitude: float | None) -> tuple[float, ...]:
         factors = 1 + amplitude * np.cos(2 * np.pi * (hours + 0.5 - PEAK_H) / DAY_H)
         return tuple(factors.tolist())
     if not times.shape[0] or times[-1] - times[0] < DAY_H * HOUR_S:
-        raise InputError(SOURCE, "", "less than a day of arrivals", "a longer trace, or amplitude=A")
+        raise InputError(
+            SOURCE, "", "less than a day of arrivals", "a longer trace, or amplitude=A"
+        )
     hours = (times / HOUR_S).astype(np.int64)
     first, last = int(hours[0]), int(hours[-1])
     seen = np.bincount(np.arange(first, last + 1) % DAY_H, minlength=DAY_H)
@@ -258,9 +264,7 @@ def _daily(times: Floats, amplitude: float | None) -> tuple[float, ...]:
     return tuple((rates / rates.mean()).tolist())
 
 
-def _run_parameters(
-    jobs: Sequence[Sequence[Pod]], request: ArrivalRequest
-) -> tuple[float, float]:
+def _run_parameters(jobs: Sequence[Sequence[Pod]], request: ArrivalRequest) -> tuple[float, float]:
     """(median, sigma) or (minimum, alpha): as given, else by maximum likelihood."""
     given = (
         (request.median, request.sigma)
@@ -304,8 +308,12 @@ def _jobs(pods: Sequence[Pod]) -> list[list[Pod]]:
     found: dict[str, list[Pod]] = {}
     for pod in pods:
         group = _group_key(pod)
-        owner = f"{pod.namespace}/{pod.controller.uid or pod.controller.name}" if pod.controller else ""
-        found.setdefault(f"group {group}" if group else f"owner {owner}" if owner else pod.key, []).append(pod)
+        owner = (
+            f"{pod.namespace}/{pod.controller.uid or pod.controller.name}" if pod.controller else ""
+        )
+        found.setdefault(
+            f"group {group}" if group else f"owner {owner}" if owner else pod.key, []
+        ).append(pod)
     return list(found.values())
 
 
@@ -354,8 +362,12 @@ def _note(request: ArrivalRequest, model: ArrivalModel, n_jobs: int) -> str:
     if model.burst > 1:
         parts.append(f"{model.burst:.3g} jobs at once on average")
     if model.run == "lognormal":
-        parts.append(f"run times lognormal with median {model.location:.4g} s, sigma {model.shape:.3g}")
+        parts.append(
+            f"run times lognormal with median {model.location:.4g} s, sigma {model.shape:.3g}"
+        )
     if model.run == "pareto":
-        parts.append(f"run times Pareto from {model.location:.4g} s with exponent {model.shape:.3g}")
-    drawn = f"{count_of(model.jobs, 'job')} drawn from {n_jobs:,}"
-    return f"arrivals: {'; '.join(parts)}; {drawn}"
+        parts.append(
+            f"run times Pareto from {model.location:.4g} s with exponent {model.shape:.3g}"
+        )
+    jobs = f"{count_of(model.jobs, 'job')} drawn from {n_jobs:,}"
+    return f"arrivals: {'; '.join(parts)}; {jobs}"
