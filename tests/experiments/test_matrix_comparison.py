@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,15 @@ def test_the_order_of_the_rows_does_not_matter_beyond_the_baseline() -> None:
     assert compare_runs(given).to_json() == compare_runs([given[0], *given[:0:-1]]).to_json()
     tree = json.loads(compare_runs(given).to_json())
     assert tree["results"][0]["measures"][0].keys() >= {"pCorrected", "effect", "verdict", "low"}
+
+
+def test_a_comparison_becomes_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: Any = SimpleNamespace(DataFrame=dict)
+    monkeypatch.setitem(sys.modules, "pandas", fake)
+    frame = compare_runs(rows(noisy(), speedup="2")).to_frame()
+    assert (frame["policy"], frame["speedup"], frame["measure"]) == (["pack"], ["2"], ["wait_p99"])
+    assert frame["is_different"] == [True]
+    assert len({len(values) for values in frame.values()}) == 1
 
 
 def test_what_few_seeds_cannot_show_is_noted() -> None:
