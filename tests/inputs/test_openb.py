@@ -156,8 +156,14 @@ WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", f"f.csv: line 1: no header: expected {WANTED} (pods)"),
-        ("a,b\n1,2\n", f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED} (pods)"),
+        (
+            "",
+            f"f.csv: line 1: no header: expected {WANTED} (pods); --trace-format names other formats",
+        ),
+        (
+            "a,b\n1,2\n",
+            f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED} (pods); --trace-format names other formats",
+        ),
         (
             trace.NODE_HEADER + ",sn\nn,1,1,0,,n\n",
             "f.csv: line 1: duplicate column 'sn': expected each column once",
