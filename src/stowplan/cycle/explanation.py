@@ -274,6 +274,7 @@ def _failing_by_row(attempt: Attempt, rows: Ints) -> dict[int, list[RuleRefusal]
         places = np.flatnonzero(answers.codes)
         status_of = cache(answers.explain)
         details = _Details(attempt, name)
+        details.read(rows[places])
         for row, code in zip(rows[places].tolist(), answers.codes[places].tolist(), strict=True):
             failing.setdefault(row, []).append(details.of(status_of(code), row))
     return failing
@@ -300,6 +301,11 @@ class _Details:
         self._nodes = attempt.snapshot.nodes
         self._call = attempt.framework.members[plugin].calls["explain"]
         self._plain: dict[Status, RuleRefusal] = {}
+
+    def read(self, rows: Ints) -> None:
+        """Prepare the nodes of rows at once, if the rule gives details."""
+        if self._call is not None:
+            self._nodes.infos_of(rows)
 
     def of(self, status: Status, row: int) -> RuleRefusal:
         """The refusal of a row."""
