@@ -20,6 +20,7 @@ from stowplan.conformance import (
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
 from stowplan.conformance.queue_models import (
+    kueue_cases,
     queue_model_answers,
     queue_model_cases,
     volcano_cases,
@@ -38,7 +39,7 @@ BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 
 COMPATS_OF: dict[str, tuple[str, ...]] = {
     "session": tuple(COMPATS),
-    "queues": (volcano_cases.VOLCANO_1_15,),
+    "queues": (volcano_cases.VOLCANO_1_15, kueue_cases.KUEUE),
 }
 """Format -> schedulers whose defects can be reproduced."""
 
