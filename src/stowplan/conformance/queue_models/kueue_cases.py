@@ -171,8 +171,7 @@ def _pod_set(demand: PodSetDemand) -> Answer:
         found["topology"] = {
             "levels": list(demand.places.levels),
             "domains": [
-                {"values": list(values), "count": count}
-                for values, count in demand.places.domains
+                {"values": list(values), "count": count} for values, count in demand.places.domains
             ],
         }
     if demand.delayed is not None:

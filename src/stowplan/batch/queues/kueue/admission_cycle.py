@@ -75,9 +75,7 @@ class AdmissionCycle:
     def _initial(self, entry: AdmissionEntry, nominated: NOMINATED) -> Nominated:
         """All pods; if these neither fit nor find victims, as many as do."""
         preemptor = Preemptor(self.snapshot, entry.queue, self.now)
-        search = FlavorSearch(
-            self.snapshot, entry.queue, entry.workload, preemptor, nominated
-        )
+        search = FlavorSearch(self.snapshot, entry.queue, entry.workload, preemptor, nominated)
 
         def tried(counts: list[int] | None) -> Nominated | None:
             assignment = search.assign(counts)
@@ -123,7 +121,7 @@ class AdmissionCycle:
         return entry.assignment.usage(holds_quota=entry.workload.holds_quota)
 
     def _fits(self, entry: AdmissionEntry) -> str:
-        """"" if it fits with all victims of the cycle and its own gone, else `quota` or
+        """ "" if it fits with all victims of the cycle and its own gone, else `quota` or
         `topology`."""
         victims = dict(self.preempted)
         victims |= {one.workload.key: one.workload for one in entry.targets}
@@ -133,8 +131,7 @@ class AdmissionCycle:
         if any(entry.queue.node.available_now(pair) < n for pair, n in usage.quota.items()):
             found = "quota"
         elif any(
-            use.flavor not in self.snapshot.places
-            or not self.snapshot.places[use.flavor].fits(use)
+            use.flavor not in self.snapshot.places or not self.snapshot.places[use.flavor].fits(use)
             for use in usage.places
         ):
             found = "topology"
@@ -246,9 +243,7 @@ def fewer_pods(
     return found if low == found_at else None
 
 
-def required_checks(
-    checks: Mapping[str, frozenset[str]], assignment: FlavorAssignment
-) -> set[str]:
+def required_checks(checks: Mapping[str, frozenset[str]], assignment: FlavorAssignment) -> set[str]:
     """Checks that an assignment needs. checks: of the queue, with their flavors."""
     flavors = {one.flavor for held in assignment.pod_sets for one in held.flavors.values()}
     return {name for name, on in checks.items() if on & flavors}

@@ -57,9 +57,7 @@ class AdmissionQueue:
     def is_ready(self, checks: Mapping[str, AdmissionCheck], topologies: Iterable[str]) -> bool:
         """Whether nothing keeps the queue from admitting; notes which checks delay topology."""
         held = [checks.get(name) for name in self.checks]
-        kinds = {
-            name: checks[name].spec.controller_name for name in self.checks if name in checks
-        }
+        kinds = {name: checks[name].spec.controller_name for name in self.checks if name in checks}
         multi = [name for name, kind in kinds.items() if kind == MULTI_KUEUE]
         provisioning = [name for name, kind in kinds.items() if kind == PROVISIONING]
         self.delays_topology = bool(multi)

@@ -38,9 +38,7 @@ def _exceeds(requests: Mapping[str, Quantity], most: Mapping[str, Quantity]) -> 
     return any(name in limit and n > limit[name] for name, n in have.items())
 
 
-def _is_within(
-    item: LimitRangeItem, spec: PodSpec, held: Iterable[ResourceRequirements]
-) -> bool:
+def _is_within(item: LimitRangeItem, spec: PodSpec, held: Iterable[ResourceRequirements]) -> bool:
     if item.type == "Container":
         return not any(
             _exceeds(one.requests, item.max) or _exceeds(one.limits, item.max)
@@ -51,6 +49,4 @@ def _is_within(
         return True
     total = pod_requests(Pod(spec=spec), use_status=False)
     most, least = _amounts(item.max), _amounts(item.min)
-    return not any(
-        n > most.get(name, n) or n < least.get(name, n) for name, n in total.items()
-    )
+    return not any(n > most.get(name, n) or n < least.get(name, n) for name, n in total.items())

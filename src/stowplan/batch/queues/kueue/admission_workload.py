@@ -130,9 +130,7 @@ class AdmissionWorkload:
         self.queue_name = f"{self.namespace}/{workload.spec.queue_name}"
         self.cluster_queue = ""
         self.conditions = {
-            one.type: Condition(
-                one.status == "True", one.reason, seconds(one.last_transition_time)
-            )
+            one.type: Condition(one.status == "True", one.reason, seconds(one.last_transition_time))
             for one in workload.status.conditions
         }
         self.checks = {one.name: one.state for one in workload.status.admission_checks}
@@ -226,9 +224,7 @@ class AdmissionWorkload:
     def _held(self, workload: Workload) -> list[PodSetDemand]:
         admission = workload.status.admission
         counts = {one.name: one.count for one in self.pod_sets}
-        by_name = {
-            one.name: n for one, n in zip(self.pod_sets, self._pod_requests, strict=True)
-        }
+        by_name = {one.name: n for one, n in zip(self.pod_sets, self._pod_requests, strict=True)}
         found = []
         for one in admission.pod_set_assignments if admission is not None else ():
             count = counts.get(one.name, 0) if one.count is None else one.count
@@ -270,15 +266,18 @@ def _places(one: PodSetAdmission) -> PodSetPlaces | None:
 
 
 def _spec_requests(spec: PodSpec) -> Requests:
-    return pod_requests(Pod(spec=spec), use_status=False)
+    """Requests of a pod; an amount beyond int64 is int64's maximum."""
+    found = pod_requests(Pod(spec=spec), use_status=False)
+    for container in (*spec.init_containers, *spec.containers):
+        for name, quantity in container.resources.requests.items():
+            if request_amount(name, quantity) == INT64_MAX:
+                found[name] = INT64_MAX
+    return found
 
 
 def _spec_shape(spec: PodSpec) -> object:
     containers = [
-        [
-            {name: str(nanos(q)) for name, q in one.resources.requests.items()}
-            for one in containers
-        ]
+        [{name: str(nanos(q)) for name, q in one.resources.requests.items()} for one in containers]
         for containers in (spec.init_containers, spec.containers)
     ]
     return (

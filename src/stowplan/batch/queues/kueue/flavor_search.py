@@ -223,9 +223,7 @@ class FlavorSearch:
             total[flavor] = (
                 one
                 if held is None
-                else FlavorAttempt(
-                    min(held.mode, one.mode), most_severe((held.reason, one.reason))
-                )
+                else FlavorAttempt(min(held.mode, one.mode), most_severe((held.reason, one.reason)))
             )
         group = self.queue.group_of(resource)
         for flavor in group.flavor_names if part and group is not None else ():
@@ -328,9 +326,7 @@ class FlavorSearch:
             return possibility, height, ""
         return Possibility.NO_FIT, height, WAITING_FOR_QUOTA
 
-    def _is_flavor_allowed(
-        self, name: str, indexes: Sequence[int], group: ResourceGroup
-    ) -> bool:
+    def _is_flavor_allowed(self, name: str, indexes: Sequence[int], group: ResourceGroup) -> bool:
         """Whether pods may use a flavor: topology, taints, selectors."""
         flavor = self.snapshot.flavors.get(name)
         if flavor is None:

@@ -20,6 +20,7 @@ from stowplan.batch.queues.kueue.admission_workload import (
     QUOTA_RESERVED,
     REQUEUED,
     AdmissionWorkload,
+    PlaceUse,
 )
 from stowplan.batch.queues.kueue.kueue_objects import (
     AdmissionCheck,
@@ -102,10 +103,10 @@ class KueueAdmission:
         self._local = {
             f"{one.metadata.namespace}/{one.name}": one.spec.cluster_queue
             for one in objects.local_queues
+            if one.spec.stop_policy in (None, "None")
         }
         self.pending = {
-            name: PendingWorkloads(one.spec.queueing_strategy)
-            for name, one in self._specs.items()
+            name: PendingWorkloads(one.spec.queueing_strategy) for name, one in self._specs.items()
         }
         self.workloads: dict[str, AdmissionWorkload] = {}
         self.queues: dict[str, AdmissionQueue] = {}
@@ -154,7 +155,9 @@ class KueueAdmission:
                 self._generations[name] = self._generations.get(name, 0) + 1
         for name in [one.name for one in queues]:
             self._activate(name)
-        roots = {self.tree.cohorts[one.name].root for one in cohorts if one.name in self.tree.cohorts}
+        roots = {
+            self.tree.cohorts[one.name].root for one in cohorts if one.name in self.tree.cohorts
+        }
         for name, one in self.queues.items():
             if one.node.root in roots:
                 self._activate(name)
@@ -179,8 +182,8 @@ class KueueAdmission:
             return None
         self.cycle += 1
         outcome = CycleOutcome([one.key for one, _ in heads])
-        refused = []
-        entries = []
+        refused: list[AdmissionEntry] = []
+        entries: list[AdmissionEntry] = []
         for workload, queue in heads:
             entry = AdmissionEntry(workload, queue)
             (refused if self._is_refused(entry) else entries).append(entry)
@@ -222,9 +225,7 @@ class KueueAdmission:
                 victim.set_condition(EVICTED, True, PREEMPTED, self.now)
                 victim.set_condition(PREEMPTED, True, target.reason, self.now)
                 outcome.preempted[victim.key] = (target.reason, workload.key)
-        workload.set_condition(
-            QUOTA_RESERVED, False, entry.reason or "Pending", self.now
-        )
+        workload.set_condition(QUOTA_RESERVED, False, entry.reason or "Pending", self.now)
         self.pending[name].requeue(workload, entry.requeue, self.now)
 
     def _admit(self, entry: AdmissionEntry) -> None:
@@ -239,6 +240,8 @@ class KueueAdmission:
                 workload.set_condition(ADMITTED, True, ADMITTED, self.now)
         self.pending[queue.name].forget(workload.key)
         self._hold(workload)
+        # The original takes the workload out and puts it in again once its status is written.
+        self._generations[queue.name] += 1
 
     def _is_refused(self, entry: AdmissionEntry) -> bool:
         """Whether a head is not even tried; notes why."""
@@ -362,7 +365,7 @@ class KueueAdmission:
         return found
 
 
-def _use_everywhere(places: Mapping[str, TopologyPlaces], use: object) -> None:
+def _use_everywhere(places: Mapping[str, TopologyPlaces], use: PlaceUse) -> None:
     """Pods on a node count in every flavor whose topology ends at nodes."""
     own = places.get(use.flavor)
     if own is None:

@@ -61,10 +61,14 @@ class BorrowWithinCohort(Value, frozen=True):
 
 
 class ClusterQueuePreemption(Value, frozen=True):
-    """Whom workloads of a queue may preempt."""
+    """Whom workloads of a queue may preempt.
 
-    within_cluster_queue: str = NEVER
-    reclaim_within_cohort: str = NEVER
+    A policy that is absent beside others permits nobody, but is not Never to Kueue's code: with
+    fair sharing it lets preemption be tried while borrowing. (The API server fills in Never.)
+    """
+
+    within_cluster_queue: str = ""
+    reclaim_within_cohort: str = ""
     borrow_within_cohort: BorrowWithinCohort = BorrowWithinCohort()
 
 
@@ -102,7 +106,7 @@ class ClusterQueueSpec(Value, frozen=True):
     resource_groups: tuple[ResourceGroup, ...] = ()
     namespace_selector: LabelSelector | None = None
     queueing_strategy: str = "BestEffortFIFO"
-    preemption: ClusterQueuePreemption = ClusterQueuePreemption()
+    preemption: ClusterQueuePreemption = ClusterQueuePreemption(NEVER, NEVER)
     flavor_fungibility: FlavorFungibility = FlavorFungibility()
     admission_checks_strategy: AdmissionChecksStrategy | None = None
     stop_policy: str | None = None

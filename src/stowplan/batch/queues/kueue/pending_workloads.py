@@ -33,9 +33,8 @@ class PendingWorkloads:
     def push(self, workload: AdmissionWorkload, now: float) -> None:
         """Let a workload wait that is new, or was evicted."""
         self.inadmissible.pop(workload.key, None)
-        if not is_requeued(workload, now):
-            self.inadmissible[workload.key] = workload
-        elif self.strategy != STRICT and workload.shape in self._bad_shapes:
+        is_hopeless = self.strategy != STRICT and workload.shape in self._bad_shapes
+        if is_hopeless or not is_requeued(workload, now):
             self.inadmissible[workload.key] = workload
         else:
             self.active[workload.key] = workload

@@ -204,9 +204,7 @@ def _is_under_nominal(task: PreemptionTask) -> bool:
 
 
 def _sorted(task: PreemptionTask, candidates: list[_Candidate]) -> list[_Candidate]:
-    return sorted(
-        candidates, key=lambda one: victim_key(one.workload, task.queue.name, task.now)
-    )
+    return sorted(candidates, key=lambda one: victim_key(one.workload, task.queue.name, task.now))
 
 
 def _own_candidates(task: PreemptionTask) -> list[_Candidate]:

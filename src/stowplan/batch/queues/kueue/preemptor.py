@@ -34,9 +34,7 @@ class Preemptor:
         """Whom an assignment preempts."""
         placements = {}
         if "TopologyAwareScheduling" in self.snapshot.options.gates:
-            placements = placement_requests(
-                self.queue, workload, assignment, self.snapshot.places
-            )
+            placements = placement_requests(self.queue, workload, assignment, self.snapshot.places)
         return self._targets(
             PreemptionTask(
                 self.snapshot,

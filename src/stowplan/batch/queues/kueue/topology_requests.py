@@ -67,9 +67,7 @@ def placement_requests(
         flavor = topology_flavor(choice, queue, places)
         if flavor is None:
             assignment.fail(pod_set.name)
-        elif queue.delays_topology or (
-            not workload.holds_quota and flavor in queue.provisioned
-        ):
+        elif queue.delays_topology or (not workload.holds_quota and flavor in queue.provisioned):
             choice.delayed = PENDING
         else:
             request = pod_set.topology_request

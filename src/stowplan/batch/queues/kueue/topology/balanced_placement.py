@@ -1,4 +1,4 @@
-"""Balanced placement (gate `TASBalancedPlacement`): the fewest domains, as equally filled as can be.
+"""Balanced placement (gate `TASBalancedPlacement`): the fewest domains, filled equally.
 
 Source: Kueue, pkg/cache/scheduler/tas_balanced_placement.go.
 """

@@ -284,9 +284,7 @@ def domains_of_level(
     top = ordered[0]
     if task.is_best_fit:
         if top.slices_led >= need and top.leaders >= leaders:
-            top = _smallest(
-                ordered, need, leaders, _slices_led if leaders else _slices, task
-            )
+            top = _smallest(ordered, need, leaders, _slices_led if leaders else _slices, task)
     else:
         for one in ordered:
             held = one.slices_led if leaders else one.slices
@@ -425,15 +423,11 @@ def descend(
 ) -> Domains:
     """Hand pods down to the lowest level. Above the slices' level all domains form one list; from
     there on each domain hands its own pods to its own."""
-    domains = share_out(
-        domains, task.count, task.leaders, task.slice_size, task, by_slices=True
-    )
+    domains = share_out(domains, task.count, task.leaders, task.slice_size, task, by_slices=True)
     bottom = len(places.levels) - 1
     while level < min(bottom, task.slice_level) and not is_balanced:
         below = in_order([child for one in domains for child in one.children], task)
-        domains = share_out(
-            below, task.count, task.leaders, task.slice_size, task, by_slices=True
-        )
+        domains = share_out(below, task.count, task.leaders, task.slice_size, task, by_slices=True)
         level += 1
     for at in range(level, bottom):
         size = task.slice_size
@@ -446,9 +440,7 @@ def descend(
                 for child in below:
                     child.slices = child.pods // size
                     child.slices_led = child.pods_led // size
-            found += share_out(
-                below, one.pods, one.leaders, size, task, by_slices=size > 1
-            )
+            found += share_out(below, one.pods, one.leaders, size, task, by_slices=size > 1)
         domains = found
     return domains
 
