@@ -29,6 +29,9 @@ zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 
 
 # Evaluate sessions of Volcano's queues, with its defects
 stowplan evaluate --as queues --compat volcano-1.15 volcano.jsonl.gz
+
+# Evaluate admission of Kueue
+stowplan evaluate --as queues --compat kueue kueue.jsonl.gz
 """
 
 

@@ -136,8 +136,8 @@ def fill_counts(
 ) -> None:
     """Count in every domain what fits. assumed: what earlier pod sets of the workload took."""
     seen = (uid, workers.pod_set.name)
-    # Unproved on purpose by the original: a second search for the same pod set in a cycle takes
-    # the nodes that match from a cache, without their preferences.
+    # As in the original, whose cache of matching nodes has no preferences: only the first search
+    # for a pod set in a cycle knows them.
     has_preferences = task.by_affinity and not (uid and seen in places.matched)
     places.matched.add(seen)
     requests = _with_pod(workers.per_pod)
