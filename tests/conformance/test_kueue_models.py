@@ -120,9 +120,9 @@ def test_a_flavor_that_is_short_does_not_fit_unless_asked_for() -> None:
         if b'"made-flavors-25"' in line
     ]
     (exact,) = evaluate([line], form="queues", compat=KUEUE)
-    (mended,) = evaluate([line], form="queues")
+    (fixed,) = evaluate([line], form="queues")
     effects = [
-        sum(map(has_effect, answer["result"]["steps"][0]["cycles"])) for answer in (exact, mended)
+        sum(map(has_effect, answer["result"]["steps"][0]["cycles"])) for answer in (exact, fixed)
     ]
     assert effects[0] < effects[1]
 

@@ -10,28 +10,28 @@ import pytest
 
 from stowplan.batch.queues.kueue.kueue_admission import KueueAdmission, KueueObjects
 from stowplan.batch.queues.kueue.kueue_objects import (
-    ClusterQueue,
     Cohort,
+    KueueClusterQueue,
     KueueNamespace,
     LocalQueue,
     ResourceFlavor,
     Workload,
 )
 from stowplan.batch.queues.kueue.kueue_options import STRATEGIES, KueueOptions
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 from stowplan.objects.meta import ObjectMeta
 
 CPU = ("default", "cpu")
 
 
-def queue(name: str, nominal: int, **spec: Any) -> ClusterQueue:
+def queue(name: str, nominal: int, **spec: Any) -> KueueClusterQueue:
     quota = {"name": "cpu", "nominalQuota": nominal, **spec.pop("limits", {})}
     group = {
         "coveredResources": ["cpu"],
         "flavors": [{"name": spec.pop("flavor", "default"), "resources": [quota]}],
     }
     whole = {"resourceGroups": [group], "namespaceSelector": {}, **spec}
-    return msgspec.convert({"metadata": {"name": name}, "spec": whole}, ClusterQueue)
+    return msgspec.convert({"metadata": {"name": name}, "spec": whole}, KueueClusterQueue)
 
 
 def job(name: str, in_queue: str, cpu: int, priority: int = 0, **pod_set: Any) -> Workload:
@@ -43,7 +43,7 @@ def job(name: str, in_queue: str, cpu: int, priority: int = 0, **pod_set: Any) -
 
 
 def admission(
-    queues: list[ClusterQueue], jobs: list[Workload], cohorts: Any = (), *, fair: bool = False
+    queues: list[KueueClusterQueue], jobs: list[Workload], cohorts: Any = (), *, fair: bool = False
 ) -> KueueAdmission:
     local = [
         {"metadata": {"name": one.name, "namespace": "default"}, "spec": {"clusterQueue": one.name}}
@@ -58,7 +58,7 @@ def admission(
         workloads=jobs,
     )
     strategies = STRATEGIES if fair else ()
-    return KueueAdmission(objects, KueueOptions(strategies=strategies, is_mended=True))
+    return KueueAdmission(objects, KueueOptions(strategies=strategies, is_fixed=True))
 
 
 def settle(state: KueueAdmission, most: int = 50) -> int:
@@ -161,7 +161,7 @@ def test_fewer_pods_are_admitted_if_they_will_do() -> None:
     ],
 )
 def test_bad_input_is_not_admitted(
-    queues: list[ClusterQueue], cohorts: list[tuple[str, str]], reason: str | None
+    queues: list[KueueClusterQueue], cohorts: list[tuple[str, str]], reason: str | None
 ) -> None:
     objects = [{"metadata": {"name": a}, "spec": {"parentName": b}} for a, b in cohorts]
     state = admission(queues, [job("x", "x", 2)], objects)

@@ -9,7 +9,6 @@ import msgspec
 
 from stowplan.batch.queues.kueue.admission_order import AdmissionEntry
 from stowplan.batch.queues.kueue.admission_workload import QUOTA_RESERVED, PodSetDemand
-from stowplan.batch.queues.kueue.fair_share import dominant_share
 from stowplan.batch.queues.kueue.kueue_admission import (
     CycleOutcome,
     KueueAdmission,
@@ -17,8 +16,8 @@ from stowplan.batch.queues.kueue.kueue_admission import (
 )
 from stowplan.batch.queues.kueue.kueue_objects import (
     AdmissionCheck,
-    ClusterQueue,
     Cohort,
+    KueueClusterQueue,
     KueueLimitRange,
     KueueNamespace,
     LocalQueue,
@@ -33,8 +32,9 @@ from stowplan.batch.queues.kueue.kueue_options import (
     ResourceTransformation,
     enabled_gates,
 )
-from stowplan.batch.queues.kueue.quota_amounts import UNLIMITED
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.quota.fair_share import dominant_share
+from stowplan.batch.queues.kueue.quota.quota_amounts import UNLIMITED
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.meta import Time, Value
 from stowplan.objects.node import Node
@@ -52,7 +52,7 @@ IDLE_MAX = 6
 class KueueCaseCluster(Value, frozen=True, gc=True):
     """`cluster` of a case."""
 
-    cluster_queues: tuple[ClusterQueue, ...] = ()
+    cluster_queues: tuple[KueueClusterQueue, ...] = ()
     cohorts: tuple[Cohort, ...] = ()
     local_queues: tuple[LocalQueue, ...] = ()
     resource_flavors: tuple[ResourceFlavor, ...] = ()
@@ -71,7 +71,7 @@ class KueueCaseStep(Value, frozen=True, gc=True):
 
     finish: tuple[str, ...] = ()
     workloads: tuple[Workload, ...] = ()
-    cluster_queues: tuple[ClusterQueue, ...] = ()
+    cluster_queues: tuple[KueueClusterQueue, ...] = ()
     cohorts: tuple[Cohort, ...] = ()
 
 
@@ -112,7 +112,7 @@ def _options(config: Mapping[str, Any], compat: str) -> KueueOptions:
             )
             for one in config.get("resourceTransformations") or ()
         ),
-        is_mended=compat != KUEUE,
+        is_fixed=compat != KUEUE,
     )
 
 

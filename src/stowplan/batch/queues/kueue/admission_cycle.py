@@ -23,9 +23,9 @@ from stowplan.batch.queues.kueue.pending_workloads import (
     NO_FIT,
     PENDING_PREEMPTION,
 )
-from stowplan.batch.queues.kueue.preemption_targets import PreemptionTarget
-from stowplan.batch.queues.kueue.preemptor import Preemptor
-from stowplan.batch.queues.kueue.quota_amounts import minus, plus
+from stowplan.batch.queues.kueue.preemption.preemption_targets import PreemptionTarget
+from stowplan.batch.queues.kueue.preemption.preemptor import Preemptor
+from stowplan.batch.queues.kueue.quota.quota_amounts import minus, plus
 from stowplan.batch.queues.kueue.topology_requests import (
     asks_for_topology,
     note_places,

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from stowplan.batch.queues.kueue.admission_queue import AdmissionQueue, AdmissionSnapshot
 from stowplan.batch.queues.kueue.admission_workload import AdmissionWorkload
-from stowplan.batch.queues.kueue.fair_share import DominantShare, dominant_share
 from stowplan.batch.queues.kueue.flavor_assignment import FlavorAssignment
-from stowplan.batch.queues.kueue.preemption_targets import PreemptionTarget
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.preemption.preemption_targets import PreemptionTarget
+from stowplan.batch.queues.kueue.quota.fair_share import DominantShare, dominant_share
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 
 
 class AdmissionEntry:

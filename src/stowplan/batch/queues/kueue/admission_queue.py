@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from stowplan.batch.queues.kueue.admission_workload import AdmissionWorkload, Usage
 from stowplan.batch.queues.kueue.kueue_objects import (
     AdmissionCheck,
-    ClusterQueue,
+    KueueClusterQueue,
+    KueueResourceGroup,
     ResourceFlavor,
-    ResourceGroup,
 )
 from stowplan.batch.queues.kueue.kueue_options import KueueOptions
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode, QuotaTree
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode, QuotaTree
 from stowplan.batch.queues.kueue.topology.topology_places import TopologyPlaces
 
 PROVISIONING = "kueue.x-k8s.io/provisioning-request"
@@ -27,7 +27,7 @@ class AdmissionQueue:
     """A ClusterQueue. workloads: that hold quota, by key. generation: counts what may make a
     search for flavors outdated."""
 
-    def __init__(self, queue: ClusterQueue, flavors: Mapping[str, ResourceFlavor]) -> None:
+    def __init__(self, queue: KueueClusterQueue, flavors: Mapping[str, ResourceFlavor]) -> None:
         self.name = queue.name
         self.spec = queue.spec
         self.node = QuotaNode(queue.name, is_queue=True)
@@ -50,7 +50,7 @@ class AdmissionQueue:
         self.delays_topology = False
         self.provisioned: frozenset[str] = frozenset()
 
-    def group_of(self, resource: str) -> ResourceGroup | None:
+    def group_of(self, resource: str) -> KueueResourceGroup | None:
         """The group that covers a resource."""
         return next((one for one in self.groups if resource in one.covered_resources), None)
 

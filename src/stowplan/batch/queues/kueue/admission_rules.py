@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stowplan.batch.queues.kueue.kueue_objects import KueueLimitRange, LimitRangeItem, PodSet
-from stowplan.batch.queues.kueue.quota_amounts import request_amount
+from stowplan.batch.queues.kueue.kueue_objects import KueueLimitRange, KueueLimits, PodSet
+from stowplan.batch.queues.kueue.quota.quota_amounts import request_amount
 from stowplan.objects.pod import Pod, PodSpec, ResourceRequirements
 from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.quantity import Quantity
@@ -38,7 +38,7 @@ def _exceeds(requests: Mapping[str, Quantity], most: Mapping[str, Quantity]) -> 
     return any(name in limit and n > limit[name] for name, n in have.items())
 
 
-def _is_within(item: LimitRangeItem, spec: PodSpec, held: Iterable[ResourceRequirements]) -> bool:
+def _is_within(item: KueueLimits, spec: PodSpec, held: Iterable[ResourceRequirements]) -> bool:
     if item.type == "Container":
         return not any(
             _exceeds(one.requests, item.max) or _exceeds(one.limits, item.max)

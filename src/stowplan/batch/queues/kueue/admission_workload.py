@@ -18,7 +18,7 @@ from stowplan.batch.queues.kueue.kueue_objects import (
     seconds,
 )
 from stowplan.batch.queues.kueue.kueue_options import KueueOptions, ResourceTransformation
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource, plus, request_amount
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource, plus, request_amount
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.quantity import INT64_MAX, nanos
@@ -107,7 +107,7 @@ class TriedFlavors:
 
 
 @dataclass(slots=True)
-class Condition:
+class WorkloadCondition:
     """A condition. since: seconds."""
 
     is_true: bool
@@ -130,7 +130,9 @@ class AdmissionWorkload:
         self.queue_name = f"{self.namespace}/{workload.spec.queue_name}"
         self.cluster_queue = ""
         self.conditions = {
-            one.type: Condition(one.status == "True", one.reason, seconds(one.last_transition_time))
+            one.type: WorkloadCondition(
+                one.status == "True", one.reason, seconds(one.last_transition_time)
+            )
             for one in workload.status.conditions
         }
         self.checks = {one.name: one.state for one in workload.status.admission_checks}
@@ -153,7 +155,7 @@ class AdmissionWorkload:
         """Set a condition; its time changes with its status only."""
         old = self.conditions.get(kind)
         since = old.since if old is not None and old.is_true is is_true else now
-        self.conditions[kind] = Condition(is_true, reason, since)
+        self.conditions[kind] = WorkloadCondition(is_true, reason, since)
 
     @property
     def holds_quota(self) -> bool:

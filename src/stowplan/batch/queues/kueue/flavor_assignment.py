@@ -19,7 +19,7 @@ from stowplan.batch.queues.kueue.admission_workload import (
     TriedFlavors,
     Usage,
 )
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource, plus
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource, plus
 
 NO_MATCHING_FLAVOR = "NoMatchingFlavor"
 EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"

@@ -31,15 +31,15 @@ from stowplan.batch.queues.kueue.flavor_assignment import (
 from stowplan.batch.queues.kueue.kueue_objects import (
     NEVER,
     FlavorFungibility,
+    KueueResourceGroup,
     ResourceFlavor,
-    ResourceGroup,
 )
-from stowplan.batch.queues.kueue.quota_amounts import (
+from stowplan.batch.queues.kueue.quota.quota_amounts import (
     FlavorResource,
     in_request_order,
     plus,
 )
-from stowplan.batch.queues.kueue.quota_tree import borrowing_height
+from stowplan.batch.queues.kueue.quota.quota_tree import borrowing_height
 from stowplan.batch.queues.kueue.topology_requests import (
     note_places,
     place,
@@ -303,7 +303,7 @@ class FlavorSearch:
     def _is_worse(self, worst: Grade, grade: Grade, rules: FlavorFungibility) -> bool:
         """Whether a resource makes its flavor worse. As in the original, with the preference
         PreemptionOverBorrowing one that fits by borrowing hides one that is short."""
-        if self.snapshot.options.is_mended:
+        if self.snapshot.options.is_fixed:
             shorts = [one[0] is not Possibility.FIT for one in (worst, grade)]
             if shorts[0] != shorts[1]:
                 return shorts[1]
@@ -326,7 +326,9 @@ class FlavorSearch:
             return possibility, height, ""
         return Possibility.NO_FIT, height, WAITING_FOR_QUOTA
 
-    def _is_flavor_allowed(self, name: str, indexes: Sequence[int], group: ResourceGroup) -> bool:
+    def _is_flavor_allowed(
+        self, name: str, indexes: Sequence[int], group: KueueResourceGroup
+    ) -> bool:
         """Whether pods may use a flavor: topology, taints, selectors."""
         flavor = self.snapshot.flavors.get(name)
         if flavor is None:

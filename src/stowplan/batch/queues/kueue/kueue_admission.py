@@ -24,8 +24,8 @@ from stowplan.batch.queues.kueue.admission_workload import (
 )
 from stowplan.batch.queues.kueue.kueue_objects import (
     AdmissionCheck,
-    ClusterQueue,
     Cohort,
+    KueueClusterQueue,
     KueueLimitRange,
     KueueNamespace,
     LocalQueue,
@@ -38,7 +38,7 @@ from stowplan.batch.queues.kueue.pending_workloads import (
     NAMESPACE_MISMATCH,
     PendingWorkloads,
 )
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode, QuotaTree, quotas_of, weight_of
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode, QuotaTree, quotas_of, weight_of
 from stowplan.batch.queues.kueue.topology.topology_places import TopologyPlaces
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -52,7 +52,7 @@ _REQUEUED_AT_ONCE = (PREEMPTED, NODE_FAILURES)
 class KueueObjects:
     """Objects of a cluster. now: seconds."""
 
-    cluster_queues: Sequence[ClusterQueue] = ()
+    cluster_queues: Sequence[KueueClusterQueue] = ()
     cohorts: Sequence[Cohort] = ()
     local_queues: Sequence[LocalQueue] = ()
     resource_flavors: Sequence[ResourceFlavor] = ()
@@ -139,7 +139,7 @@ class KueueAdmission:
                 self.pending[name].forget(key)
             self._activate(name)
 
-    def change(self, queues: Iterable[ClusterQueue], cohorts: Iterable[Cohort]) -> None:
+    def change(self, queues: Iterable[KueueClusterQueue], cohorts: Iterable[Cohort]) -> None:
         """Replace queues and cohorts, or add them."""
         queues, cohorts = list(queues), list(cohorts)
         before = {name: _quota_key(one) for name, one in self.queues.items()}
@@ -389,7 +389,7 @@ def _quotas_below(node: QuotaNode) -> list[tuple[str, str]]:
 
 
 def cohort_nodes(
-    queues: Iterable[ClusterQueue], cohorts: Mapping[str, Cohort]
+    queues: Iterable[KueueClusterQueue], cohorts: Mapping[str, Cohort]
 ) -> dict[str, QuotaNode]:
     """Cohorts that have an object or are named, but not those in a cycle or below one."""
     parents = {name: one.spec.parent_name for name, one in cohorts.items()}

@@ -41,7 +41,7 @@ class FlavorQuotas(Value, frozen=True):
     resources: tuple[ResourceQuotaValue, ...] = ()
 
 
-class ResourceGroup(Value, frozen=True):
+class KueueResourceGroup(Value, frozen=True):
     """Resources that are given in the same flavors, in the order in which they are tried."""
 
     covered_resources: tuple[str, ...] = ()
@@ -99,11 +99,11 @@ class KueueFairSharing(Value, frozen=True):
     weight: Quantity | None = None
 
 
-class ClusterQueueSpec(Value, frozen=True):
+class KueueClusterQueueSpec(Value, frozen=True):
     """`spec` of a ClusterQueue."""
 
     cohort_name: str = ""
-    resource_groups: tuple[ResourceGroup, ...] = ()
+    resource_groups: tuple[KueueResourceGroup, ...] = ()
     namespace_selector: LabelSelector | None = None
     queueing_strategy: str = "BestEffortFIFO"
     preemption: ClusterQueuePreemption = ClusterQueuePreemption(NEVER, NEVER)
@@ -113,17 +113,17 @@ class ClusterQueueSpec(Value, frozen=True):
     fair_sharing: KueueFairSharing | None = None
 
 
-class ClusterQueue(Object, frozen=True):
+class KueueClusterQueue(Object, frozen=True):
     """A ClusterQueue."""
 
-    spec: ClusterQueueSpec = ClusterQueueSpec()
+    spec: KueueClusterQueueSpec = KueueClusterQueueSpec()
 
 
 class CohortSpec(Value, frozen=True):
     """`spec` of a Cohort."""
 
     parent_name: str = ""
-    resource_groups: tuple[ResourceGroup, ...] = ()
+    resource_groups: tuple[KueueResourceGroup, ...] = ()
     fair_sharing: KueueFairSharing | None = None
 
 
@@ -252,7 +252,7 @@ class PodSetTopologyRequest(Value, frozen=True):
         )
 
 
-class PodTemplate(Value, frozen=True, gc=True):
+class KueuePodTemplate(Value, frozen=True, gc=True):
     """`template` of a pod set."""
 
     spec: PodSpec = PodSpec()
@@ -264,7 +264,7 @@ class PodSet(Value, frozen=True, gc=True):
     name: str = "main"
     count: int = 1
     min_count: int | None = None
-    template: PodTemplate = PodTemplate()
+    template: KueuePodTemplate = KueuePodTemplate()
     topology_request: PodSetTopologyRequest | None = None
 
 
@@ -274,7 +274,7 @@ class PreemptionGate(Value, frozen=True):
     name: str = ""
 
 
-class WorkloadSpec(Value, frozen=True, gc=True):
+class KueueWorkloadSpec(Value, frozen=True, gc=True):
     """`spec` of a Workload."""
 
     queue_name: str = ""
@@ -398,7 +398,7 @@ class KueueWorkloadStatus(Value, frozen=True, gc=True):
 class Workload(Object, frozen=True, gc=True):
     """A Workload: what a job asks quota for."""
 
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: KueueWorkloadSpec = KueueWorkloadSpec()
     status: KueueWorkloadStatus = KueueWorkloadStatus()
 
     @property
@@ -411,7 +411,7 @@ class KueueNamespace(Object, frozen=True):
     """A namespace, for its labels."""
 
 
-class LimitRangeItem(Value, frozen=True):
+class KueueLimits(Value, frozen=True):
     """An entry of `spec.limits` of a LimitRange."""
 
     type: str = ""
@@ -424,7 +424,7 @@ class LimitRangeItem(Value, frozen=True):
 class KueueLimitRangeSpec(Value, frozen=True):
     """`spec` of a LimitRange."""
 
-    limits: tuple[LimitRangeItem, ...] = ()
+    limits: tuple[KueueLimits, ...] = ()
 
 
 class KueueLimitRange(Object, frozen=True):

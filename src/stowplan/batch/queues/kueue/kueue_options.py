@@ -44,7 +44,7 @@ class KueueOptions:
     """Configuration.
 
     strategies: of preemption under fair sharing, in order; empty: fair sharing is off. gates: that
-    are on. ignores_undeclared: resources that no group covers are not counted. is_mended: without
+    are on. ignores_undeclared: resources that no group covers are not counted. is_fixed: without
     the defects of the original, see `docs/kueue-queues.md`.
     """
 
@@ -52,7 +52,7 @@ class KueueOptions:
     gates: frozenset[str] = frozenset(name for name, is_on in GATES.items() if is_on)
     ignores_undeclared: bool = False
     transformations: tuple[ResourceTransformation, ...] = ()
-    is_mended: bool = False
+    is_fixed: bool = False
 
     @property
     def is_fair(self) -> bool:

@@ -10,7 +10,6 @@ from stowplan.batch.queues.kueue.kueue_objects import ZERO_TIME, seconds
 
 STRICT = "StrictFIFO"
 
-GENERIC = ""
 AFTER_NOMINATION = "FailedAfterNomination"
 PENDING_PREEMPTION = "PendingPreemption"
 NAMESPACE_MISMATCH = "NamespaceMismatch"

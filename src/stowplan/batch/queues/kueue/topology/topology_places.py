@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stowplan.batch.queues.kueue.admission_workload import DomainValues, PlaceUse, Requests
 from stowplan.batch.queues.kueue.kueue_objects import PodSetTopologyRequest, ResourceFlavor
-from stowplan.batch.queues.kueue.quota_amounts import request_amount
+from stowplan.batch.queues.kueue.quota.quota_amounts import request_amount
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import pod_requests

@@ -75,9 +75,3 @@ def name_hash(name: str) -> int:
 def in_request_order(names: Iterable[str]) -> list[str]:
     """Resource names in the order in which Kueue walks requests: by their hash."""
     return sorted(names, key=name_hash)
-
-
-def sum_into(total: dict[FlavorResource, int], amounts: Amounts) -> None:
-    """Add amounts to a total."""
-    for pair, n in amounts.items():
-        total[pair] = plus(total.get(pair, 0), n)

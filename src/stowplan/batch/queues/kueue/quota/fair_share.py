@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource, minus, plus
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource, minus, plus
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from stowplan.batch.queues.kueue.admission_queue import AdmissionQueue
 from stowplan.batch.queues.kueue.admission_workload import AdmissionWorkload
-from stowplan.batch.queues.kueue.fair_share import DominantShare, dominant_share
 from stowplan.batch.queues.kueue.kueue_objects import NEVER
 from stowplan.batch.queues.kueue.kueue_options import FINAL_SHARE
-from stowplan.batch.queues.kueue.preemption_targets import (
+from stowplan.batch.queues.kueue.preemption.preemption_targets import (
     FAIR,
     IN_QUEUE,
     RECLAIM,
@@ -22,11 +21,12 @@ from stowplan.batch.queues.kueue.preemption_targets import (
     candidates_of,
     give_back,
     in_victim_order,
-    put_back,
     quota_usage,
+    restore_targets,
     victim_key,
 )
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.quota.fair_share import DominantShare, dominant_share
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 
 Rank = tuple[int, float]
 _NO_SHARE: Rank = (0, -1.0)
@@ -45,7 +45,7 @@ def fair_targets(task: PreemptionTask) -> list[PreemptionTarget]:
         fits = _second_round(task, left, targets)
     task.snapshot.remove_usage(task.queue, usage)
     if not fits:
-        put_back(task, targets)
+        restore_targets(task, targets)
         return []
     return give_back(task, targets, may_borrow=True)
 

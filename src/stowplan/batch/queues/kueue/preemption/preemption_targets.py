@@ -19,8 +19,8 @@ from stowplan.batch.queues.kueue.admission_workload import (
     Usage,
 )
 from stowplan.batch.queues.kueue.kueue_objects import NEVER, ClusterQueuePreemption
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource
-from stowplan.batch.queues.kueue.quota_tree import QuotaNode
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource
+from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 from stowplan.batch.queues.kueue.topology.placement_search import PlacementRequest
 from stowplan.batch.queues.kueue.topology_requests import place
 
@@ -119,11 +119,11 @@ def give_back(
             targets.pop()
         else:
             snapshot.remove(targets[i].workload)
-    put_back(task, targets)
+    restore_targets(task, targets)
     return targets
 
 
-def put_back(task: PreemptionTask, targets: Iterable[PreemptionTarget]) -> None:
+def restore_targets(task: PreemptionTask, targets: Iterable[PreemptionTarget]) -> None:
     """Put targets back."""
     for one in targets:
         task.snapshot.add(one.workload)
@@ -177,7 +177,7 @@ def _attempt(
         targets.append(PreemptionTarget(one.workload, one.reason))
         if task.fits(may_borrow=may_borrow):
             return give_back(task, targets, may_borrow=may_borrow)
-    put_back(task, targets)
+    restore_targets(task, targets)
     return []
 
 

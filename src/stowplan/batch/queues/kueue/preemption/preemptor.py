@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from stowplan.batch.queues.kueue.admission_queue import AdmissionQueue, AdmissionSnapshot
 from stowplan.batch.queues.kueue.admission_workload import AdmissionWorkload
-from stowplan.batch.queues.kueue.fair_preemption import fair_targets
 from stowplan.batch.queues.kueue.flavor_assignment import FlavorAssignment
 from stowplan.batch.queues.kueue.flavor_search import Possibility
-from stowplan.batch.queues.kueue.preemption_targets import (
+from stowplan.batch.queues.kueue.preemption.fair_preemption import fair_targets
+from stowplan.batch.queues.kueue.preemption.preemption_targets import (
     PreemptionTarget,
     PreemptionTask,
     classical_targets,
 )
-from stowplan.batch.queues.kueue.quota_amounts import FlavorResource
-from stowplan.batch.queues.kueue.quota_tree import borrowing_height
+from stowplan.batch.queues.kueue.quota.quota_amounts import FlavorResource
+from stowplan.batch.queues.kueue.quota.quota_tree import borrowing_height
 from stowplan.batch.queues.kueue.topology_requests import placement_requests
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from stowplan.batch.queues.kueue.kueue_objects import KueueFairSharing, ResourceGroup
-from stowplan.batch.queues.kueue.quota_amounts import (
+from stowplan.batch.queues.kueue.kueue_objects import KueueFairSharing, KueueResourceGroup
+from stowplan.batch.queues.kueue.quota.quota_amounts import (
     UNLIMITED,
     Amounts,
     FlavorResource,
@@ -37,7 +37,7 @@ class Quota:
 NO_QUOTA = Quota()
 
 
-def quotas_of(groups: Iterable[ResourceGroup]) -> dict[FlavorResource, Quota]:
+def quotas_of(groups: Iterable[KueueResourceGroup]) -> dict[FlavorResource, Quota]:
     """Quotas as they are written."""
     found = {}
     for group in groups:
@@ -123,8 +123,8 @@ class QuotaNode:
         limit = self.quota(pair).borrowing_limit
         if limit is not None:
             guaranteed = self.guaranteed(pair)
-            lent = minus(minus(quota, guaranteed), max(0, minus(used, guaranteed)))
-            from_parent = min(from_parent, plus(lent, limit))
+            visible = minus(minus(quota, guaranteed), max(0, minus(used, guaranteed)))
+            from_parent = min(from_parent, plus(visible, limit))
         return plus(self.local_available(pair), from_parent)
 
     def available_now(self, pair: FlavorResource) -> int:
@@ -226,8 +226,8 @@ def _sum_subtree(node: QuotaNode) -> None:
     for child in [*node.cohorts, *node.queues]:
         _sum_subtree(child)
         for pair, quota in child.subtree.items():
-            lent = minus(quota, child.guaranteed(pair))
-            node.subtree[pair] = plus(node.subtree.get(pair, 0), lent)
+            visible = minus(quota, child.guaranteed(pair))
+            node.subtree[pair] = plus(node.subtree.get(pair, 0), visible)
 
 
 __all__ = ["NO_QUOTA", "UNLIMITED", "Quota", "QuotaNode", "QuotaTree", "borrowing_height"]
