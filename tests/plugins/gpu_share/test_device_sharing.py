@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.assembly.build import configuration_of, scheduler_for
-from stowplan.client.binding_times import BindingTimes
+from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.framework import ConfigError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.devices.node_lock import HAMI_LOCK, VOLCANO_LOCK, NodeLock
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions import hami, kai_fractions, volcano_vgpu
@@ -233,6 +234,21 @@ def test_cores_and_slots() -> None:
     assert Cluster(volcano_node("n", ("GPU-0", 16000))).place(
         vgpu_pod("a", 1, 1), vgpu_pod("b", 1, 1, 100)
     ) == ["n", ""]
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "lock"),
+    [
+        (volcano_node("n", ("GPU-0", 1000)), vgpu_pod("a"), VOLCANO_LOCK),
+        (hami_node("n", ("GPU-0", 1000)), gpu_pod("a", {hami.MEMORY: 400}), HAMI_LOCK),
+    ],
+)
+def test_locks_are_taken_where_arguments_say_so(node: Node, pod: Pod, lock: NodeLock) -> None:
+    for args, expected in (({}, None), ({"nodeLocks": True}, lock)):
+        cluster = Cluster(node, **args)
+        cluster.pods[pod.name] = pod
+        effects = cluster.handle(happened.PodAdded(pod))
+        assert [one.lock for one in effects if isinstance(one, to_do.Bind)] == [expected]
 
 
 def test_types_ids_and_groups() -> None:

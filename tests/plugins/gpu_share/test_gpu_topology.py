@@ -155,7 +155,7 @@ def test_registered_gpus_are_scored() -> None:
     assert bind.annotations["volcano.sh/vgpu-ids-new"] == "C0,NVIDIA,800,0:C2,NVIDIA,800,0:"
 
 
-def test_the_column_says_what_single_nodes_say() -> None:
+def test_the_column_equals_the_scores_of_single_nodes() -> None:
     check_plugin(GpuTopology)
 
 
@@ -168,8 +168,8 @@ def test_an_unknown_convention() -> None:
 @given(st.integers(3, 8), st.integers(2, 4), st.randoms(use_true_random=False))
 def test_no_set_of_cards_is_closer(n_cards: int, count: int, rng: random.Random) -> None:
     count = min(count, n_cards - 1)
-    drawn = {frozenset(two): rng.randint(0, 9) for two in combinations(range(n_cards), 2)}
-    links = link_rows(n_cards, lambda i, j: drawn[frozenset((i, j))])
+    link_of = {frozenset(two): rng.randint(0, 9) for two in combinations(range(n_cards), 2)}
+    links = link_rows(n_cards, lambda i, j: link_of[frozenset((i, j))])
     idle = tuple(sorted(rng.sample(range(n_cards), rng.randint(count, n_cards))))
     sets = list(combinations(idle, count))
     best = max(links_between(links, some) for some in sets)

@@ -47,6 +47,7 @@ from stowplan.framework.clusterevents import (
 from stowplan.framework.deciders.kernel_terms import KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.gpu_cards import (
+    ASSUME_TIMES,
     COUNT_KEY,
     INDEX_KEY,
     MILLI_KEY,
@@ -132,6 +133,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     DotProd and their divisor. workload: source of the typical pods of FGD, with the options below.
     ties: which of the nodes with the highest score is to win. seed: of Random. conventions: ways
     of registering and requesting GPUs that count beside the annotations of open-gpu-share.
+    node_locks: take the lock of the node by which Volcano's or HAMi's device plugin knows the pod.
     """
 
     policy: GpuPolicy = GpuPolicy.BEST_FIT
@@ -146,6 +148,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     ties: GpuTies = GpuTies.NAME
     seed: int = 0
     conventions: tuple[str, ...] = ("volcano", "hami", "aliyun-gpu-mem")
+    node_locks: bool = False
 
     def problems(self, path: str) -> Iterator[Problem]:
         """FGD without workload, and figures out of range."""
@@ -423,6 +426,7 @@ class GpuShare:
             return self.REFUSALS[TOO_LITTLE_LEFT]
         attempt.ledger.reserve(pod.uid, row, cards)
         state.binding_annotations[INDEX_KEY] = format_card_indices(cards)
+        state.binding_times = {**state.binding_times, **ASSUME_TIMES}
         return OK
 
     def _reserve_devices(
@@ -435,6 +439,8 @@ class GpuShare:
         if notes is not None:
             state.binding_annotations.update(notes.annotations)
             state.binding_times = {**state.binding_times, **notes.times}
+            if self.args.node_locks:
+                state.binding_lock = notes.lock
         return OK
 
     def _chosen(

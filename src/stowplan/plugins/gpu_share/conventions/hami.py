@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.objects.devices.node_lock import HAMI_LOCK
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.convention import (
@@ -223,6 +224,7 @@ def notes(pod: Pod, request: DeviceRequest, given: PodShares, node: Node) -> Bin
     return BindingNotes(
         {NODE: node.name, TO_ALLOCATE: text, ALLOCATED: text, PHASE: ALLOCATING},
         {TIME: "s", BIND_TIME: "s"},
+        HAMI_LOCK,
     )
 
 
