@@ -13,6 +13,7 @@ from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
+from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
 from stowplan.driver.gc_settings import paused_collector
@@ -33,6 +34,9 @@ class EtaRequest(NamedTuple):
     source: ClusterSource
     namespace: str | None
     every: bool
+    horizon_s: float | None
+    arrivals_s: float | None
+    autoscale: str | None
     now: str | None
     draws: int
     interval: str
@@ -52,6 +56,7 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     now, percentiles = _moment(request.now), _percentiles(request.interval)
     if now is None and source.is_live:
         now = datetime.datetime.now(datetime.UTC)
+    autoscale = read_autoscale_option(request.autoscale)
     cluster = read_cluster_source(source, deciders, notes=True, with_finished=True)
     if request.every or request.target is None:
         pods = [
@@ -68,6 +73,9 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             draws=request.draws,
             percentiles=percentiles,
             seed=request.seed,
+            horizon_s=request.horizon_s,
+            arrivals_s=request.arrivals_s,
+            autoscale=autoscale,
         )
     if output in TREES:
         print_tree(found, output)
@@ -75,7 +83,7 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
         print_names("pod", [pod.name for pod in pods])
     else:
         print_expected_starts(found, stdout_console(), wide=output == "wide")
-    return 1 if any(pod.start is not None and pod.start.is_never for pod in found.pods) else 0
+    return 1 if any(pod.start is not None and pod.start.is_late for pod in found.pods) else 0
 
 
 def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:
