@@ -17,8 +17,8 @@ from stowplan.forecast.expected_starts import ExpectedStarts, StartInterval
 from stowplan.forecast.start_times.run_time_draws import (
     ObservedRuns,
     RunTimeDistribution,
-    kaplan_meier,
     distribution_of,
+    kaplan_meier,
 )
 from stowplan.forecast.start_times.start_replay import StartReplay
 from stowplan.inputs.cluster_reader import Cluster

@@ -63,6 +63,7 @@ from stowplan.insight.autoscaling.autoscale_config import (
 from stowplan.insight.pod_owners import NO_OWNER, owner_text
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
+from stowplan.queue import QueueOptions
 from stowplan.scheduler import SchedulerOptions
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
@@ -77,6 +78,9 @@ DRAWS = 40
 PERCENTILES = (10, 90)
 HORIZON_S = 30 * 86400.0
 """Where simulations end by default."""
+UNSCHEDULABLE_S = 86400.0
+"""After which a pod that no event concerns is tried again; kube-scheduler's 5 minutes would be
+thousands of attempts up to the horizon, and events are never lost here."""
 HORIZON_WITH_ARRIVALS_S = 86400.0
 """The same, where pods go on arriving: a simulation costs what arrives."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -223,11 +227,12 @@ class _Forecast:
             rng=np.random.default_rng(self.seed),
             # An autoscaler reads the conditions of pods at all times.
             options=SchedulerOptions(
-                counts_repeats=deciders.batch is None and how.autoscale is None
+                counts_repeats=deciders.batch is None and how.autoscale is None,
+                queue=QueueOptions(max_in_unschedulable_pods_s=UNSCHEDULABLE_S),
             ),
         )
         begins = (self.now - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
-        draws = _RunTimeDraws(rng)
+        draws = _RunTimeDraws(rng, how.horizon_s)
         runs = self._runs(draws)
         if self.arrivals is not None:
 
@@ -260,8 +265,9 @@ class _Forecast:
 class _RunTimeDraws:
     """The run times of one simulation: pods of one owner have the same distribution."""
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, horizon_s: float) -> None:
         self._rng = rng
+        self._horizon_s = horizon_s
         self._of: dict[Workload | None, RunTimeDistribution] = {}
 
     def draw(self, run_time: RunTime, elapsed_s: float = 0.0) -> float:
@@ -271,8 +277,9 @@ class _RunTimeDraws:
             return run_time.known_s()
         if run_time.workload not in self._of:
             self._of[run_time.workload] = run_time.distribution(self._rng)
-        found = self._of[run_time.workload].draw(self._rng, elapsed_s)
-        return min(found, run_time.limit_s)
+        found = min(self._of[run_time.workload].draw(self._rng, elapsed_s), run_time.limit_s)
+        # A simulation is over sooner when nothing ends any more.
+        return math.inf if found - elapsed_s > self._horizon_s else found
 
 
 class _Report:
@@ -341,9 +348,7 @@ class _Report:
             why = next((one for one in found if one.is_never), next(iter(found), None))
         counts = (len(alive), len(waiting), needed)
         run_times = "; ".join(texts)
-        return ExpectedJobStart(
-            name, namespace, *counts, start, complete, run_times, **_why(why)
-        )
+        return ExpectedJobStart(name, namespace, *counts, start, complete, run_times, **_why(why))
 
     def _interval(self, seconds: Floats) -> StartInterval:
         low, high = self._percentiles
@@ -376,9 +381,7 @@ class _Report:
         )
         if n_late:
             yield f"{count_of(n_late, 'running pod')} past the declared end: counted as ending now"
-        n_beyond = sum(
-            times[pod.uid].is_random and self._is_late(pod) for pod in forecast.running
-        )
+        n_beyond = sum(times[pod.uid].is_random and self._is_late(pod) for pod in forecast.running)
         if n_beyond:
             pods = count_of(n_beyond, "running pod has", "running pods have")
             yield f"{pods} run for longer than any finished pod of the owner: as long again or more"
@@ -401,6 +404,7 @@ class _Report:
         note = autoscaler_note(forecast.cluster.nodes, is_modelled=autoscale is not None)
         if note:
             yield note
+        yield from forecast.cluster.notes
 
     def _is_late(self, pod: Pod) -> bool:
         seconds = self._forecast.run_times[pod.uid].seconds

@@ -48,9 +48,7 @@ class LaterArrivals:
         self.times = np.array([at_s for at_s, _ in found])
         self.pods: Sequence[Pod] = [pod for _, pod in found]
 
-    def blocks(
-        self, rng: np.random.Generator, run_of: Callable[[Pod], RandomRun]
-    ) -> ArrivalBlocks:
+    def blocks(self, rng: np.random.Generator, run_of: Callable[[Pod], RandomRun]) -> ArrivalBlocks:
         """The arrivals of one simulation. run_of: draws the run time of a pod."""
         block_s = self.window_s / N_BLOCKS
         n_made = 0

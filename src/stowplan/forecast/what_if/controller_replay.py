@@ -265,7 +265,11 @@ class VersionDocuments:
             status = tree["status"] = dict(tree.get("status") or {})
             status.update(phase="Running", startTime=at)
             status["containerStatuses"] = [
-                {"name": one.get("name", ""), "ready": True, "state": {"running": {"startedAt": at}}}
+                {
+                    "name": one.get("name", ""),
+                    "ready": True,
+                    "state": {"running": {"startedAt": at}},
+                }
                 for one in tree["spec"].get("containers", ())
             ]
         return tree

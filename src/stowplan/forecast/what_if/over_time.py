@@ -156,9 +156,7 @@ def _outcome(
             placements[key] = Placement(key, history.node)
         elif not history.node:
             note = history.note or "not tried yet"
-            placements[key] = replace(
-                unplaced(history.pod, strip_node_counts(note), note), pod=key
-            )
+            placements[key] = replace(unplaced(history.pod, strip_node_counts(note), note), pod=key)
     evicted = {key: uids.get(uid, uid) for key, uid in replay.takers.items()}
     use = resource_use_of(scheduler.cache.nodes)
     return DecisionOutcome(version, placements, evicted, use, waits, notes)

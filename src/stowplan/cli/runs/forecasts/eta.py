@@ -57,7 +57,9 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     if now is None and source.is_live:
         now = datetime.datetime.now(datetime.UTC)
     autoscale = read_autoscale_option(request.autoscale)
-    cluster = read_cluster_source(source, deciders, notes=True, with_finished=True)
+    cluster = read_cluster_source(
+        source, deciders, partial=True, with_finished=True, with_workloads=True
+    )
     if request.every or request.target is None:
         pods = [
             pod for pod in cluster.pending() if request.namespace in (None, pod.metadata.namespace)

@@ -58,7 +58,11 @@ def run_what_if(request: WhatIfRequest) -> int:
     deciders = read_command_deciders(request.config_files, request.plugin_files, None)
     autoscale = read_autoscale_option(request.autoscale)
     cluster = read_cluster_source(
-        request.source, deciders, partial=True, keep_manifests=request.for_s is not None
+        request.source,
+        deciders,
+        partial=True,
+        keep_manifests=request.for_s is not None,
+        with_workloads=True,
     )
     timing = None if request.for_s is None else Timing(request.for_s, request.default_s)
     now = request.now
