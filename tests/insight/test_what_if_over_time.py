@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.forecast.what_if.questions import Timing
+from stowplan.forecast.what_if.over_time import Timing
 from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, ScaledPool
 from stowplan.insight.what_if.result import WhatIf

@@ -313,11 +313,13 @@ class _Report:
         state, owner = state_of(pod), owner_text(pod)
         found = ExpectedStart(pod.key, state, "" if owner == NO_OWNER else owner, group_of(pod))
         if state == PENDING:
+            never, late = _why(self._reasons.get(pod.key))
             return msgspec.structs.replace(
                 found,
                 start=self._interval(self._starts[pod.key]),
                 run_time=self._forecast.run_times[pod.uid].text(),
-                **_why(self._reasons.get(pod.key)),
+                never=never,
+                late=late,
             )
         at = finished_at(pod) if state == FINISHED else pod.status.start_time
         return msgspec.structs.replace(found, at="" if at is None else timestamp(at))
@@ -348,7 +350,7 @@ class _Report:
             why = next((one for one in found if one.is_never), next(iter(found), None))
         counts = (len(alive), len(waiting), needed)
         run_times = "; ".join(texts)
-        return ExpectedJobStart(name, namespace, *counts, start, complete, run_times, **_why(why))
+        return ExpectedJobStart(name, namespace, *counts, start, complete, run_times, *_why(why))
 
     def _interval(self, seconds: Floats) -> StartInterval:
         low, high = self._percentiles
@@ -411,11 +413,11 @@ class _Report:
         return bool(seconds.shape[0]) and elapsed_s(pod, self._forecast.now) >= seconds[-1] > 0
 
 
-def _why(reasons: StartReasons | None) -> dict[str, tuple[str, ...]]:
+def _why(reasons: StartReasons | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The fields `never` and `late` of a result."""
     if reasons is None:
-        return {}
-    return {"never" if reasons.is_never else "late": reasons.texts}
+        return (), ()
+    return (reasons.texts, ()) if reasons.is_never else ((), reasons.texts)
 
 
 def job_of(pod: Pod, groups: Mapping[str, PodGroup]) -> JobName:

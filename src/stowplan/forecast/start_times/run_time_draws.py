@@ -24,6 +24,9 @@ OTHERS_WEIGHT = 2.0
 SPREAD_ALONE = SPREAD_MAX = 0.5
 """Standard deviation of the logarithm of run times where only one was observed; at most so much."""
 SHORTEST_S = 1.0
+TAIL_MIN = 0.3
+TAIL_WEIGHT = 4.0
+"""An exponent of 1 counts as much as this many pods that ended."""
 
 
 class ObservedRuns(NamedTuple):
@@ -38,14 +41,14 @@ class RunTimeDistribution(msgspec.Struct, frozen=True):
     """A distribution of run times.
 
     times: float64 (n_finished,), sorted, seconds. survival: float64 (n_finished,): the probability
-    of a run time that is longer. longest_s: the longest observation, of a running pod or a finished
-    one; beyond it the probability falls as 1 / t. spread: standard deviation by which the logarithm
-    of a draw is smoothed.
+    of a run time that is longer. tail: beyond the last of the times the probability of a run time
+    longer than t falls as t to the power of -tail. spread: standard deviation by which the
+    logarithm of a draw is smoothed.
     """
 
     times: Floats
     survival: Floats
-    longest_s: float
+    tail: float
     spread: float
 
     def draw(self, rng: np.random.Generator, elapsed_s: float = 0.0) -> float:
@@ -58,10 +61,10 @@ class RunTimeDistribution(msgspec.Struct, frozen=True):
         if place < self.times.shape[0] and reached > 0:
             left = float(self.times[place]) - elapsed_s
             return elapsed_s + left * math.exp(self.spread * rng.standard_normal())
-        beyond = max(self.longest_s, elapsed_s, SHORTEST_S)
+        last = max(float(self.times[-1]), elapsed_s, SHORTEST_S)
         left = float(self.survival[-1]) if reached > 0 else 0.0
         share = target / left if left > 0 else 1.0 - rng.random()
-        return beyond / max(min(share, 1.0), 1e-9)
+        return last * float(min(max(share, 1e-9), 1.0) ** (-1.0 / self.tail))
 
 
 def distribution_of(
@@ -72,27 +75,42 @@ def distribution_of(
     own: of pods of the same owner. others: of all pods, which count as `OTHERS_WEIGHT` of them;
     None for none. One of the two has a finished pod.
     """
-    parts = [(own, rng.standard_exponential)]
+    groups = [(own, 1.0)]
     if others is not None:
         n_others = others.finished.shape[0] + others.running.shape[0]
-        weight = OTHERS_WEIGHT / max(n_others, 1)
-        parts.append((others, lambda size: weight * rng.standard_exponential(size)))
-    times = np.concatenate([part for runs, _ in parts for part in runs])
+        groups.append((others, OTHERS_WEIGHT / max(n_others, 1)))
+    times = np.concatenate([part for runs, _ in groups for part in runs])
     ends = np.concatenate(
-        [np.full(part.shape[0], i == 0) for runs, _ in parts for i, part in enumerate(runs)]
+        [np.full(part.shape[0], i == 0) for runs, _ in groups for i, part in enumerate(runs)]
     )
-    weights = np.concatenate([draw(part.shape[0]) for runs, draw in parts for part in runs])
+    weights = np.concatenate(
+        [weight * rng.standard_exponential(p.shape[0]) for runs, weight in groups for p in runs]
+    )
     # Of equal times the pod that ended comes first: the other one has run longer.
     order = np.lexsort((~ends, times))
     times, ends, weights = times[order], ends[order], weights[order]
-    finished = times[ends]
     survival = kaplan_meier(weights, ends)[ends]
-    return RunTimeDistribution(finished, survival, float(times[-1]), _spread(own))
+    tail = _tail(times, ends, weights, rng)
+    return RunTimeDistribution(times[ends], survival, tail, _spread(own))
+
+
+def _tail(times: Floats, ends: Bools, weights: Floats, rng: np.random.Generator) -> float:
+    """Exponent of the longer half of the run times, drawn from what is known of it. With nothing
+    known it is around 1, by which half of the pods run for as long again as they have.
+
+    Source: B. Hill, A simple general approach to inference about the tail of a distribution, Annals
+    of Statistics 3 (1975), with running pods as censored observations.
+    """
+    middle = max(float(np.median(times[ends])), SHORTEST_S)
+    longer = times > middle
+    n_ended = float(weights[longer & ends].sum())
+    logs = float((weights[longer] * np.log(times[longer] / middle)).sum())
+    return max(float(rng.gamma(TAIL_WEIGHT + n_ended)) / (TAIL_WEIGHT + logs), TAIL_MIN)
 
 
 def kaplan_meier(weights: Floats, ends: Bools) -> Floats:
     """float64 (n_times,): probability of a longer run time, at each of the sorted times."""
-    at_risk = np.cumsum(weights[::-1])[::-1]
+    at_risk = np.cumsum(weights[::-1], dtype=np.float64)[::-1]
     hazard: Floats = np.where(ends, weights / at_risk, 0.0)
     found: Floats = np.cumprod(1.0 - np.minimum(hazard, 1.0))
     return found

@@ -14,12 +14,8 @@ from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
-from stowplan.forecast.what_if.questions import (
-    Timing,
-    WhatIfOptions,
-    answer,
-    question_of,
-)
+from stowplan.forecast.what_if.over_time import Timing
+from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
 from stowplan.insight.measure_conditions import parse_condition
