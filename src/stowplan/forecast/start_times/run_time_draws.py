@@ -112,7 +112,7 @@ def kaplan_meier(weights: Floats, ends: Bools) -> Floats:
     """float64 (n_times,): probability of a longer run time, at each of the sorted times."""
     at_risk = np.cumsum(weights[::-1], dtype=np.float64)[::-1]
     hazard: Floats = np.where(ends, weights / at_risk, 0.0)
-    found: Floats = np.cumprod(1.0 - np.minimum(hazard, 1.0))
+    found: Floats = np.cumprod(1.0 - np.minimum(hazard, 1.0), dtype=np.float64)
     return found
 
 

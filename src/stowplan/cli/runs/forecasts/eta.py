@@ -37,7 +37,7 @@ class EtaRequest(NamedTuple):
     horizon_s: float | None
     arrivals_s: float | None
     autoscale: str | None
-    now: str | None
+    now: datetime.datetime | None
     draws: int
     interval: str
     seed: int
@@ -53,7 +53,7 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             raise click.UsageError("--all takes no JOB or POD")
         # The first argument is a file: there is no target before it.
         source = source._replace(paths=(request.target, *source.paths))
-    now, percentiles = _moment(request.now), _percentiles(request.interval)
+    now, percentiles = request.now, _percentiles(request.interval)
     if now is None and source.is_live:
         now = datetime.datetime.now(datetime.UTC)
     autoscale = read_autoscale_option(request.autoscale)
@@ -160,18 +160,6 @@ def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
     names = {pod.name for pod in own} | {group_of(pod).partition("/")[2] for pod in own}
     close = guess(name, {*names, *(owner for _, owner in owners)} - {""})
     return f'pods "{name}" not found in namespace "{namespace}"{close}'
-
-
-def _moment(text: str | None) -> datetime.datetime | None:
-    if text is None:
-        return None
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise invalid_argument(text, "--now", "must be a time such as 2026-05-01T12:00:00Z")
-    return found
 
 
 def _percentiles(text: str) -> tuple[int, int]:
