@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
+    from stowplan.forecast.what_if.over_time import Timing
     from stowplan.forecast.what_if.preempt_preview import preempt_preview
-    from stowplan.forecast.what_if.questions import Timing, WhatIfOptions, what_if
+    from stowplan.forecast.what_if.questions import WhatIfOptions, what_if
     from stowplan.framework.problems import ConfigError, ContractError
     from stowplan.inputs.input_error import InputError
     from stowplan.simulation.cluster.cluster_api import Pace
@@ -79,7 +80,7 @@ _MODULES = {
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
-    "Timing": "stowplan.forecast.what_if.questions",
+    "Timing": "stowplan.forecast.what_if.over_time",
     "WhatIfOptions": "stowplan.forecast.what_if.questions",
     "eta": "stowplan.forecast.eta",
     "capacity": "stowplan.forecast.capacity",
