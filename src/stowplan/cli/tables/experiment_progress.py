@@ -58,8 +58,10 @@ def experiment_progress() -> Iterator[Callable[[ExperimentProgress], None]]:
 
 
 def _write_line(report: ExperimentProgress, elapsed_s: float) -> None:
-    """A line at the start if runs are there already, and for each tenth."""
-    n_done, n_to_run = report.n_done, report.n_to_run
-    is_due = n_done * LINES // n_to_run > (n_done - 1) * LINES // n_to_run if n_to_run else False
-    if is_due or (not n_done and report.n_present):
+    """A line for each tenth, and at the start where runs are there already."""
+    tenth, before = (
+        n * LINES // max(report.n_to_run, 1) for n in (report.n_done, report.n_done - 1)
+    )
+    is_start = report.n_done == 0 and report.n_present > 0
+    if is_start or (report.n_done and tenth > before):
         print(progress_text(report, elapsed_s), file=sys.stderr)

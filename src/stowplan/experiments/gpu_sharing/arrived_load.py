@@ -1,4 +1,4 @@
-"""The figures of one run of the published experiment as a file: a line per percent of arrived milli."""
+"""The figures of one run of the published experiment, a line per percent of arrived milli."""
 
 from __future__ import annotations
 

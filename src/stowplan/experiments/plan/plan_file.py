@@ -65,7 +65,7 @@ class PlanWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
 class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """A scheduler configuration: files, a mapping inside the plan, or neither for the default
-    profile; with plugin files. gpu_share: a policy of the published experiment, in its mode only."""
+    profile; with plugin files. gpu_share: a policy of the published experiment, in its mode."""
 
     name: str = ""
     config: tuple[str, ...] | str = ()
