@@ -74,6 +74,7 @@ from stowplan.simulation.pod_explanation import (
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.result_files import write_files
+from stowplan.simulation.results.simulated_objects import SimulatedObjects
 from stowplan.simulation.results.summary import (
     ORDER_NOTE,
     TIMES_NOTE,
@@ -113,7 +114,7 @@ class Simulation(msgspec.Struct):
     to files. series: time series of a replay, as CSV. gpu_nodes: fragmentation of GPU cards by
     node, as CSV. failures: pods without a node, by owner and
     reason. explanation: of the pod named by `explain`. node_events: what an
-    autoscaler did.
+    autoscaler did. objects: for measures; None for a result that was read from files.
     """
 
     placements: list[Placement]
@@ -123,6 +124,7 @@ class Simulation(msgspec.Struct):
     explanation: Explanation | None = None
     gpu_nodes: bytes = b""
     node_events: tuple[NodeEvent, ...] = ()
+    objects: SimulatedObjects | None = None
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -280,6 +282,9 @@ def _filled(
         summary["notes"].append(VOLUMES_NOTE)
     summary |= extender_summary(answering) | _found(warnings, answering)
     found = Simulation(placements, summary, explanation=explanation)
+    found.objects = SimulatedObjects(
+        cluster.nodes, cluster.pending(), cluster.bound(), cluster.objects
+    )
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -341,11 +346,12 @@ def _replayed(
             on_tick(run.binds, run.n_waiting, in_seconds(now))
 
     run.run(on_sample, _sample_every(cluster, options))
-    placements = [
-        placement_of(pod_history, run)
+    arrived = [
+        pod_history
         for pod_history in run.pod_histories.values()
         if not (pod_history.bound_at_start or pod_history.is_deleted_unbound)
     ]
+    placements = [placement_of(pod_history, run) for pod_history in arrived]
     summary = run_summary(cluster, list(placements), scheduler.cache.nodes)
     summary |= (
         replay_summary(run, series, options)
@@ -371,6 +377,8 @@ def _replayed(
             summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
     found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
+    pods = [pod_history.pod for pod_history in arrived]
+    found.objects = SimulatedObjects(cluster.nodes, pods, cluster.bound(), cluster.objects)
     _add_cards(found, meter, scheduler)
     return found
 

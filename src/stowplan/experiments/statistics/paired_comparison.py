@@ -66,14 +66,18 @@ def compare(
     """Compare two configurations.
 
     a, b: measure -> seed -> value; only seeds that both have count. Measures are compared in the
-    given order, and p values are corrected for their number. Raises ValueError for a value that is
-    not finite.
+    given order, and p values are corrected for the number of those that differ on some seed: where
+    all pairs are equal, no signs could show anything (Tarone, "A Modified Bonferroni Method for
+    Discrete Data", 1990). Raises ValueError for a value that is not finite.
     """
     pairs = [_paired(measure.name, a, b) for measure in measures]
     p_values = [sign_flip_p(right - left) for left, right in pairs]
-    corrected = holm(p_values)
+    differs = [bool((left != right).any()) for left, right in pairs]
+    n_tests = max(sum(differs), 1)
+    tested = iter(holm([p for p, differ in zip(p_values, differs, strict=True) if differ]))
+    corrected = [next(tested) if differ else 1.0 for differ in differs]
     return [
-        _comparison(measure, left, right, (p, p_corrected), labels, len(measures), confidence)
+        _comparison(measure, left, right, (p, p_corrected), labels, n_tests, confidence)
         for measure, (left, right), p, p_corrected in zip(
             measures, pairs, p_values, corrected, strict=True
         )
@@ -151,7 +155,11 @@ def _verdict(
     if not found.is_different:
         needed = _seeds_needed(n_measures, confidence)
         if found.seeds < needed:
-            return f"{title}: {seeds} cannot show a difference, at least {needed} can"
+            least = smallest_p(found.seeds) * n_measures
+            return (
+                f"{title}: {seeds} cannot show a difference (smallest p {min(least, 1.0):.3g}), "
+                f"at least {needed} can{_bounds(found, measure, confidence)}"
+            )
         return f"{title}: no difference found on {seeds}{_bounds(found, measure, confidence)}"
     words = {"lower": ("worse", "better"), "higher": ("better", "worse")}.get(measure.better)
     is_more = found.difference > 0
