@@ -26,6 +26,7 @@ from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.scheduler_exports import export_of, unzipped
+from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
 from stowplan.objects.encoding.json_codec import DecodeError
@@ -108,21 +109,25 @@ def read_cluster(
     orphans: str = "pending",
     validate: str = "auto",
     keep_manifests: bool = False,
+    trace_format: str = "",
 ) -> Cluster:
-    """Read a cluster from manifests, dumps, OpenB CSVs, and directories of them.
+    """Read a cluster from manifests, dumps, traces, and directories of them.
 
     `-` is standard input. orphans: treatment of pods bound to nodes that are not in the input:
     `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for all objects; `auto`:
     strict for objects that no API server has stored. keep_manifests: fill
-    `Cluster.manifests`, which take several times the memory. Raises InputError.
+    `Cluster.manifests`, which take several times the memory. trace_format: one of
+    `stowplan.inputs.traces.trace_formats.FORMATS` for all files but YAML; "" recognises traces by
+    their first line or name. Raises InputError.
     """
     named = [paths] if isinstance(paths, str | Path) else list(paths)
     if not named:
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format)
     for file in files_at(named):
         reading.take(file)
+    reading.add_traces()
     return reading.cluster(", ".join(map(str, named)), orphans)
 
 
@@ -145,6 +150,7 @@ def read_addition(
     known = {id(entry.value) for entry in reading.inventory.entries}
     for file in files_at(named):
         reading.take(file)
+    reading.add_traces()
     new = [entry for entry in reading.inventory.entries if id(entry.value) not in known]
     named_text = ", ".join(map(str, named))
     if any(isinstance(entry.value, Node) for entry in new):
@@ -182,17 +188,21 @@ def read_workload(
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
     for file in files_at(named):
         reading.take(file)
+    reading.add_traces()
     return reading.workload(", ".join(map(str, named)), cluster)
 
 
 class _ClusterReader:
     """Collects the objects of files."""
 
-    def __init__(self, validation: ObjectValidator, keep_manifests: bool) -> None:
+    def __init__(
+        self, validation: ObjectValidator, keep_manifests: bool, trace_format: str = ""
+    ) -> None:
         self.inventory = ManifestInventory()
         self.validation = validation
         self.imports = ImportedJobs(validation)
         self.trace = OpenBReader()
+        self.traces = TraceFiles(trace_format)
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
         self.manifests: list[Tree] | None = [] if keep_manifests else None
@@ -201,6 +211,8 @@ class _ClusterReader:
         """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
         file = unzipped(file)
+        if self.traces.take(file):
+            return
         if _is_csv(file):
             self._take_csv(file)
             return
@@ -225,6 +237,13 @@ class _ClusterReader:
             ) from None
 
     def _take_item(self, item: Tree, path: str, place: str) -> None:
+        """Add an object, at once or, of a dump that is a trace, when all files are read."""
+        if self.traces.dump is None:
+            self._add_item(item, path, place)
+        else:
+            self.traces.dump.add(item, path, place)
+
+    def _add_item(self, item: Tree, path: str, place: str) -> None:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
@@ -247,6 +266,17 @@ class _ClusterReader:
                 self.inventory.add(found, f"{file.source}: {place}")
             except DecodeError as problem:
                 raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
+
+    def add_traces(self) -> None:
+        """Add the objects of traces, once all files are read. Raises InputError."""
+        for place, found in self.traces.objects():
+            try:
+                self.inventory.add(found, place)
+            except DecodeError as problem:
+                raise InputError.at(place, problem.path, problem.what) from None
+        for item, path, place in self.traces.dump.items() if self.traces.dump else ():
+            self._add_item(item, path, place)
+        self.notes += self.traces.notes()
 
     def cluster(self, named: str, orphans: str) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes."""

@@ -24,7 +24,8 @@ class ClusterSource(NamedTuple):
 
     paths: files and directories. kubeconfig, context: of an API server. orphans, validate: how
     files are read, see `read_cluster`; validate None: "auto". is_live: whether an API server is
-    read. record_file, at: a recording, and the time in it, "" for its end.
+    read. record_file, at: a recording, and the time in it, "" for its end. trace_format: as for
+    `read_cluster`.
     """
 
     paths: tuple[str, ...]
@@ -35,6 +36,7 @@ class ClusterSource(NamedTuple):
     is_live: bool = False
     record_file: Path | None = None
     at: str = ""
+    trace_format: str = ""
 
     @classmethod
     def take(cls, given: dict[str, Any], *, local: bool = False) -> ClusterSource:
@@ -46,6 +48,7 @@ class ClusterSource(NamedTuple):
         paths = (*given.pop("clusters"), *given.pop("files"))
         kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
         record_file, at = given.pop("record_file", None), given.pop("at", "")
+        trace_format = given.pop("trace_format", None) or ""
         is_named = bool(kubeconfig or context)
         if at and record_file is None:
             raise click.UsageError("--at needs --record: a recording")
@@ -63,7 +66,9 @@ class ClusterSource(NamedTuple):
             kubeconfig = local_cluster_kubeconfig()
             is_live = kubeconfig is not None
         how = given.pop("orphans"), given.pop("validate")
-        return cls(paths, kubeconfig, context, *how, is_live)
+        if trace_format and not paths:
+            raise click.UsageError("--trace-format can be used with files only")
+        return cls(paths, kubeconfig, context, *how, is_live, trace_format=trace_format)
 
     @property
     def is_given(self) -> bool:
@@ -144,7 +149,11 @@ def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> 
     # Reading makes no garbage, and looking for it is expensive.
     with paused_collector():
         cluster = read_cluster(
-            source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
+            source.paths,
+            orphans=source.orphans,
+            validate=validate,
+            keep_manifests=keep_manifests,
+            trace_format=source.trace_format,
         )
     ignored = cluster.ignored
     if keep_manifests:
