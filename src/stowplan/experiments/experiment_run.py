@@ -16,13 +16,16 @@ import msgspec
 from stowplan.experiments.plan.plan_file import ExperimentPlan, plan_of_tree, read_plan
 from stowplan.experiments.plan.plan_inputs import PlanInputs, RunTask
 from stowplan.experiments.plan.run_matrix import Shard, cells_of, parse_shard, selected
+from stowplan.experiments.results_summary import conditions_that_hold
 from stowplan.experiments.runner.process_pool import PoolLimits, run_in_pool
 from stowplan.experiments.runner.run_worker import RunOutcome
+from stowplan.experiments.statistics.matrix_comparison import Comparison, Row
 from stowplan.experiments.store.gathered_results import RunStatus, gather
 from stowplan.experiments.store.run_store import RunStore
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_text
 from stowplan.inputs.input_error import InputError
+from stowplan.insight.measure_conditions import parse_policy_condition
 from stowplan.simulation.simulate import as_json
 
 PlanSource = str | Path | Mapping[str, Any] | ExperimentPlan
@@ -46,7 +49,9 @@ class ExperimentResult(msgspec.Struct):
     """What an experiment amounts to; its figures are files in `folder`.
 
     runs: those selected, of all shards. n_present: runs that were there before. n_executed: runs of
-    this call. failures: key -> error, of this call. files: names of the files that gather them.
+    this call. failures: key -> error, of this call. files: names of the files that gather
+    them. rows: measures, as in measures.csv. comparison: of the policies; None without a finished
+    run. failed_conditions: those of fail_if that hold, with their values.
     """
 
     folder: Path
@@ -54,7 +59,10 @@ class ExperimentResult(msgspec.Struct):
     n_present: int
     n_executed: int
     failures: dict[str, str]
-    files: tuple[str, ...] = ()
+    files: tuple[str, ...]
+    rows: list[Row]
+    comparison: Comparison | None
+    failed_conditions: list[str] = []
 
     def __repr__(self) -> str:
         done = sum(run.status == "done" for run in self.runs)
@@ -66,7 +74,8 @@ class ExperimentSettings(msgspec.Struct, frozen=True):
 
     jobs: processes; None: one per processor. shard: I/N, auto or auto/N; "" for the whole. dask:
     address of a Dask scheduler, "" for this machine. timeout_s: of one run. memory_bytes: address
-    space of one worker, 0 for no limit.
+    space of one worker, 0 for no limit. fail_if: conditions on the measures, as
+    `wait_p99: B > A by 5%`.
     """
 
     jobs: int | None = None
@@ -74,6 +83,7 @@ class ExperimentSettings(msgspec.Struct, frozen=True):
     dask: str = ""
     timeout_s: float | None = None
     memory_bytes: int = 0
+    fail_if: tuple[str, ...] = ()
 
     def limits(self) -> PoolLimits:
         """The pool on this machine; raises InputError."""
@@ -94,6 +104,7 @@ def experiment(
     dask: str = "",
     timeout_s: float | None = None,
     memory_bytes: int = 0,
+    fail_if: Iterable[str] = (),
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
     """Run the matrix of a plan: workloads x policies x options x seeds.
@@ -105,7 +116,7 @@ def experiment(
     and ContractError for bad input before anything runs, and StoreError where results cannot be
     written.
     """
-    settings = ExperimentSettings(jobs, shard, dask, timeout_s, memory_bytes)
+    settings = ExperimentSettings(jobs, shard, dask, timeout_s, memory_bytes, tuple(fail_if))
     prepared = prepare_experiment(plan, traces, tuple(only))
     return run_experiment_plan(prepared, out, settings, on_progress)
 
@@ -155,6 +166,9 @@ def run_experiment_plan(
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
     """Execute what is missing and gather the results; raises InputError and StoreError."""
+    for condition in settings.fail_if:
+        # Before the runs: a mistake in it should not cost them.
+        parse_policy_condition(condition)
     share = parse_shard(settings.shard, os.environ)
     limits = settings.limits()
     store = RunStore(out)
@@ -166,9 +180,17 @@ def run_experiment_plan(
         execution = _Execution(store, missing, len(own) - len(missing), on_progress)
         execution.run(settings, limits)
         with store.gathering():
-            runs, files = gather(store, prepared.plan, tasks, prepared.command)
+            found = gather(store, prepared.plan, tasks, prepared.command)
     return ExperimentResult(
-        store.folder, runs, execution.n_present, len(missing), execution.failures, files
+        store.folder,
+        found.runs,
+        execution.n_present,
+        len(missing),
+        execution.failures,
+        found.files,
+        found.rows,
+        found.comparison,
+        conditions_that_hold(found.rows, prepared.plan, settings.fail_if),
     )
 
 

@@ -1,16 +1,17 @@
-"""Measures of runs, and their comparison: where experiments call measures and statistics."""
+"""Measures of runs and their comparison: where experiments call measures and statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stowplan.experiments.gpu_sharing.experiment import DECIMALS
-from stowplan.experiments.plan.option_values import OptionValue
-from stowplan.experiments.statistics.paired_comparison import MeasureText, compare
-from stowplan.simulation.results.seed_comparison import figures_of
+from stowplan.experiments.measures.measure_table import Measure, compute_measures
+from stowplan.experiments.measures.own_measure import own_measure
+from stowplan.experiments.measures.run_result import RunResult
+from stowplan.experiments.plan.plan_file import ExperimentPlan
+from stowplan.experiments.statistics.matrix_comparison import Comparison, Row, compare_runs
+from stowplan.experiments.statistics.regression_gate import failed_conditions
 from stowplan.simulation.simulate import Simulation
 from stowplan.simulation.simulate_jobs import JobSimulation
 
@@ -18,62 +19,78 @@ Measures = dict[str, float | None]
 
 ARRIVED_AT = (100, 130)
 """Percent of arrived milli at which a fill of the OpenB cluster is measured."""
+ARRIVED_LOAD = "arrived_load"
+"""Field of the summary of such a fill: percent -> metric -> value."""
+_BETTER = {"alloc_pct": "higher", "frag_pct_of_capacity": "lower", "frag_pct_of_idle": ""}
 
 
-class MeasureRow(NamedTuple):
-    """A measure of a run; value None where the run has none."""
+def _figure_at(metric: str, percent: int) -> Measure:
+    def compute(run: RunResult) -> float | None:
+        value: float = run.summary[ARRIVED_LOAD][str(percent)][metric]
+        return value
 
-    policy: str
-    workload: str
-    options: tuple[tuple[str, OptionValue], ...]
-    seed: int
-    measure: str
-    value: float | None
-
-
-def measures_of_simulation(result: Simulation | JobSimulation) -> Measures:
-    """Measures of a fill or a replay, by name."""
-    return dict(figures_of(result.summary))
+    text = f"{metric} where {percent} % of the cluster's GPUs have been requested"
+    is_compared = percent == ARRIVED_AT[0] and bool(_BETTER[metric])
+    return Measure(f"{metric}_at_{percent}", "%", _BETTER[metric], compute, text, "", is_compared)
 
 
-def measures_of_fill(columns: Mapping[str, Sequence[float]]) -> Measures:
-    """Measures of a fill of the OpenB cluster, from its columns."""
+FILL_MEASURES = (
+    Measure("pods", "pods", "", lambda run: run.summary["pods"], "pods that arrived"),
+    Measure("placed", "pods", "higher", lambda run: run.summary["placed"], "pods with a node"),
+    *(_figure_at(metric, percent) for metric in DECIMALS for percent in ARRIVED_AT),
+)
+"""Measures of a fill of the OpenB cluster."""
+
+
+def arrived_load_of(columns: Mapping[str, Sequence[float]]) -> dict[str, dict[str, float]]:
+    """The figures of the columns at which a fill is measured."""
     return {
-        f"{metric}_at_{percent}": columns[metric][percent]
-        for metric in DECIMALS
+        str(percent): {metric: columns[metric][percent] for metric in DECIMALS}
         for percent in ARRIVED_AT
     }
 
 
-def comparison_of(rows: Sequence[MeasureRow], policies: Sequence[str]) -> dict[str, Any]:
-    """Every policy against the first, by workload and options; JSON types.
+def measures_of_fill(summary: Mapping[str, Any]) -> Measures:
+    """Measures of a fill of the OpenB cluster."""
+    run = RunResult(summary, [], {})
+    found: Measures = {}
+    for measure in FILL_MEASURES:
+        value = measure.compute(run)
+        assert not isinstance(value, Mapping), "none of them is a family"
+        found[measure.name] = value
+    return found
 
-    rows: of all runs. policies: in the order of the plan.
+
+def measures_of_simulation(result: Simulation | JobSimulation, own: Iterable[str] = ()) -> Measures:
+    """Measures of a fill or a replay. own: `FILE.py:FUNCTION`, see `own_measure`."""
+    return compute_measures(result, [own_measure(source) for source in own])
+
+
+def comparison_of(
+    rows: Sequence[Row], plan: ExperimentPlan, own: Iterable[str] = ()
+) -> Comparison | None:
+    """Every policy against the baseline, by workload and options; None without rows.
+
+    rows: policies in the order of the plan, whose first is the baseline unless it names another.
     """
-    groups: dict[tuple[str, tuple[tuple[str, OptionValue], ...]], list[MeasureRow]] = {}
-    for row in rows:
-        groups.setdefault((row.workload, row.options), []).append(row)
-    return {
-        "baseline": policies[0],
-        "comparisons": [
-            {
-                "workload": workload,
-                "options": dict(options),
-                "policy": policy,
-                "measures": _compared(found, policies[0], policy),
-            }
-            for (workload, options), found in groups.items()
-            for policy in policies[1:]
-        ],
-    }
+    if not rows:
+        return None
+    measures = [*FILL_MEASURES, *(own_measure(source) for source in own)]
+    baseline = plan.compare.baseline
+    present = {row["policy"] for row in rows}
+    return compare_runs(
+        rows,
+        baseline if baseline in present else None,
+        plan.compare.measures,
+        plan.compare.confidence,
+        measures,
+    )
 
 
-def _compared(rows: Sequence[MeasureRow], baseline: str, policy: str) -> list[Any]:
-    sides: dict[str, dict[str, dict[int, float]]] = {baseline: {}, policy: {}}
-    for row in rows:
-        if row.policy in sides and row.value is not None:
-            sides[row.policy].setdefault(row.measure, {})[row.seed] = row.value
-    names = sorted(sides[baseline].keys() & sides[policy].keys())
-    measures = [MeasureText(name, name) for name in names]
-    found = compare(sides[baseline], sides[policy], measures, (baseline, policy))
-    return [msgspec.to_builtins(one) for one in found]
+def conditions_that_hold(
+    rows: Sequence[Row], plan: ExperimentPlan, conditions: Sequence[str]
+) -> list[str]:
+    """The conditions of --fail-if that hold, a line each; raises InputError."""
+    if not conditions:
+        return []
+    return failed_conditions(rows, conditions, plan.compare.baseline or None)

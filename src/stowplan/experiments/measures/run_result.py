@@ -92,7 +92,9 @@ class RunResult:
     def slowdowns(self) -> Floats:
         """float64 (n_ended,): sorted bounded slowdowns of ended pods: time from arrival to end per
         run time, which counts as at least `RUN_MIN_S`; at least 1."""
-        arrived, started, ended = (self.times(f"{name}_s") for name in ("arrived", "started", "ended"))
+        arrived, started, ended = (
+            self.times(f"{name}_s") for name in ("arrived", "started", "ended")
+        )
         runs = np.maximum(ended - started, RUN_MIN_S)
         found = np.maximum((ended - arrived) / runs, 1.0)
         return np.sort(found[~np.isnan(found)])

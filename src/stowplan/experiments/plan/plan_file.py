@@ -82,6 +82,15 @@ class PlanPolicy(msgspec.Struct, frozen=True, rename="camel"):
         return (named,) if isinstance(named, str) else tuple(named)
 
 
+class PlanComparison(msgspec.Struct, frozen=True, rename="camel"):
+    """How policies are compared. baseline: a policy, "" for the first. measures: names, none for
+    the usual ones. confidence: of intervals."""
+
+    baseline: str = ""
+    measures: tuple[str, ...] = ()
+    confidence: Annotated[float, msgspec.Meta(gt=0.5, lt=1)] = 0.95
+
+
 class PlanDocument(msgspec.Struct, frozen=True, rename="camel"):
     """The file as it is written; entries that may have a short form are decoded afterwards."""
 
@@ -93,10 +102,13 @@ class PlanDocument(msgspec.Struct, frozen=True, rename="camel"):
     title: str = ""
     mode: Literal["fill", "replay", "gpu-sharing"] = "fill"
     options: dict[str, Any] = {}
+    measures: tuple[str, ...] = ()
+    compare: PlanComparison = PlanComparison()
 
 
 class ExperimentPlan(msgspec.Struct, frozen=True):
-    """A checked plan. options: name -> values. source: the file, for errors."""
+    """A checked plan. options: name -> values. source: the file, for errors. measures: further
+    ones, `FILE.py:FUNCTION`."""
 
     source: str
     title: str
@@ -105,6 +117,8 @@ class ExperimentPlan(msgspec.Struct, frozen=True):
     policies: tuple[PlanPolicy, ...]
     options: dict[str, tuple[OptionValue, ...]]
     seeds: tuple[int, ...]
+    measures: tuple[str, ...] = ()
+    compare: PlanComparison = PlanComparison()
 
     @property
     def n_runs(self) -> int:
@@ -145,10 +159,23 @@ def plan_of_tree(tree: Any, source: str) -> ExperimentPlan:
         tuple(_listed(found.policies, "policies", entries.policy, problems)),
         _options(found.options, found.mode, problems),
         _seeds(found.seeds, problems),
+        found.measures,
+        found.compare,
     )
+    _check_comparison(plan, problems)
     if problems.found:
         raise problems.error(source)
     return plan
+
+
+def _check_comparison(plan: ExperimentPlan, problems: Problems) -> None:
+    names = [one.name for one in plan.policies]
+    baseline = plan.compare.baseline
+    if baseline and baseline not in names:
+        hint = did_you_mean(baseline, names)
+        problems.add("compare.baseline", repr(baseline), f"one of {', '.join(names)}", hint)
+    if plan.measures and plan.mode == GPU_SHARING:
+        problems.add("measures", "own measures", "none: they measure simulations")
 
 
 def _listed(

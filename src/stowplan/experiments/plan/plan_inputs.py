@@ -15,6 +15,7 @@ from stowplan._version import __version__
 from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
 from stowplan.assembly.extenders import extenders_of
 from stowplan.experiments.gpu_sharing.openb_workload import NODES_FILE, PODS_FILES
+from stowplan.experiments.measures.own_measure import own_measure
 from stowplan.experiments.plan.plan_file import (
     GPU_SHARING,
     REPLAY,
@@ -89,6 +90,7 @@ class RunTask(msgspec.Struct, frozen=True):
     identity: dict[str, Any]
     command: str
     autoscale: NamedFile | None = None
+    measures: tuple[str, ...] = ()
 
 
 class PlanInputs:
@@ -99,6 +101,9 @@ class PlanInputs:
         self._folders = [folder] if traces is None else [folder, traces]
         self._traces = traces
         self._digests: dict[str, str] = {}
+        self.measures: tuple[str, ...] = ()
+        """Own measures with the paths of this machine; filled by `tasks`."""
+        self._measures_identity: dict[str, str] = {}
 
     def tasks(self, cells: Sequence[Cell]) -> list[RunTask]:
         """The tasks of runs; raises InputError, ConfigError and ContractError for what cannot be
@@ -116,7 +121,20 @@ class PlanInputs:
         for policy in policies.values():
             if self.plan.mode != GPU_SHARING:
                 check_policy(policy)
+        self._read_measures()
         return [self._task(cell, workloads, policies) for cell in cells]
+
+    def _read_measures(self) -> None:
+        """Find and check the plan's own measures."""
+        found = []
+        for source in self.plan.measures:
+            file, _, function = source.rpartition(":")
+            path = self._found(file) if file else None
+            found.append(source if path is None else f"{path}:{function}")
+            own_measure(found[-1])
+            if path is not None:
+                self._measures_identity[source] = self._hashed(source, path).sha256
+        self.measures = tuple(found)
 
     def _task(
         self,
@@ -136,6 +154,8 @@ class PlanInputs:
         }
         if autoscale is not None:
             identity["autoscale"] = {autoscale.label: autoscale.sha256}
+        if self._measures_identity:
+            identity["measures"] = self._measures_identity
         return RunTask(
             key_of(identity),
             cell,
@@ -145,6 +165,7 @@ class PlanInputs:
             identity,
             _command(Path(self.plan.source).name, cell),
             autoscale,
+            self.measures,
         )
 
     def _workload(self, given: PlanWorkload) -> WorkloadSource:

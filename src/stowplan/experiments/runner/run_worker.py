@@ -15,7 +15,12 @@ from stowplan.experiments.gpu_sharing.openb_workload import OpenBWorkload, workl
 from stowplan.experiments.plan.option_values import replay_options
 from stowplan.experiments.plan.plan_file import GPU_SHARING, REPLAY
 from stowplan.experiments.plan.plan_inputs import NamedFile, RunTask, versions
-from stowplan.experiments.results_summary import measures_of_fill, measures_of_simulation
+from stowplan.experiments.results_summary import (
+    ARRIVED_LOAD,
+    arrived_load_of,
+    measures_of_fill,
+    measures_of_simulation,
+)
 from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
     MEASURES_FILE,
@@ -114,7 +119,7 @@ def _simulated(task: RunTask) -> tuple[dict[str, bytes], dict[str, float | None]
     summary = found.summary
     for name in ("inputs", "plugins"):
         summary[name] = {labels.get(path, path): sha for path, sha in summary[name].items()}
-    return found.files(), measures_of_simulation(found)
+    return found.files(), measures_of_simulation(found, task.measures)
 
 
 def _files_of(task: RunTask) -> list[NamedFile]:
@@ -190,11 +195,10 @@ def _gpu_sharing(task: RunTask) -> tuple[dict[str, bytes], dict[str, float | Non
         "cards": workload.n_cards,
         "pods": n_pods,
         "placed": n_placed,
+        ARRIVED_LOAD: arrived_load_of(columns),
     }
-    return (
-        {SUMMARY: as_json(summary), COLUMNS_FILE: columns_text(columns).encode()},
-        {"pods": n_pods, "placed": n_placed, **measures_of_fill(columns)},
-    )
+    files_of_run = {SUMMARY: as_json(summary), COLUMNS_FILE: columns_text(columns).encode()}
+    return files_of_run, measures_of_fill(summary)
 
 
 @lru_cache(KEPT_WORKLOADS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,8 @@ from stowplan.experiments.gpu_sharing.published_table import RunKey, table_text
 from stowplan.experiments.plan.plan_file import GPU_SHARING, ExperimentPlan
 from stowplan.experiments.plan.plan_inputs import RunTask, canonical, versions
 from stowplan.experiments.plan.run_matrix import option_text
-from stowplan.experiments.results_summary import MeasureRow, comparison_of
+from stowplan.experiments.results_summary import comparison_of
+from stowplan.experiments.statistics.matrix_comparison import Comparison, Row
 from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
     MEASURES_FILE,
@@ -43,28 +44,40 @@ class RunStatus(msgspec.Struct, frozen=True):
     status: str
 
 
+class GatheredResults(NamedTuple):
+    """runs: those of the experiment. rows: their measures, policies in the order of the plan.
+    comparison: None without rows. files: names of the files that were written."""
+
+    runs: list[RunStatus]
+    rows: list[Row]
+    comparison: Comparison | None
+    files: tuple[str, ...]
+
+
 def gather(
     store: RunStore, plan: ExperimentPlan, tasks: Sequence[RunTask], command: str
-) -> tuple[list[RunStatus], tuple[str, ...]]:
-    """Write the files that gather these runs; returns the runs, and the names of the files.
-
-    Raises StoreError.
-    """
+) -> GatheredResults:
+    """Write the files that gather these runs; raises StoreError, and InputError for a measure to
+    compare that no run has."""
     runs = [_status(store, task) for task in tasks]
-    rows = sorted(_measure_rows(store, runs), key=_row_order)
+    order = [one.name for one in plan.policies]
+    by_policy = sorted(runs, key=lambda run: order.index(run.policy))
+    rows = [row for run in by_policy for row in _measure_rows(store, plan, run)]
+    comparison = comparison_of(rows, plan, tasks[0].measures if tasks else ())
     files = {
         EXPERIMENT_FILE: as_json(_described(plan, tasks, runs, command)),
         MEASURES_TABLE: _measures_text(plan, rows).encode(),
-        COMPARISON_FILE: as_json(comparison_of(rows, _policies(plan, runs))),
     }
+    if comparison is not None:
+        files[COMPARISON_FILE] = comparison.to_json()
     if plan.mode == GPU_SHARING:
         files[GPU_TABLE] = _gpu_table(store, runs).encode()
     try:
         write_files(store.folder, files)
-        write_index(store.folder, *_index_rows(store, runs))
+        write_index(store.folder, *_index_rows(store, plan, runs))
     except InputError as problem:
         raise StoreError(str(problem)) from None
-    return runs, (*files, INDEX_FILE)
+    return GatheredResults(runs, rows, comparison, (*files, INDEX_FILE))
 
 
 def _status(store: RunStore, task: RunTask) -> RunStatus:
@@ -100,17 +113,32 @@ def _described(
     }
 
 
-def _measure_rows(store: RunStore, runs: Iterable[RunStatus]) -> Iterable[MeasureRow]:
-    for run in runs:
-        if run.status == DONE:
-            text = (store.run_folder(run.key) / MEASURES_FILE).read_bytes()
-            options = tuple(run.options.items())
-            for name, value in msgspec.json.decode(text).items():
-                yield MeasureRow(run.policy, run.workload, options, run.seed, name, value)
+def _measure_rows(store: RunStore, plan: ExperimentPlan, run: RunStatus) -> list[Row]:
+    """The measures of a run in the layout of measures.csv; none unless it is done."""
+    if run.status != DONE:
+        return []
+    text = (store.run_folder(run.key) / MEASURES_FILE).read_bytes()
+    options = {name: option_text(run.options[name]) for name in plan.options}
+    first = {"policy": run.policy, "workload": run.workload, **options, "seed": run.seed}
+    return [
+        {**first, "measure": name, "value": value}
+        for name, value in msgspec.json.decode(text).items()
+    ]
+
+
+def _measures_text(plan: ExperimentPlan, rows: Iterable[Row]) -> str:
+    """CSV, sorted; an empty value where a run has none."""
+    columns = ("policy", "workload", *plan.options, "seed", "measure", "value")
+    cells = sorted(tuple(row[name] for name in columns) for row in rows)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(cells)
+    return text.getvalue()
 
 
 def _index_rows(
-    store: RunStore, runs: Iterable[RunStatus]
+    store: RunStore, plan: ExperimentPlan, runs: Iterable[RunStatus]
 ) -> tuple[list[IndexRow], list[IndexRow]]:
     """Rows of the tables of the index."""
     run_rows: list[IndexRow] = []
@@ -119,26 +147,9 @@ def _index_rows(
         options = canonical(run.options).decode()
         cells = (run.key, run.policy, run.workload, options, run.seed, run.status)
         run_rows.append((*cells, f"{RUNS}/{run.key}"))
-        rows = _measure_rows(store, [run])
-        measure_rows += sorted((run.key, row.measure, row.value) for row in rows)
+        rows = _measure_rows(store, plan, run)
+        measure_rows += sorted((run.key, row["measure"], row["value"]) for row in rows)
     return run_rows, measure_rows
-
-
-def _row_order(row: MeasureRow) -> tuple[Any, ...]:
-    options = tuple((name, option_text(value)) for name, value in row.options)
-    return row.policy, row.workload, options, row.seed, row.measure
-
-
-def _measures_text(plan: ExperimentPlan, rows: Iterable[MeasureRow]) -> str:
-    """CSV; an empty value where a run has none."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("policy", "workload", *plan.options, "seed", "measure", "value"))
-    for row in rows:
-        options = (option_text(value) for _, value in row.options)
-        value = "" if row.value is None else row.value
-        writer.writerow((row.policy, row.workload, *options, row.seed, row.measure, value))
-    return text.getvalue()
 
 
 def _gpu_table(store: RunStore, runs: Iterable[RunStatus]) -> str:

@@ -18,6 +18,9 @@ stowplan experiment plan.yaml --out results
 # Reproduce a run of the published table of GPU sharing policies
 stowplan experiment examples/fgd.yaml --traces openb --only policy=FGD --only seed=42 --out fgd
 
+# Fail in CI where the second policy has longer waits than the first
+stowplan experiment plan.yaml --out results --fail-if 'wait_p99: B > A by 5%'
+
 # Run a quarter of it in each task of a Slurm array of four
 stowplan experiment plan.yaml --shard auto --out /shared/results
 
@@ -95,6 +98,13 @@ def memory_callback(ctx: click.Context, param: click.Parameter, value: str | Non
     metavar="QUANTITY",
     callback=memory_callback,
     help="Limit of a process's address space, as 2Gi.  [default: no limit]",
+)
+@flag(
+    "--fail-if",
+    metavar="EXPR",
+    multiple=True,
+    help="Exit with 1 if this holds for some workload and options, as 'wait_p99: B > A by 5%': A "
+    "is the first policy, B the second. Repeatable.",
 )
 def command(**given: Any) -> None:
     """Run workloads x policies x options x seeds, and compare the policies.

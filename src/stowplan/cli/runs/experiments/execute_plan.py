@@ -37,6 +37,7 @@ class ExperimentRequest(NamedTuple):
     dask: str
     timeout: float | None
     memory: int
+    fail_if: tuple[str, ...]
 
 
 def execute_plan(request: ExperimentRequest) -> int:
@@ -46,7 +47,12 @@ def execute_plan(request: ExperimentRequest) -> int:
     _interrupt_on_sigterm()
     prepared = prepare_experiment(request.plan, request.traces, request.only)
     settings = ExperimentSettings(
-        request.jobs, request.shard, request.dask, request.timeout, request.memory
+        request.jobs,
+        request.shard,
+        request.dask,
+        request.timeout,
+        request.memory,
+        request.fail_if,
     )
     try:
         with experiment_progress() as on_progress:
@@ -55,7 +61,7 @@ def execute_plan(request: ExperimentRequest) -> int:
         text = f"{problem}; finished runs are kept, and the same command goes on from there"
         raise CommandFailed(text) from None
     _print(result, request.out)
-    return FAILED if result.failures else 0
+    return FAILED if result.failures or result.failed_conditions else 0
 
 
 def _interrupt_on_sigterm() -> None:
@@ -76,6 +82,10 @@ def _print(result: ExperimentResult, out: str) -> None:
     n_hidden = len(result.failures) - FAILURES_LISTED
     if n_hidden > 0:
         print_error(f"and {count_of(n_hidden, 'more failed run')}")
+    if result.comparison is not None:
+        print(result.comparison.text)
+    for line in result.failed_conditions:
+        print_error(f"--fail-if: {line}")
     n_done = sum(run.status == "done" for run in result.runs)
     n_executed = result.n_executed - len(result.failures)
     parts = [f"{n_done:,} of {count_of(len(result.runs), 'run')} done"]
