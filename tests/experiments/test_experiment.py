@@ -273,7 +273,7 @@ def test_a_failing_run_stops_no_other_and_is_run_again(tmp_path: Path) -> None:
         "configuration": {**PACKING, "profiles": [profile]},
         "plugins": [str(plugin)],
     }
-    plan = {**PLAN, "policies": [policy, "default"], "options": {"sampleEvery": "12h"}}
+    plan = {**PLAN, "policies": [policy, "default"], "options": {}, "mode": "fill"}
     out = tmp_path / "out"
     found = experiment(plan, out=out, jobs=2)
     assert sorted(run.status for run in found.runs) == ["done", "done", "failed", "failed"]
@@ -329,7 +329,8 @@ def test_a_run_over_its_memory_limit_fails(tmp_path: Path) -> None:
     plan = {
         **PLAN,
         "policies": [{**policy, "plugins": str(plugin)}],
-        "options": {"sampleEvery": "12h"},
+        "options": {},
+        "mode": "fill",
         "seeds": 1,
     }
     found = experiment(plan, out=tmp_path / "out", jobs=1, memory_bytes=1 << 42)
