@@ -86,7 +86,7 @@ class StubClient:
         (
             "2026.1.0",
             {"stowplan": "9.9"},
-            r"tcp://worker:1: stowplan 9\.9: expected stowplan .*here",
+            r"tcp://worker:1: stowplan 9\.9: expected stowplan",
         ),
         ("2026.1.0", ImportError("No module named 'stowplan'"), "stowplan cannot be imported"),
     ],

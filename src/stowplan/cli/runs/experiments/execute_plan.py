@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple, NoReturn
 
@@ -44,7 +46,6 @@ def execute_plan(request: ExperimentRequest) -> int:
     """Run, and print where the results are; the exit code."""
     if request.dask and (request.jobs is not None or request.memory):
         raise click.UsageError("--jobs and --memory cannot be used with --dask")
-    _interrupt_on_sigterm()
     prepared = prepare_experiment(request.plan, request.traces, request.only)
     settings = ExperimentSettings(
         request.jobs,
@@ -55,7 +56,7 @@ def execute_plan(request: ExperimentRequest) -> int:
         request.fail_if,
     )
     try:
-        with experiment_progress() as on_progress:
+        with _interrupted_by_sigterm(), experiment_progress() as on_progress:
             result = run_experiment_plan(prepared, request.out, settings, on_progress)
     except StoreError as problem:
         text = f"{problem}; finished runs are kept, and the same command goes on from there"
@@ -64,14 +65,21 @@ def execute_plan(request: ExperimentRequest) -> int:
     return FAILED if result.failures or result.failed_conditions else 0
 
 
-def _interrupt_on_sigterm() -> None:
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
     """Clean up on SIGTERM as on Ctrl-C: Slurm and Kubernetes send it before they kill."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _print(result: ExperimentResult, out: str) -> None:
