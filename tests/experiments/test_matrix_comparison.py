@@ -63,9 +63,7 @@ def test_the_order_of_the_rows_does_not_matter_beyond_the_baseline() -> None:
 def test_what_few_seeds_cannot_show_is_said() -> None:
     found = compare_runs(rows(noisy(n=4)))
     (note,) = found.results[0].notes
-    assert note.startswith(
-        "4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4"
-    )
+    assert note.startswith("4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4")
     assert "no difference found on 4 seeds" in found.results[0].verdict
 
 
