@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -60,11 +62,34 @@ def test_the_order_of_the_rows_does_not_matter_beyond_the_baseline() -> None:
     assert tree["results"][0]["measures"][0].keys() >= {"pCorrected", "effect", "verdict", "low"}
 
 
-def test_what_few_seeds_cannot_show_is_said() -> None:
+def test_a_comparison_becomes_a_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake: Any = SimpleNamespace(DataFrame=dict)
+    monkeypatch.setitem(sys.modules, "pandas", fake)
+    frame = compare_runs(rows(noisy(), speedup="2")).to_frame()
+    assert (frame["policy"], frame["speedup"], frame["measure"]) == (["pack"], ["2"], ["wait_p99"])
+    assert frame["is_different"] == [True]
+    assert len({len(values) for values in frame.values()}) == 1
+
+
+def test_what_few_seeds_cannot_show_is_noted() -> None:
     found = compare_runs(rows(noisy(n=4)))
     (note,) = found.results[0].notes
-    assert note.startswith("4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4")
+    assert note.startswith(
+        "4 seeds cannot show a difference of 1 measures: the smallest p is 2/2^4"
+    )
     assert "no difference found on 4 seeds" in found.results[0].verdict
+
+
+def test_seeds_that_change_nothing_are_one_run() -> None:
+    """The wrong variant: eight equal runs taken for eight samples, with p 2/2^8."""
+    (result,) = compare_runs(rows({"spread": [100.0] * 8, "pack": [88.0] * 8})).results
+    (wait,) = result.measures
+    assert (wait.is_different, wait.p) == (False, 1.0)
+    assert result.verdict == (
+        "pack against spread: wait_p99: pack has 12.0 % less than spread on this workload; "
+        "8 seeds change nothing, so they say nothing of others"
+    )
+    assert result.notes == []
 
 
 def test_runs_that_are_missing_are_named() -> None:
@@ -177,7 +202,7 @@ def test_the_gate(condition: str, fails: bool) -> None:
     assert bool(failed_conditions(GATE, [condition])) is fails
 
 
-def test_the_gate_says_what_held_and_where() -> None:
+def test_the_gate_names_what_held_and_where() -> None:
     both = GATE + rows({"spread": [1.0], "pack": [1.0]}, "night")
     both += rows({"spread": [1.0], "pack": [1.0]}, "night", "placed")
     assert failed_conditions(both, ["wait_p99: B > A by 5%", "placed < 5"]) == [

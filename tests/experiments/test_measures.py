@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stowplan
+from stowplan.experiments.export.result_tables import SCHEMA
 from stowplan.experiments.measures.measure_series import measures_over_time
 from stowplan.experiments.measures.measure_table import MEASURES, compute_measures, measure_of
 from stowplan.experiments.measures.own_measure import own_measure
@@ -15,6 +16,7 @@ from stowplan.experiments.measures.run_result import RunResult
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.inputs.input_error import InputError
+from tests.tidy.tree import ROOT
 
 NODES = """
 apiVersion: v1
@@ -81,7 +83,9 @@ def test_a_run_that_was_computed_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_fill_has_no_times(tmp_path: Path) -> None:
-    found = compute_measures(stowplan.simulate(cluster(tmp_path, node(), pod("a"), pod("b", cpu=3))))
+    found = compute_measures(
+        stowplan.simulate(cluster(tmp_path, node(), pod("a"), pod("b", cpu=3)))
+    )
     assert found["placed"] == 1
     assert found["allocation.cpu"] == 0.5
     assert found["wait_mean"] is None
@@ -103,10 +107,10 @@ def test_energy_and_price(tmp_path: Path) -> None:
 
 
 def test_a_price_that_is_no_number_is_an_error(tmp_path: Path) -> None:
-    source = cluster(
-        tmp_path, node(annotations='{stowplan.dev/hourly-price: "cheap"}'), pod("a")
-    )
-    with pytest.raises(InputError, match="'n1': stowplan.dev/hourly-price: Invalid value: 'cheap'"):
+    source = cluster(tmp_path, node(annotations='{stowplan.dev/hourly-price: "cheap"}'), pod("a"))
+    with pytest.raises(
+        InputError, match=r"'n1': stowplan\.dev/hourly-price: Invalid value: 'cheap'"
+    ):
         compute_measures(replayed(source))
 
 
@@ -134,9 +138,7 @@ def test_weights_of_queues_count(tmp_path: Path) -> None:
     ]
     pods += [pod("more", cpu=2).replace("metadata:", label.format("big"), 1)]
     pods += [pod("rest", cpu=2).replace("metadata:", label.format("small"), 1)]
-    source = cluster(
-        tmp_path, node(cpu=8), queue.format("big", 3), queue.format("small", 1), *pods
-    )
+    source = cluster(tmp_path, node(cpu=8), queue.format("big", 3), queue.format("small", 1), *pods)
     found = compute_measures(stowplan.simulate(source))
     assert found["queue_share.big"] == pytest.approx(4 / 6)
     assert found["queue_share.small"] == pytest.approx(2.0)
@@ -175,6 +177,17 @@ def test_names_are_those_of_the_table() -> None:
     assert all(measure_of(name) is not None for name in compute_measures(run))
     assert measure_of("wait_p42") is None
     assert measure_of("wait_p50.cpu") is None
+
+
+def test_the_page_lists_every_measure_and_column() -> None:
+    page = (ROOT / "docs" / "experiment-measures.md").read_text("utf-8")
+    for one in MEASURES:
+        name = f"{one.name}.{one.of.upper()}" if one.of else one.name
+        row = f"| `{name}` | {one.unit} | {one.better} | {'yes' if one.compared else ''} |"
+        assert row in page, row
+    for name, columns in SCHEMA.items():
+        for column, kind in columns.items():
+            assert f"`{column}` {kind}" in page, (name, column)
 
 
 OWN = '''

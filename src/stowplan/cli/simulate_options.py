@@ -158,6 +158,13 @@ pod_count = flag(
     type=click.IntRange(min=0),
     help=f"Number of pods of the generated workload.  [default: {N_PODS}]",
 )
+arrivals = flag(
+    "--arrivals",
+    metavar="PROCESS[,KEY=VALUE]...",
+    help="Draw jobs from the input and let them arrive at random: poisson, diurnal or bursts; "
+    "rate=JOBS_PER_HOUR, jobs=N, amplitude=A, burst=N, run=lognormal|pareto; what is not given is "
+    "fitted to the input. Implies --replay.",
+)
 strict = flag(
     "--strict",
     is_flag=True,

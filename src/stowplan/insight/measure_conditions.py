@@ -190,7 +190,9 @@ class _ConditionParser:
         if by is None or by < 0:
             back = 1 if text.endswith("%") or not is_relative else 2
             raise self._error("a number from 0 up, or a percentage such as 5%", back=back)
-        return PolicyComparison(measure, left, op, right, by / 100 if is_relative else by, is_relative)
+        return PolicyComparison(
+            measure, left, op, right, by / 100 if is_relative else by, is_relative
+        )
 
     def _names_policies(self) -> bool:
         """True where a colon follows the measure."""

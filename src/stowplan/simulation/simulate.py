@@ -71,7 +71,7 @@ from stowplan.simulation.pod_explanation import (
     place_and_explain,
     position_of,
 )
-from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
+from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions, last_arrival
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.results.simulated_objects import SimulatedObjects
@@ -282,9 +282,7 @@ def _filled(
         summary["notes"].append(VOLUMES_NOTE)
     summary |= extender_summary(answering) | _found(warnings, answering)
     found = Simulation(placements, summary, explanation=explanation)
-    found.objects = SimulatedObjects(
-        cluster.nodes, cluster.pending(), cluster.bound(), cluster.objects
-    )
+    found.objects = _objects_of(cluster, cluster.pending())
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -346,11 +344,7 @@ def _replayed(
             on_tick(run.binds, run.n_waiting, in_seconds(now))
 
     run.run(on_sample, _sample_every(cluster, options))
-    arrived = [
-        pod_history
-        for pod_history in run.pod_histories.values()
-        if not (pod_history.bound_at_start or pod_history.is_deleted_unbound)
-    ]
+    arrived = _arrived(run)
     placements = [placement_of(pod_history, run) for pod_history in arrived]
     summary = run_summary(cluster, list(placements), scheduler.cache.nodes)
     summary |= (
@@ -377,10 +371,22 @@ def _replayed(
             summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
     found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
-    pods = [pod_history.pod for pod_history in arrived]
-    found.objects = SimulatedObjects(cluster.nodes, pods, cluster.bound(), cluster.objects)
+    found.objects = _objects_of(cluster, [pod_history.pod for pod_history in arrived])
     _add_cards(found, meter, scheduler)
     return found
+
+
+def _arrived(run: Replay) -> list[PodHistory]:
+    """The pods that have a placement: those that arrived, and were not deleted before a binding."""
+    return [
+        pod_history
+        for pod_history in run.pod_histories.values()
+        if not (pod_history.bound_at_start or pod_history.is_deleted_unbound)
+    ]
+
+
+def _objects_of(cluster: Cluster, pods: list[Pod]) -> SimulatedObjects:
+    return SimulatedObjects(cluster.nodes, pods, cluster.bound(), cluster.objects)
 
 
 def _meter(cluster: Cluster, configuration: Configuration) -> CardFragmentationMeter | None:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 import stowplan
+from stowplan.cli.options import TRACE_FORMATS
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.traces.trace_formats import FORMATS
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue
 from tests.inputs.traces import samples
+from tests.tidy.tree import ROOT
 
 
 def read(folder: Path, files: dict[str, str], trace_format: str = "") -> Cluster:
@@ -64,7 +66,11 @@ def test_swf_without_a_header_has_no_nodes(tmp_path: Path) -> None:
         read(tmp_path, {"t.swf": lines})
     node = "apiVersion: v1\nkind: Node\nmetadata: {name: n}\nstatus: {allocatable: {cpu: '32'}}\n"
     found = read(tmp_path, {"t.swf": lines, "n.yaml": node})
-    assert [asks(pod) for pod in found.pods] == [{"cpu": "4000m"}, {"cpu": "16000m"}, {"cpu": "1000m"}]
+    assert [asks(pod) for pod in found.pods] == [
+        {"cpu": "4000m"},
+        {"cpu": "16000m"},
+        {"cpu": "1000m"},
+    ]
     assert any("memory is not requested" in note for note in found.notes)
 
 
@@ -150,7 +156,7 @@ def test_google_events_as_csv_are_the_same(tmp_path: Path) -> None:
     header = "time,type,collection_id,instance_index,collection_type,priority,resource_request"
     lines = [
         header,
-        '1000000,SUBMIT,77,0,0,200,"{\'cpus\': 0.02, \'memory\': 0.01}"',
+        "1000000,SUBMIT,77,0,0,200,\"{'cpus': 0.02, 'memory': 0.01}\"",
         "2000000,3,77,0,0,200,",
         "40000000,6,77,0,0,200,",
     ]
@@ -179,7 +185,7 @@ def test_a_dump_with_events_is_a_trace_where_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_import_says_what_is_lost(tmp_path: Path, name: str) -> None:
+def test_an_import_notes_what_is_lost(tmp_path: Path, name: str) -> None:
     files = {
         "swf": {"t.swf": samples.SWF},
         "pai-2020": {"t.csv": samples.PAI_TASKS, "pai_machine_spec.csv": samples.PAI_MACHINES},
@@ -211,7 +217,11 @@ def test_an_import_says_what_is_lost(tmp_path: Path, name: str) -> None:
             samples.PAI_TASKS.replace("aa,", "aa,more,", 1),
             "line 2: Invalid value: 11 cells: expected 10, as in the header",
         ),
-        ("j.csv", samples.SPOT_JOBS.replace("Spot", "spot"), "job_type: .*expected one of HP, Spot"),
+        (
+            "j.csv",
+            samples.SPOT_JOBS.replace("Spot", "spot"),
+            "job_type: .*expected one of HP, Spot",
+        ),
         ("j.csv", samples.SPOT_JOBS.replace(",500,", ",-1,"), "line 2, duration"),
         ("j.json", samples.PHILLY_JOBS[:-1], "not JSON"),
         (
@@ -228,8 +238,16 @@ def test_bad_traces(tmp_path: Path, name: str, text: str, message: str) -> None:
         read(tmp_path, {name: text})
 
 
+def test_the_options_and_the_page_name_every_format() -> None:
+    assert set(FORMATS) == set(TRACE_FORMATS)
+    page = (ROOT / "docs" / "importers.md").read_text("utf-8")
+    assert all(f"| `{name}` |" in page for name in FORMATS)
+
+
 def test_an_unknown_format_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="trace-format: Invalid value: 'slurm': expected one of swf"):
+    with pytest.raises(
+        InputError, match="trace-format: Invalid value: 'slurm': expected one of swf"
+    ):
         read(tmp_path, {"t.swf": samples.SWF}, "slurm")
 
 

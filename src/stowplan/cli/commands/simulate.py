@@ -26,6 +26,9 @@ stowplan simulate --context prod --config scheduler.yaml
 # Replay a day of a trace in virtual time and write the results
 stowplan simulate -f trace.csv --replay --until 1d --out results
 
+# Replay jobs of a trace at random times, twice as many in an hour, with three seeds
+stowplan simulate -f trace.swf --arrivals poisson,rate=240 --seeds 3
+
 # Compare five random seeds
 stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 """
@@ -41,6 +44,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @simulate_options.node_count
 @simulate_options.pod_count
 @simulate_options.replay_options
+@simulate_options.arrivals
 @simulate_options.seeds
 @simulate_options.n_seeds
 @simulate_options.explain
@@ -79,5 +83,6 @@ def command(**given: Any) -> None:
         given["record"] = record_options.RecordRequest.take(given)
         source = ClusterSource.take(given)
         own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
+        given["replay"] = given["replay"] or own["arrivals"] is not None
         replay = simulate_options.replay_options_of(given)
         sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))

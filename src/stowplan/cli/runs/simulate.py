@@ -21,6 +21,7 @@ from stowplan.cli.tables.progress import progress
 from stowplan.cli.tables.simulation_output import OutputRequest, print_simulation
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
+from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
 from stowplan.recording.recording_header import SchedulerRecorder
 from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.replay import ReplayOptions
@@ -50,6 +51,7 @@ class SimulateRequest(NamedTuple):
     output: str
     strict: bool
     record: RecordRequest | None
+    arrivals: str | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -105,9 +107,11 @@ def _run_simulate(
     }
     n_nodes = request.node_count or N_NODES
     n_pods = N_PODS if request.pod_count is None else request.pod_count
+    arrivals = None if request.arrivals is None else parse_arrivals(request.arrivals)
     runs: dict[int, Simulation] = {}
     for seed in request.seeds:
         used = cluster or generate_workload(n_nodes, n_pods, seed)
+        used = used if arrivals is None else with_arrivals(used, arrivals, seed)
         explain = _explained_key(request, namespace, used, keeps_names=replay is None)
         runs[seed] = _run(used, seed, {**how, "explain": explain})
     if results.out is not None:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Floats
-from stowplan.experiments.measures.queue_shares import queue_shares
+from stowplan.experiments.measures.queue_fairness import queue_fairness
 from stowplan.experiments.measures.run_result import RunResult
 from stowplan.objects.encoding.dataframes import to_dataframe
 
@@ -51,7 +51,7 @@ def measures_over_time(run: RunResult) -> MeasureSeries:
             offered = float(used.offered[:, column].sum())
             if offered:
                 columns[f"arrived.{name}"] = sums[count, column] / offered
-    shares = queue_shares(run)
+    shares = queue_fairness(run)
     if shares is not None:
         columns["fairness_jain"] = np.interp(times, shares.times, shares.jain())
         for name, row in zip(shares.queues, shares.shares, strict=True):

@@ -10,13 +10,16 @@ import numpy as np
 
 from stowplan.columns.array_types import Floats
 from stowplan.experiments.measures.node_costs import node_costs
-from stowplan.experiments.measures.queue_shares import queue_shares
+from stowplan.experiments.measures.queue_fairness import queue_fairness
 from stowplan.experiments.measures.run_result import RunResult
+from stowplan.objects.devices.gpu_cards import COUNT_KEY
 from stowplan.simulation.simulate import Simulation
 from stowplan.simulation.simulate_jobs import JobSimulation
 
 Value = float | None
 Values = Mapping[str, Value]
+NOT_MEASURED = ("pods", COUNT_KEY)
+"""Resources that are no measures: numbers of pods, and of cards, which pods request otherwise."""
 QUEUES_MAX = 50
 """Queues with a measure of their own, those with the most pods; all count in the others."""
 
@@ -106,7 +109,7 @@ def _over_time(kind: str, figure: str) -> Callable[[RunResult], Values]:
 
     def compute(run: RunResult) -> Values:
         found = run.summary.get("over_time", {}).get(kind, {})
-        return {name: one[figure] for name, one in found.items() if name != "pods"}
+        return {name: one[figure] for name, one in found.items() if name not in NOT_MEASURED}
 
     return compute
 
@@ -120,7 +123,7 @@ def _allocation(run: RunResult) -> Values:
     if run.is_replay:
         return _over_time("utilisation", "peak")(run)
     found = run.summary["utilisation"]
-    return {name: one["share"] for name, one in found.items() if name != "pods"}
+    return {name: one["share"] for name, one in found.items() if name not in NOT_MEASURED}
 
 
 def _card_fragments(run: RunResult) -> Values:
@@ -137,7 +140,7 @@ def _card_fragments(run: RunResult) -> Values:
 
 
 def _jain(run: RunResult) -> Value:
-    found = queue_shares(run)
+    found = queue_fairness(run)
     if found is None:
         return None
     values = found.jain()
@@ -145,7 +148,7 @@ def _jain(run: RunResult) -> Value:
 
 
 def _queue_share(run: RunResult) -> Values:
-    found = queue_shares(run)
+    found = queue_fairness(run)
     if found is None:
         return {}
     wanted = _largest_queues(run)

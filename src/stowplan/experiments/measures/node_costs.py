@@ -86,7 +86,7 @@ def _node_seconds(used: Occupancy, row: int, until_s: float) -> tuple[float, flo
     count = np.cumsum(np.repeat((1, -1), pods.shape[0])[order])
     shares: Floats = np.zeros((0, at.shape[0]))
     if columns:
-        parts = used.requests[np.ix_(pods, columns)] / used.offered[row, columns]
+        parts = used.requests[pods][:, columns] / used.offered[row, columns]
         shares = np.cumsum(np.concatenate((parts, -parts))[order], axis=0).T
     largest = np.minimum(shares.max(axis=0, initial=0.0), 1.0)
     return float(spans[count > 0].sum()), float((largest * spans).sum())

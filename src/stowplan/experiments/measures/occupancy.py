@@ -34,10 +34,10 @@ SAMPLES = 200
 class Occupancy(NamedTuple):
     """Pods over time. A pod that was bound again counts from its last binding.
 
-    resources: names, without pods. requests: float64 (n_pods, n_resources), base units (milli-CPU, bytes,
-    counts). arrived, start, end: float64 (n_pods,), seconds; start is infinite for a pod without a
-    node. node: int64 (n_pods,), row of `nodes`, -1 for none. queue: int64 (n_pods,), row of
-    `queues`. offered: float64 (n_nodes, n_resources), allocatable amounts. end_s: end of the
+    resources: names, without pods. requests: float64 (n_pods, n_resources), base units (milli-CPU,
+    bytes, counts). arrived, start, end: float64 (n_pods,), seconds; start is infinite for a pod
+    without a node. node: int64 (n_pods,), row of `nodes`, -1 for none. queue: int64 (n_pods,), row
+    of `queues`. offered: float64 (n_nodes, n_resources), allocatable amounts. end_s: end of the
     simulation, 0 without a replay. by_namespace: True where no pod names a queue, and namespaces
     count as queues.
     """
@@ -73,7 +73,9 @@ class Occupancy(NamedTuple):
         return cls(
             resources,
             _requests(pods, resources),
-            *columns.T,
+            columns[:, 0],
+            columns[:, 1],
+            columns[:, 2],
             np.array([by_name.get(name, -1) for name in names], dtype=np.int64),
             objects.nodes,
             np.searchsorted(known, queues).astype(np.int64) if known else np.zeros(0, np.int64),

@@ -118,6 +118,7 @@ def _columns(data: bytes) -> dict[str, Floats]:
 
 def _decoded(file: Path, kind: type[dict[str, Any]]) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(read_bytes(file), type=kind)
+        found: dict[str, Any] = msgspec.json.decode(read_bytes(file), type=kind)
     except msgspec.MsgspecError as problem:
         raise InputError.at(str(file), "", problem) from None
+    return found

@@ -30,7 +30,7 @@ Row = Mapping[str, Any]
 BySeed = dict[int, float]
 
 
-class Setting(msgspec.Struct, frozen=True, order=True):
+class RunSetting(msgspec.Struct, frozen=True, order=True):
     """A workload with options, sorted by name."""
 
     workload: str
@@ -61,7 +61,7 @@ class PolicyResult(msgspec.Struct, frozen=True, rename="camel"):
     notes: list[str] = []
 
 
-class Comparison(msgspec.Struct, rename="camel"):
+class ExperimentComparison(msgspec.Struct, rename="camel"):
     """Comparison of an experiment. policies: the baseline first. confidence: of intervals; 1 less
     it is the significance of a result's measures together."""
 
@@ -76,7 +76,7 @@ class Comparison(msgspec.Struct, rename="camel"):
         """The verdicts, a line each."""
         lines = []
         for one in self.results:
-            setting = Setting(one.workload, tuple(one.options.items())).text
+            setting = RunSetting(one.workload, tuple(one.options.items())).text
             lines.append(f"{setting}: {one.verdict}")
             lines += [f"  note: {note}" for note in one.notes]
         return "\n".join([*lines, *self.notes])
@@ -107,7 +107,7 @@ def compare_runs(
     measures: Sequence[str] = (),
     confidence: float = CONFIDENCE,
     own: Iterable[Measure] = (),
-) -> Comparison:
+) -> ExperimentComparison:
     """Compare every policy with the baseline, per workload and options, paired by seed.
 
     baseline: the first policy of the rows where it is None. measures: names or families; () for
@@ -122,7 +122,7 @@ def compare_runs(
         raise InputError.at("baseline", "", _unknown("policy", base, table.policies))
     chosen = _chosen(table.measures, measures, list(own))
     others = [name for name in table.policies if name != base]
-    found = Comparison(base, [base, *others], confidence, [])
+    found = ExperimentComparison(base, [base, *others], confidence, [])
     for setting in table.settings:
         for policy in others:
             found.results.append(_result(table, setting, base, policy, chosen, confidence))
@@ -136,8 +136,8 @@ class RunTable:
     sorted. values: setting -> policy -> measure -> seed -> value."""
 
     def __init__(self) -> None:
-        self.values: dict[Setting, dict[str, dict[str, BySeed]]] = {}
-        self.seeds: dict[tuple[Setting, str], set[int]] = {}
+        self.values: dict[RunSetting, dict[str, dict[str, BySeed]]] = {}
+        self.seeds: dict[tuple[RunSetting, str], set[int]] = {}
         self.policies: list[str] = []
         self.measures: list[str] = []
 
@@ -152,7 +152,7 @@ class RunTable:
             if missing:
                 raise InputError("measures", f"row {number}", f"no {missing[0]}", "every column")
             options = [(name, str(row[name])) for name in row if name not in OWN_COLUMNS]
-            setting = Setting(str(row["workload"]), tuple(sorted(options)))
+            setting = RunSetting(str(row["workload"]), tuple(sorted(options)))
             policy, name, seed = str(row["policy"]), str(row["measure"]), _seed(row, number)
             policies[policy] = measures[name] = None
             table.seeds.setdefault((setting, policy), set()).add(seed)
@@ -164,18 +164,18 @@ class RunTable:
         return table
 
     @property
-    def settings(self) -> list[Setting]:
+    def settings(self) -> list[RunSetting]:
         """Workloads with options."""
         return sorted(self.values)
 
-    def of_policy(self, setting: Setting, policy: str) -> dict[str, BySeed]:
+    def of_policy(self, setting: RunSetting, policy: str) -> dict[str, BySeed]:
         """Measure -> seed -> value."""
         return self.values[setting].get(policy, {})
 
 
 def _result(
     table: RunTable,
-    setting: Setting,
+    setting: RunSetting,
     baseline: str,
     policy: str,
     chosen: Sequence[MeasureText],
@@ -203,17 +203,22 @@ def _verdict(
     policy: str, baseline: str, measures: Sequence[MeasureComparison], n_seeds: int
 ) -> str:
     """What differs, then what does not, in one sentence."""
-    shown = [one.verdict for one in measures if one.is_different]
-    open_ = [one for one in measures if not one.is_different and one.seeds]
+    different = [one.verdict for one in measures if one.is_different or _is_one_run(one)]
+    open_ = [one for one in measures if one.verdict not in different and one.seeds]
     equal = [one.measure for one in open_ if one.difference == 0.0 and one.low == one.high]
     rest = [one.measure for one in open_ if one.measure not in equal]
     seeds = f"{n_seeds} seed{'s' if n_seeds != 1 else ''}"
-    parts = list(shown)
+    parts = list(different)
     if rest:
         parts.append(f"{', '.join(rest)}: no difference found on {seeds}")
     if equal:
         parts.append(f"{', '.join(equal)}: equal")
     return f"{policy} against {baseline}: " + ("; ".join(parts) or "no measure in common")
+
+
+def _is_one_run(one: MeasureComparison) -> bool:
+    """True where the policies differ and the seeds change neither."""
+    return one.difference != 0.0 and one.low == one.high and not one.is_different
 
 
 def _notes(
@@ -225,7 +230,7 @@ def _notes(
     confidence: float,
 ) -> list[str]:
     found = []
-    n_tests = sum(not (one.difference == 0.0 and one.low == one.high) for one in measures)
+    n_tests = sum(one.low != one.high or one.is_different for one in measures)
     least = smallest_p(len(both)) * max(n_tests, 1)
     if n_tests and least > 1 - confidence:
         found.append(

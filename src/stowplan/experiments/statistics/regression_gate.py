@@ -10,7 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Sequence
 
-from stowplan.experiments.statistics.matrix_comparison import Row, RunTable, Setting
+from stowplan.experiments.statistics.matrix_comparison import Row, RunSetting, RunTable
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.measure_conditions import (
@@ -67,7 +67,7 @@ def _check_known(source: str, what: str, name: str, known: Sequence[str]) -> Non
 
 
 def _held(
-    condition: PolicyCondition, table: RunTable, setting: Setting, names: dict[str, str]
+    condition: PolicyCondition, table: RunTable, setting: RunSetting, names: dict[str, str]
 ) -> str:
     """The values of the first alternative that holds, "" where none does."""
     for group in condition.alternatives:
@@ -78,7 +78,7 @@ def _held(
 
 
 def _compared(
-    one: Comparison | PolicyComparison, table: RunTable, setting: Setting, names: dict[str, str]
+    one: Comparison | PolicyComparison, table: RunTable, setting: RunSetting, names: dict[str, str]
 ) -> Check:
     if isinstance(one, Comparison):
         return _compared_with_number(one, table, setting)
@@ -91,7 +91,7 @@ def _compared(
     return one.holds(*means), f"{one.measure} {left} {means[0]:g}, {right} {means[1]:g}"
 
 
-def _compared_with_number(one: Comparison, table: RunTable, setting: Setting) -> Check:
+def _compared_with_number(one: Comparison, table: RunTable, setting: RunSetting) -> Check:
     """Whether the comparison holds for any policy."""
     texts = []
     for policy in table.policies:

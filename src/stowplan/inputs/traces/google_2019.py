@@ -94,7 +94,9 @@ class GoogleImporter:
             elif "machine_id" in row.cells:
                 self._machine(row)
             else:
-                raise row.refused("collection_id", "a row of machine, collection or instance events")
+                raise row.refused(
+                    "collection_id", "a row of machine, collection or instance events"
+                )
 
     def objects(self) -> Iterator[tuple[str, Object]]:
         """(place, object) of all files."""

@@ -88,7 +88,9 @@ class PhillyImporter:
 def _attempts(row: TraceRow) -> list[TraceRow]:
     found = row.cells.get("attempts") or []
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-        raise InputError(row.source, f"{row.place}, attempts", repr(found)[:40], "a list of objects")
+        raise InputError(
+            row.source, f"{row.place}, attempts", repr(found)[:40], "a list of objects"
+        )
     return [
         TraceRow(row.source, f"{row.place}, attempts[{index}]", one)
         for index, one in enumerate(found)

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple, Protocol
 
 from stowplan.inputs.files import InputFile
-from stowplan.inputs.input_error import InputError, check_word
+from stowplan.inputs.input_error import check_word
 from stowplan.inputs.traces import (
     cluster_dump,
     google_2019,
@@ -139,7 +139,9 @@ class TraceFiles:
         names = [*self._importers, *([DUMP] if self.dump is not None else [])]
         for name in names:
             known = FORMATS[name]
-            found.append(f"trace imported: {known.title}; not in the model: {'; '.join(known.lost)}")
+            found.append(
+                f"trace imported: {known.title}; not in the model: {'; '.join(known.lost)}"
+            )
             importer = self.dump if name == DUMP else self._importers[name]
             assert importer is not None
             found += [f"{known.title}: {note}" for note in importer.notes()]
@@ -153,4 +155,3 @@ class TraceFiles:
         text = file.data[:SAMPLE_BYTES].decode("utf-8-sig", "replace")
         sample = TraceSample(file.source, file.suffix, text)
         return next((name for name, one in FORMATS.items() if one.recognises(sample)), "")
-

@@ -139,7 +139,9 @@ class TraceObjects:
         if self._has_gangs:
             for name in sorted({DEFAULT_QUEUE, *self._queues}):
                 meta = ObjectMeta(name=name)
-                yield Queue(metadata=meta, api_version=VOLCANO_API_VERSION, spec=QueueSpec(weight=1))
+                yield Queue(
+                    metadata=meta, api_version=VOLCANO_API_VERSION, spec=QueueSpec(weight=1)
+                )
 
     def _unique(self, namespace: str, name: str) -> str:
         """The name, with a number where another job has it already."""

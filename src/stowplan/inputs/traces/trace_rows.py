@@ -39,7 +39,12 @@ class TraceRow:
         return found
 
     def number(
-        self, column: str, default: float | None = None, *, least: float = 0.0, most: float = AMOUNT_MAX
+        self,
+        column: str,
+        default: float | None = None,
+        *,
+        least: float = 0.0,
+        most: float = AMOUNT_MAX,
     ) -> float:
         """A cell as a number between `least` and `most`."""
         text = _text(self.cells.get(column))
@@ -74,7 +79,9 @@ class TraceRow:
     def refused(self, column: str, expected: str) -> InputError:
         """The error for a cell."""
         text = _text(self.cells.get(column))
-        return InputError(self.source, f"{self.place}, {column}", repr(text) if text else "", expected)
+        return InputError(
+            self.source, f"{self.place}, {column}", repr(text) if text else "", expected
+        )
 
 
 def _text(cell: object) -> str:
@@ -100,7 +107,9 @@ def csv_rows(
                 continue
             if len(cells) != len(columns):
                 expected = f"columns {', '.join(wanted)}"
-                raise InputError(file.source, f"line {number}", repr(",".join(cells)[:80]), expected)
+                raise InputError(
+                    file.source, f"line {number}", repr(",".join(cells)[:80]), expected
+                )
             header = list(columns)
         if len(cells) != len(header):
             expected = f"{len(header)}, as in the header"

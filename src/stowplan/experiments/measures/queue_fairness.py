@@ -21,7 +21,7 @@ from stowplan.objects.podgroup import Queue
 from stowplan.objects.quantity import amount
 
 
-class QueueShares(NamedTuple):
+class QueueFairness(NamedTuple):
     """Shares of queues over time.
 
     times: float64 (n_samples,), seconds. queues: names. shares: float64 (n_queues, n_samples),
@@ -36,9 +36,9 @@ class QueueShares(NamedTuple):
     def jain(self) -> Floats:
         """float64 (n_samples,): Jain's index, from 1 / n to 1; NaN with fewer than two queues."""
         count = (~np.isnan(self.shares)).sum(axis=0)
-        total = np.nansum(self.shares, axis=0)
+        total: Floats = np.nansum(self.shares, axis=0)
         squares = np.nansum(self.shares**2, axis=0)
-        found = np.divide(
+        found: Floats = np.divide(
             total**2, count * squares, out=np.full(total.shape, np.nan), where=squares > 0
         )
         # Where no queue has anything all have the same.
@@ -55,7 +55,7 @@ class QueueShares(NamedTuple):
         }
 
 
-def queue_shares(run: RunResult) -> QueueShares | None:
+def queue_fairness(run: RunResult) -> QueueFairness | None:
     """The shares of a run's queues; None without objects, nodes or pods."""
     used = run.occupancy
     if used is None or not used.queues or not used.nodes:
@@ -77,7 +77,7 @@ def queue_shares(run: RunResult) -> QueueShares | None:
     mine = np.take_along_axis(deserved, dominant, axis=2)[:, :, 0]
     taken = np.take_along_axis(has, dominant, axis=2)[:, :, 0]
     shares = np.divide(taken, mine, out=np.full(mine.shape, np.nan), where=mine > 0)
-    return QueueShares(times, used.queues, shares)
+    return QueueFairness(times, used.queues, shares)
 
 
 def _deserved(run: RunResult, wants: Floats) -> Floats:
