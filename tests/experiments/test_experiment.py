@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stowplan.experiments.experiment_run import ExperimentProgress, ExperimentResult, experiment
-from stowplan.experiments.store.run_store import PART, StoreError
+from stowplan.experiments.store.run_store import PART, ExperimentStoreError
 from stowplan.framework.problems import ConfigError, ContractError
 from stowplan.inputs.input_error import InputError
 
@@ -436,10 +436,10 @@ def test_a_store_that_cannot_be_written_stops_the_experiment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> None:
-        raise StoreError("disk full")
+        raise ExperimentStoreError("disk full")
 
     monkeypatch.setattr("stowplan.experiments.store.run_store.RunStore.write_failure", full)
     plan = plan_with_plugin(tmp_path, "True")
-    with pytest.raises(StoreError, match="disk full"):
+    with pytest.raises(ExperimentStoreError, match="disk full"):
         experiment(plan, out=tmp_path / "out", jobs=1)
     assert not children(os.getpid())

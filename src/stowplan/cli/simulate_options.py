@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.cli.command import flag, grouped
-from stowplan.inputs.duration_text import parse_churn, parse_duration
+from stowplan.objects.timing.duration_text import parse_churn, parse_duration
 
 if TYPE_CHECKING:
     from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig

@@ -19,7 +19,7 @@ from stowplan.experiments.plan.run_matrix import Shard, cells_of, parse_shard, s
 from stowplan.experiments.results_summary import conditions_that_hold
 from stowplan.experiments.runner.process_pool import PoolLimits, run_in_pool
 from stowplan.experiments.runner.run_worker import RunOutcome
-from stowplan.experiments.statistics.matrix_comparison import Comparison, Row
+from stowplan.experiments.statistics.matrix_comparison import ExperimentComparison, Row
 from stowplan.experiments.store.gathered_results import RunStatus, gather
 from stowplan.experiments.store.run_store import RunStore
 from stowplan.inputs.counts import count_of
@@ -61,7 +61,7 @@ class ExperimentResult(msgspec.Struct):
     failures: dict[str, str]
     files: tuple[str, ...]
     rows: list[Row]
-    comparison: Comparison | None
+    comparison: ExperimentComparison | None
     failed_conditions: list[str] = []
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ def experiment(
     runs that are there already are not run again. traces: folder in which trace files are looked
     for. only: KEY=VALUE, any value of a key and all keys. The others: see `ExperimentSettings`. A
     failing run stops no other and is in `ExperimentResult.failures`. Raises InputError, ConfigError
-    and ContractError for bad input before anything runs, and StoreError where results cannot be
+    and ContractError for bad input before anything runs, and ExperimentStoreError where results cannot be
     written.
     """
     settings = ExperimentSettings(jobs, shard, dask, timeout_s, memory_bytes, tuple(fail_if))
@@ -165,7 +165,7 @@ def run_experiment_plan(
     settings: ExperimentSettings,
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
-    """Execute what is missing and gather the results; raises InputError and StoreError."""
+    """Execute what is missing and gather the results; raises InputError and ExperimentStoreError."""
     for condition in settings.fail_if:
         # Before the runs: a mistake in it should not cost them.
         parse_policy_condition(condition)

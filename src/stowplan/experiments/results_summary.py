@@ -10,7 +10,11 @@ from stowplan.experiments.measures.measure_table import Measure, compute_measure
 from stowplan.experiments.measures.own_measure import own_measure
 from stowplan.experiments.measures.run_result import RunResult
 from stowplan.experiments.plan.plan_file import ExperimentPlan
-from stowplan.experiments.statistics.matrix_comparison import Comparison, Row, compare_runs
+from stowplan.experiments.statistics.matrix_comparison import (
+    ExperimentComparison,
+    Row,
+    compare_runs,
+)
 from stowplan.experiments.statistics.regression_gate import failed_conditions
 from stowplan.simulation.simulate import Simulation
 from stowplan.simulation.simulate_jobs import JobSimulation
@@ -68,7 +72,7 @@ def measures_of_simulation(result: Simulation | JobSimulation, own: Iterable[str
 
 def comparison_of(
     rows: Sequence[Row], plan: ExperimentPlan, own: Iterable[str] = ()
-) -> Comparison | None:
+) -> ExperimentComparison | None:
     """Every policy against the baseline, by workload and options; None without rows.
 
     rows: policies in the order of the plan, whose first is the baseline unless it names another.

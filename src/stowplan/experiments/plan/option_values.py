@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stowplan.config.strict_decoder import Problems, format_value
-from stowplan.inputs.duration_text import DURATION_WANTED, parse_churn, parse_duration
+from stowplan.objects.timing.duration_text import DURATION_WANTED, parse_churn, parse_duration
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.node_churn import Churn
 from stowplan.simulation.replay import ReplayOptions

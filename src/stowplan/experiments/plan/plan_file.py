@@ -120,14 +120,6 @@ class ExperimentPlan(msgspec.Struct, frozen=True):
     measures: tuple[str, ...] = ()
     compare: PlanComparison = PlanComparison()
 
-    @property
-    def n_runs(self) -> int:
-        """Number of runs of the whole matrix."""
-        total = len(self.workloads) * len(self.policies) * len(self.seeds)
-        for values in self.options.values():
-            total *= len(values)
-        return total
-
 
 def read_plan(text: str | bytes, source: str) -> ExperimentPlan:
     """Decode the text of a plan; raises ConfigError with every mistake and its path."""

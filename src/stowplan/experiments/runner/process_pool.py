@@ -24,7 +24,7 @@ from pebble import ProcessExpired, ProcessPool
 from stowplan.experiments.plan.plan_file import GPU_SHARING
 from stowplan.experiments.plan.plan_inputs import RunTask
 from stowplan.experiments.runner.run_worker import RunOutcome, run_and_store, warm_gpu_sharing
-from stowplan.experiments.store.run_store import StoreError
+from stowplan.experiments.store.run_store import ExperimentStoreError
 
 ATTEMPTS_MAX = 2
 """Of a run whose worker died."""
@@ -48,7 +48,7 @@ def run_in_pool(
 ) -> None:
     """Run tasks, and call on_outcome in this thread for each that ended.
 
-    Raises StoreError once results cannot be written; runs that are finished stay.
+    Raises ExperimentStoreError once results cannot be written; runs that are finished stay.
     """
     if any(task.mode == GPU_SHARING for task in tasks):
         # Before the workers are forked: they share what it loads.
@@ -94,7 +94,7 @@ class _PoolRun:
         )
 
     def run(self) -> None:
-        """Raises BrokenProcessPool and StoreError; no process remains."""
+        """Raises BrokenProcessPool and ExperimentStoreError; no process remains."""
         is_over = False
         try:
             for task in self._waiting.values():
@@ -128,7 +128,7 @@ class _PoolRun:
         except TimeoutError:
             outcome = RunOutcome(key, f"the time limit of {self._limits.time_s:g} s was exceeded")
         if outcome.store_error:
-            raise StoreError(outcome.store_error)
+            raise ExperimentStoreError(outcome.store_error)
         del self._waiting[key]
         self._on_outcome(outcome)
 

@@ -26,8 +26,8 @@ from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
     MEASURES_FILE,
     RUN_FILE,
+    ExperimentStoreError,
     RunStore,
-    StoreError,
 )
 from stowplan.framework.problems import ContractError
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
@@ -65,7 +65,7 @@ def run_and_store(task: RunTask, folder: str) -> RunOutcome:
         return outcome
     try:
         RunStore(folder).write_run(task.key, outcome.files)
-    except StoreError as problem:
+    except ExperimentStoreError as problem:
         return RunOutcome(task.key, store_error=str(problem))
     return RunOutcome(task.key)
 

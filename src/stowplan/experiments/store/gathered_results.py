@@ -15,13 +15,13 @@ from stowplan.experiments.plan.plan_file import GPU_SHARING, ExperimentPlan
 from stowplan.experiments.plan.plan_inputs import RunTask, canonical, versions
 from stowplan.experiments.plan.run_matrix import option_text
 from stowplan.experiments.results_summary import comparison_of
-from stowplan.experiments.statistics.matrix_comparison import Comparison, Row
+from stowplan.experiments.statistics.matrix_comparison import ExperimentComparison, Row
 from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
     MEASURES_FILE,
     RUNS,
+    ExperimentStoreError,
     RunStore,
-    StoreError,
 )
 from stowplan.experiments.store.sqlite_index import INDEX_FILE, IndexRow, write_index
 from stowplan.inputs.input_error import InputError
@@ -50,14 +50,14 @@ class GatheredResults(NamedTuple):
 
     runs: list[RunStatus]
     rows: list[Row]
-    comparison: Comparison | None
+    comparison: ExperimentComparison | None
     files: tuple[str, ...]
 
 
 def gather(
     store: RunStore, plan: ExperimentPlan, tasks: Sequence[RunTask], command: str
 ) -> GatheredResults:
-    """Write the files that gather these runs; raises StoreError, and InputError for a measure to
+    """Write the files that gather these runs; raises ExperimentStoreError, and InputError for a measure to
     compare that no run has."""
     runs = [_status(store, task) for task in tasks]
     order = [one.name for one in plan.policies]
@@ -76,7 +76,7 @@ def gather(
         write_files(store.folder, files)
         write_index(store.folder, *_index_rows(store, plan, runs))
     except InputError as problem:
-        raise StoreError(str(problem)) from None
+        raise ExperimentStoreError(str(problem)) from None
     return GatheredResults(runs, rows, comparison, (*files, INDEX_FILE))
 
 

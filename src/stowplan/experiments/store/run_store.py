@@ -21,7 +21,7 @@ RUN_FILE, MEASURES_FILE, COLUMNS_FILE = "run.json", "measures.json", "arrived_lo
 _LOCK = ".lock"
 
 
-class StoreError(RuntimeError):
+class ExperimentStoreError(RuntimeError):
     """The folder of the experiment cannot be written: a full disk, or no permission."""
 
 
@@ -69,7 +69,7 @@ class RunStore:
         return (self.run_folder(key) / RUN_FILE).is_file()
 
     def write_run(self, key: str, files: Mapping[str, bytes]) -> None:
-        """Write a run, whole or not at all; raises StoreError."""
+        """Write a run, whole or not at all; raises ExperimentStoreError."""
         place = self.run_folder(key)
         part = place.with_name(key + PART)
         try:
@@ -79,7 +79,7 @@ class RunStore:
             shutil.rmtree(part, ignore_errors=True)
             # Another client may have finished the same run, with the same content.
             if not self.is_done(key):
-                raise StoreError(f"{self.folder}: {_text(problem)}") from None
+                raise ExperimentStoreError(f"{self.folder}: {_text(problem)}") from None
 
     def _write(self, part: Path, files: Mapping[str, bytes]) -> None:
         if part.exists():
@@ -98,7 +98,7 @@ class RunStore:
         return self.folder / FAILURES / f"{key}.json"
 
     def write_failure(self, key: str, content: bytes) -> None:
-        """Describe a failed run; raises StoreError."""
+        """Describe a failed run; raises ExperimentStoreError."""
         place = self.failure_file(key)
         aside = place.with_name(place.name + PART)
         try:
@@ -106,7 +106,7 @@ class RunStore:
             aside.write_bytes(content)
             aside.rename(place)
         except OSError as problem:
-            raise StoreError(f"{self.folder}: {_text(problem)}") from None
+            raise ExperimentStoreError(f"{self.folder}: {_text(problem)}") from None
 
     def clear_failure(self, key: str) -> None:
         """Remove the description of an earlier failure."""

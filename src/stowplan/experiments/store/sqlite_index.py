@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from stowplan.experiments.store.run_store import PART, StoreError
+from stowplan.experiments.store.run_store import PART, ExperimentStoreError
 
 INDEX_FILE = "index.sqlite"
 IndexRow = tuple[str | int | float | None, ...]
@@ -20,7 +20,7 @@ CREATE TABLE measures(key TEXT, measure TEXT, value REAL, PRIMARY KEY(key, measu
 
 
 def write_index(folder: Path, runs: Iterable[IndexRow], measures: Iterable[IndexRow]) -> None:
-    """Replace the index. runs, measures: rows of the tables. Raises StoreError."""
+    """Replace the index. runs, measures: rows of the tables. Raises ExperimentStoreError."""
     place = folder / INDEX_FILE
     aside = folder / f".{INDEX_FILE}.{os.getpid()}{PART}"
     try:
@@ -35,4 +35,4 @@ def write_index(folder: Path, runs: Iterable[IndexRow], measures: Iterable[Index
         aside.replace(place)
     except (OSError, sqlite3.Error) as problem:
         aside.unlink(missing_ok=True)
-        raise StoreError(f"{place}: {problem}") from None
+        raise ExperimentStoreError(f"{place}: {problem}") from None
