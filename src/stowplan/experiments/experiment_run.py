@@ -113,8 +113,8 @@ def experiment(
     runs that are there already are not run again. traces: folder in which trace files are looked
     for. only: KEY=VALUE, any value of a key and all keys. The others: see `ExperimentSettings`. A
     failing run stops no other and is in `ExperimentResult.failures`. Raises InputError, ConfigError
-    and ContractError for bad input before anything runs, and ExperimentStoreError where results cannot be
-    written.
+    and ContractError for bad input before anything runs, and ExperimentStoreError where results
+    cannot be written.
     """
     settings = ExperimentSettings(jobs, shard, dask, timeout_s, memory_bytes, tuple(fail_if))
     prepared = prepare_experiment(plan, traces, tuple(only))
@@ -165,7 +165,7 @@ def run_experiment_plan(
     settings: ExperimentSettings,
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
-    """Execute what is missing and gather the results; raises InputError and ExperimentStoreError."""
+    """Execute what is missing, and gather; raises InputError and ExperimentStoreError."""
     for condition in settings.fail_if:
         # Before the runs: a mistake in it should not cost them.
         parse_policy_condition(condition)

@@ -180,12 +180,12 @@ def simulate(
 
     cluster: files and directories as for `--cluster`, or a Cluster; None: a generated workload.
     config: a Configuration, or its files; Deciders have their plugins already. plugins: classes,
-    decorated functions, or files that
-    define them. extenders: classes that answer in place of the configuration's extenders, or files
-    with such classes; an extender without a class accepts every node. seed: of the generated
-    workload, of ties between nodes and of all other random choices. compat: the scheduler whose
-    defects sessions reproduce. profile: schedule every pod by this profile. node_count: shrink or
-    grow the cluster. replay: options of a replay in virtual time; None: try each pod once.
+    decorated functions, or files that define them. extenders: classes that answer in place of the
+    configuration's extenders, or files with such classes; an extender without a class accepts every
+    node. seed: of the generated workload, of ties between nodes and of all other random choices.
+    compat: the scheduler whose defects sessions reproduce. profile: schedule every pod by this
+    profile. node_count: shrink or grow the cluster. replay: options of a replay in virtual time;
+    None: try each pod once.
     explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
     is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
     ContractError.

@@ -57,8 +57,10 @@ class GatheredResults(NamedTuple):
 def gather(
     store: RunStore, plan: ExperimentPlan, tasks: Sequence[RunTask], command: str
 ) -> GatheredResults:
-    """Write the files that gather these runs; raises ExperimentStoreError, and InputError for a measure to
-    compare that no run has."""
+    """Write the files that gather these runs.
+
+    Raises ExperimentStoreError, and InputError for a measure to compare that no run has.
+    """
     runs = [_status(store, task) for task in tasks]
     order = [one.name for one in plan.policies]
     by_policy = sorted(runs, key=lambda run: order.index(run.policy))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.completion import complete_only
 from stowplan.cli.simulate_options import positive_duration_callback
 
@@ -44,6 +44,42 @@ def memory_callback(ctx: click.Context, param: click.Parameter, value: str | Non
     return found
 
 
+_executed = grouped(
+    flag(
+        "--jobs",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Number of processes. Results do not depend on it.  [default: number of processors]",
+    ),
+    flag(
+        "--shard",
+        metavar="I/N",
+        default="",
+        help="Run part I of N, with the same --out in a shared directory. auto takes both from a Slurm "
+        "array, auto/N the part from a Kubernetes Indexed Job.",
+    ),
+    flag(
+        "--dask",
+        metavar="ADDRESS",
+        default="",
+        help="Run on the Dask cluster with this scheduler, as tcp://HOST:8786; needs stowplan[dask].",
+    ),
+    flag(
+        "--timeout",
+        metavar="DURATION",
+        callback=positive_duration_callback,
+        help="Fail a run that takes longer, as 90s or 15m.  [default: no limit]",
+    ),
+    flag(
+        "--memory",
+        metavar="QUANTITY",
+        callback=memory_callback,
+        help="Limit of a process's address space, as 2Gi.  [default: no limit]",
+    ),
+)
+"""Where and how runs are executed."""
+
+
 @click.command(name="experiment", cls=Command, examples=EXAMPLES)
 @click.argument("plan", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
 @flag(
@@ -68,37 +104,7 @@ def memory_callback(ctx: click.Context, param: click.Parameter, value: str | Non
     help="Run only a part: KEY is workload, policy, seed or an option of the plan. Repeatable: any "
     "value of the same key, and all keys.",
 )
-@flag(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Number of processes. Results do not depend on it.  [default: number of processors]",
-)
-@flag(
-    "--shard",
-    metavar="I/N",
-    default="",
-    help="Run part I of N, with the same --out in a shared directory. auto takes both from a Slurm "
-    "array, auto/N the part from a Kubernetes Indexed Job.",
-)
-@flag(
-    "--dask",
-    metavar="ADDRESS",
-    default="",
-    help="Run on the Dask cluster with this scheduler, as tcp://HOST:8786; needs stowplan[dask].",
-)
-@flag(
-    "--timeout",
-    metavar="DURATION",
-    callback=positive_duration_callback,
-    help="Fail a run that takes longer, as 90s or 15m.  [default: no limit]",
-)
-@flag(
-    "--memory",
-    metavar="QUANTITY",
-    callback=memory_callback,
-    help="Limit of a process's address space, as 2Gi.  [default: no limit]",
-)
+@_executed
 @flag(
     "--fail-if",
     metavar="EXPR",
