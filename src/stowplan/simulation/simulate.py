@@ -192,8 +192,7 @@ def simulate(
     """
     given: object = config
     if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
-        wanted = "file names or a Configuration"
-        raise InputError("config", "", f"a {type(given).__name__}", wanted)
+        raise InputError("config", "", f"a {type(given).__name__}", "file names or a Configuration")
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)

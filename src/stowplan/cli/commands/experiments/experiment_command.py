@@ -55,14 +55,15 @@ _executed = grouped(
         "--shard",
         metavar="I/N",
         default="",
-        help="Run part I of N, with the same --out in a shared directory. auto takes both from a Slurm "
-        "array, auto/N the part from a Kubernetes Indexed Job.",
+        help="Run part I of N, with the same --out in a shared directory. auto takes both from a "
+        "Slurm array, auto/N the part from a Kubernetes Indexed Job.",
     ),
     flag(
         "--dask",
         metavar="ADDRESS",
         default="",
-        help="Run on the Dask cluster with this scheduler, as tcp://HOST:8786; needs stowplan[dask].",
+        help="Run on the Dask cluster with this scheduler, as tcp://HOST:8786; needs "
+        "stowplan[dask].",
     ),
     flag(
         "--timeout",
