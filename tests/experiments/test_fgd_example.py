@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import click
 import pytest
 
+from stowplan.cli.completion import complete_only
 from tests.cli.run import run
 from tests.simulation import openb_trace
 
@@ -66,3 +68,19 @@ def test_an_unknown_policy_is_guessed(tmp_path: Path) -> None:
     ran = run("experiment", str(EXAMPLE), "--only", "policy=FDG", "--out", str(tmp_path))
     assert ran.code == 2
     assert "(did you mean 'FGD'?)" in ran.out + ran.err
+
+
+@pytest.mark.parametrize(
+    ("plan", "incomplete", "expected"),
+    [
+        (EXAMPLE, "policy=Gpu", ["policy=GpuClustering", "policy=GpuPacking"]),
+        (EXAMPLE, "seed=5", ["seed=50", "seed=51"]),
+        (EXAMPLE.with_name("nope.yaml"), "policy=", []),
+    ],
+)
+def test_only_is_completed_from_the_plan(plan: Path, incomplete: str, expected: list[str]) -> None:
+    command = click.Command("experiment", params=[click.Option(["--only"])])
+    ctx = click.Context(command)
+    ctx.params["plan"] = str(plan)
+    found = complete_only(ctx, command.params[0], incomplete)
+    assert [item.value for item in found] == expected
