@@ -10,6 +10,7 @@
     capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
                                    how many more pods fit, the fewest nodes, nodes to empty
     experiment(plan, out=DIR)      run workloads x policies x seeds, and compare the policies
+    defragment(cluster)            pods to move so that GPU cards are less fragmented
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
                                    the same for gangs, which sessions schedule
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from stowplan.experiments.experiment_run import experiment
     from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.cluster import Cluster, read_cluster
+    from stowplan.forecast.defragment import defragment
     from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
@@ -56,6 +58,7 @@ __all__ = [
     "__version__",
     "capacity",
     "compact",
+    "defragment",
     "eta",
     "evaluate",
     "experiment",
@@ -84,6 +87,7 @@ _MODULES = {
     "eta": "stowplan.forecast.eta",
     "capacity": "stowplan.forecast.capacity",
     "compact": "stowplan.forecast.capacity",
+    "defragment": "stowplan.forecast.defragment",
     "evaluate": "stowplan.conformance.evaluate",
     "experiment": "stowplan.experiments.experiment_run",
     "explain": "stowplan.forecast.explain",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
 from contextlib import redirect_stderr, redirect_stdout
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 
 from stowplan.cli.main import main
+from stowplan.cli.tables import progress
 
 
 class Ran(NamedTuple):
@@ -37,9 +40,11 @@ class _Below(io.BytesIO):
 
 
 def run(*arguments: str) -> Ran:
-    """Run `stowplan ARGUMENTS`."""
+    """Run `stowplan ARGUMENTS`. No progress is reported: on a busy machine, and where another
+    thread of this process compiles kernels, a short command takes seconds of processor time."""
     out, err = _Screen(), _Screen()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+    silent = mock.patch.object(progress, "FIRST_S", math.inf)
+    with silent, redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
         main(list(arguments))
     # Python ends with 0 where the code is None.
     return Ran(int(ended.value.code or 0), out.getvalue(), err.getvalue())

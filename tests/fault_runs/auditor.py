@@ -384,8 +384,13 @@ class Auditor:
             for other in others
         )
         why = "there is no such node" if node is None else misfit_reason(pod, node, others)
+        why = why or self.device_misfit(self.pods.get(pod.uid, pod), others)
         if why and not unknown:
             raise Violation(f"{name} has bound {pod.name} to {asked.node}: {why}", pod.uid)
+
+    def device_misfit(self, pod: Pod, others: list[Pod]) -> str:
+        """Why the devices of a bound pod are not its own; "" here, where nodes have none."""
+        return ""
 
     # Liveness.
 

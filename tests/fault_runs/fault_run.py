@@ -22,6 +22,7 @@ from stowplan.messages.effects import CallExtender, Effect, RecordEvent
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.card_admission import CardAdmission
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.effect_dispatcher import SimulatedReply
@@ -131,6 +132,8 @@ class FaultRun:
         )
         self._extender = None if config.extender is None else config.extender(self.cluster, seed)
         self.cluster.on_change.append(self._notify_auditor)
+        self.cluster.devices = CardAdmission()
+        self.cluster.on_rejected = self._count_rejected
         self.schedulers: list[SchedulerInstance] = []
         self.watches: dict[str, tuple[DelayedWatch, DelayedWatch]] = {}
         self.term = 1
@@ -261,6 +264,9 @@ class FaultRun:
         self.injected_counts[fault.kind] += 1
         if fault.kind == "bind refused":
             self.injected_counts[f"{fault.kind} {fault.code}"] += 1
+
+    def _count_rejected(self, pod: Pod, why: str) -> None:
+        self.injected_counts["rejected by a node"] += 1
 
     def _inject_watch_fault(self, fault: ScheduledFault) -> None:
         pairs = list(self.watches.values())

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
-from stowplan.inputs.openb import GPU, GPU_MILLI, MODEL_LABEL, NOTE, OpenBReader
+from stowplan.inputs.openb import CARDS_COUNTED, GPU, GPU_MILLI, MODEL_LABEL, OpenBReader
 from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, MODEL_KEY
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -151,13 +151,20 @@ def test_pods_arrive_by_creation_time_and_stably(tmp_path: Path) -> None:
 
 
 WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+WANTED_COLUMNS = f"{WANTED} (pods); --trace-format names other formats"
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", f"f.csv: line 1: no header: expected {WANTED} (pods)"),
-        ("a,b\n1,2\n", f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED} (pods)"),
+        (
+            "",
+            f"f.csv: line 1: no header: expected {WANTED_COLUMNS}",
+        ),
+        (
+            "a,b\n1,2\n",
+            f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED_COLUMNS}",
+        ),
         (
             trace.NODE_HEADER + ",sn\nn,1,1,0,,n\n",
             "f.csv: line 1: duplicate column 'sn': expected each column once",
@@ -237,7 +244,7 @@ def test_lines_of_pods_that_are_wrong(line: str, wanted: str) -> None:
 
 def check_trace(cluster: Cluster, n_nodes: int, n_pods: int) -> None:
     assert (len(cluster.nodes), len(cluster.pending())) == (n_nodes, n_pods)
-    assert cluster.notes == [NOTE]
+    assert cluster.notes == [CARDS_COUNTED]
     assert len({id(pod.spec) for pod in cluster.pods}) < n_pods / 2
     times = [pod.metadata.creation_timestamp for pod in cluster.pending()]
     dated = [time for time in times if time is not None]

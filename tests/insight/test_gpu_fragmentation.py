@@ -7,23 +7,33 @@ import io
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
-from stowplan import simulate
+from stowplan import explain, simulate
+from stowplan.assembly.build import configuration_of
+from stowplan.cli.tables.explanations import print_explanation
 from stowplan.columns.nodetable import table_of
+from stowplan.cycle.explanation import Explanation
+from stowplan.driver.live.exposition import SchedulerCollector
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.insight.gpu_fragmentation import (
-    CAUSES,
     CardFragmentationMeter,
+    CardFragmentationWatch,
     has_cards,
     typical_of,
 )
 from stowplan.objects.devices.gpu_cards import CardState
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.fragmentation import (
     CATEGORIES,
+    CAUSES,
     FRAGMENTS,
     TypicalPod,
     fragment_of,
@@ -161,6 +171,83 @@ def test_the_command_prints_the_causes(tmp_path: Path, monkeypatch: pytest.Monke
     assert "too little on the card" in result.out
     plain = run("simulate", "--nodes", "4", "--pods", "4")
     assert "GPU cards" not in plain.out
+
+
+# While a scheduler runs.
+
+
+def settings_of(**args: Any) -> Any:
+    return configuration_of(configuration(**args), "test")[0]
+
+
+def test_it_is_measured_again_when_something_changes() -> None:
+    table = table_of([gpu_node("n1", 2)], [gpu_pod("a", 1, 700, cards="0", on="n1")])
+    watch, args = CardFragmentationWatch(), settings_of()
+    found = watch.measure(table, args)
+    assert found is not None
+    assert (found.idle_milli, found.by_cause["gpu_short"]) == (1300, 300.0)
+    assert watch.measure(table, args) is found
+    table.add_pod(gpu_pod("b", 1, 700, cards="1", on="n1"))
+    again = watch.measure(table, args)
+    assert again is not None
+    assert (again.idle_milli, again.by_cause["gpu_short"]) == (600, 600.0)
+
+
+def test_it_is_not_measured_without_the_plugin_or_without_cards() -> None:
+    plain = configuration_of(None, "test")[0]
+    assert CardFragmentationWatch().measure(table_of([gpu_node("n", 1)]), plain) is None
+    assert CardFragmentationWatch().measure(table_of([node("n")]), settings_of()) is None
+
+
+def test_the_gauges() -> None:
+    table = table_of([gpu_node("n1", 2)], [gpu_pod("a", 1, 700, cards="0", on="n1")])
+    server = SimpleNamespace(
+        scheduler=SimpleNamespace(cache=SimpleNamespace(nodes=table)),
+        deciders=SimpleNamespace(configuration=settings_of()),
+    )
+    collector = SchedulerCollector(server)  # type: ignore[arg-type]
+    samples = [sample for family in collector._gpu_cards() for sample in family.samples]
+    found = {(one.name, one.labels.get("cause", "")): one.value for one in samples}
+    assert found["stowplan_gpu_cards", ""] == 2
+    assert found["stowplan_gpu_idle_cards", ""] == 1.3
+    assert found["stowplan_gpu_fragment_cards", "gpu_short"] == 0.3
+    assert found["stowplan_gpu_fragment_cards", "model"] == 0.0
+
+
+# In explanations, by node.
+
+
+def explained(nodes: list[Node], pods: list[Pod], path: Path, **args: Any) -> Explanation:
+    path.write_text(configuration(**args))
+    return explain("default/new", Cluster(nodes, pods), config=path, changes=False)
+
+
+def test_an_explanation_names_the_causes_by_node(tmp_path: Path) -> None:
+    nodes = [gpu_node("a", 2, "T4"), gpu_node("b", 1, "V100"), gpu_node("c", 1, "T4", cpu="1")]
+    pods = [
+        gpu_pod("p", 1, 700, cards="0", on="a"),
+        gpu_pod("new", 1, 500, models="T4", cpu="4"),
+    ]
+    found = explained(nodes, pods, tmp_path / "config.json")
+    assert {one.node: (one.idle_milli, one.by_cause) for one in found.stranded_cards} == {
+        "a": (1300, {"gpu_short": 300.0}),
+        "b": (1000, {"model": 1000.0}),
+        "c": (1000, {"cpu_short": 1000.0}),
+    }
+    workload = [{"cpuMilli": 1000, "num": 1, "milli": 300, "count": 1}]
+    found = explained(nodes, pods, tmp_path / "config.json", workload=workload)
+    assert not any(one.by_cause for one in found.stranded_cards)
+    plain = explain("default/new", Cluster(nodes, pods), changes=False)
+    assert not plain.stranded_cards
+
+
+def test_the_command_explains_the_causes(tmp_path: Path) -> None:
+    nodes = [gpu_node("a", 2, "T4"), gpu_node("b", 1, "V100")]
+    pods = [gpu_pod("new", 1, 500, models="V100")]
+    screen = Console(file=io.StringIO(), width=100)
+    print_explanation(explained(nodes, pods, tmp_path / "config.json"), screen)
+    printed = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert "GPU cards: 3.0 idle, 2.0 of them of no use to expected pods: model 2.00" in printed
 
 
 @pytest.mark.skipif("STOWPLAN_TRACES" not in os.environ, reason="needs the OpenB trace")

@@ -45,6 +45,7 @@ from stowplan.controllers.workloads.stateful_set.stateful_set_controller import 
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
+from stowplan.plugins.gpu_share.card_admission import CardAdmission
 
 Tree = dict[str, Any]
 
@@ -215,7 +216,9 @@ class ControllerManager:
             self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
         if manager_options.hollow_nodes:
             self.parts.append(
-                Kubelets(self.api, self.index, recorder, manager_options.pod_lifecycle)
+                Kubelets(
+                    self.api, self.index, recorder, manager_options.pod_lifecycle, CardAdmission()
+                )
             )
             if manager_options.heartbeats:
                 self.parts.append(NodeHeartbeats(self.api))

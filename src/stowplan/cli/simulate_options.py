@@ -163,7 +163,7 @@ arrivals = flag(
     metavar="PROCESS[,KEY=VALUE]...",
     help="Draw jobs from the input and let them arrive at random: poisson, diurnal or bursts; "
     "rate=JOBS_PER_HOUR, jobs=N, amplitude=A, burst=N, run=lognormal|pareto; what is not given is "
-    "fitted to the input. Implies --replay.",
+    "fitted to the input.  [default: pods arrive as the input says; implies --replay]",
 )
 strict = flag(
     "--strict",

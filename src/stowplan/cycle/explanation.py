@@ -19,6 +19,7 @@ from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
+from stowplan.objects.devices.binding_annotations import without_binding_annotations
 from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.pod import Pod
 
@@ -91,6 +92,15 @@ class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaul
     profile: str = ""
 
 
+class StrandedCards(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """GPU cards of a node. idle_milli: left on them, thousandths of a card. by_cause: what of it is
+    expected to be of no use, by cause: cpu_short, gpu_short, both_short, model, no_gpu_wanted."""
+
+    node: str
+    idle_milli: int
+    by_cause: dict[str, float] = {}
+
+
 GIVEN, SIMULATED = "given", "simulation"
 
 
@@ -103,7 +113,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     does not consider. evaluated_on: the cluster as `given`, or as a `simulation` filled it before
     this pod. simulation: result of that simulation; None for pods that it does not schedule.
     changes: the smallest changes that let a pending pod run, cheapest first. not_searched: what the
-    search for them left out.
+    search for them left out. stranded_cards: of nodes with GPU cards, where the profile has the
+    plugin GpuShare: for the pods that it expects, else for pods like this one.
     """
 
     api_version: str
@@ -123,6 +134,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     simulation: SimulationOutcome | None = None
     changes: tuple[Change, ...] = ()
     not_searched: tuple[str, ...] = ()
+    stranded_cards: tuple[StrandedCards, ...] = ()
 
     def __repr__(self) -> str:
         fitting = sum(node.fits for node in self.nodes)
@@ -179,11 +191,12 @@ def explain(pod: Pod, snapshot: Snapshot, framework: Framework) -> Explanation:
 
 
 def pending_form(pod: Pod) -> Pod:
-    """The pod as it was before it was bound."""
+    """The pod as it was before it was bound: without its node, and without the GPU cards that its
+    binding has named."""
     if not pod.node_name:
         return pod
     spec = msgspec.structs.replace(pod.spec, node_name="")
-    return msgspec.structs.replace(pod, spec=spec)
+    return without_binding_annotations(msgspec.structs.replace(pod, spec=spec))
 
 
 def _head(pod: Pod, state: str, current_node: str = "") -> Explanation:
@@ -261,6 +274,7 @@ def _failing_by_row(attempt: Attempt, rows: Ints) -> dict[int, list[RuleRefusal]
         places = np.flatnonzero(answers.codes)
         status_of = cache(answers.explain)
         details = _Details(attempt, name)
+        details.read(rows[places])
         for row, code in zip(rows[places].tolist(), answers.codes[places].tolist(), strict=True):
             failing.setdefault(row, []).append(details.of(status_of(code), row))
     return failing
@@ -287,6 +301,11 @@ class _Details:
         self._nodes = attempt.snapshot.nodes
         self._call = attempt.framework.members[plugin].calls["explain"]
         self._plain: dict[Status, RuleRefusal] = {}
+
+    def read(self, rows: Ints) -> None:
+        """Prepare the nodes of rows at once, if the rule gives details."""
+        if self._call is not None:
+            self._nodes.infos_of(rows)
 
     def of(self, status: Status, row: int) -> RuleRefusal:
         """The refusal of a row."""

@@ -10,6 +10,7 @@ import msgspec
 
 from stowplan.cycle.explanation import Explanation
 from stowplan.forecast.capacity import Paths, capacity, compact, fit_nodes
+from stowplan.forecast.defragment import defragment
 from stowplan.forecast.eta import eta
 from stowplan.forecast.expected_starts import ExpectedStarts
 from stowplan.forecast.explain import explain
@@ -17,6 +18,7 @@ from stowplan.forecast.what_if.preempt_preview import preview
 from stowplan.forecast.what_if.questions import Question, WhatIfOptions, answer, question_of
 from stowplan.inputs import cluster_reader
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.capacity.card_moves import DefragmentPlan
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
 from stowplan.insight.capacity.node_fit import NodeFit
@@ -49,7 +51,7 @@ class QueryableCluster(cluster_reader.Cluster):
     ) -> QueryableCluster:
         """A cluster of manifests, dumps, traces or directories of them; see `read_cluster`."""
         found = cluster_reader.read_cluster(paths, orphans=orphans, validate=validate)
-        return cls._of(found, config, plugins)
+        return cls.of(found, config, plugins)
 
     @classmethod
     def from_kubeconfig(
@@ -76,15 +78,16 @@ class QueryableCluster(cluster_reader.Cluster):
         found = cluster_reader.Cluster(
             listed.nodes, listed.pods, listed.objects, notes=listed.notes
         )
-        return cls._of(found, config, plugins)
+        return cls.of(found, config, plugins)
 
     @classmethod
-    def _of(
+    def of(
         cls,
         found: cluster_reader.Cluster,
-        config: ConfigSource | None,
-        plugins: Iterable[PluginSource],
+        config: ConfigSource | None = None,
+        plugins: Iterable[PluginSource] = (),
     ) -> QueryableCluster:
+        """A cluster that was read, with the scheduler that decides."""
         fields = {name: getattr(found, name) for name in found.__struct_fields__}
         return cls(**fields, config=config_files(config), plugins=tuple(plugins), shared=[])
 
@@ -154,6 +157,11 @@ class QueryableCluster(cluster_reader.Cluster):
         """Nodes that can be emptied; options as for `stowplan.compact`."""
         return compact(self, config=self.config, plugins=self.plugins, **options)
 
+    def defragment(self, **options: Any) -> DefragmentPlan:
+        """Pods to move so that GPU cards are less fragmented; options as for
+        `stowplan.defragment`."""
+        return defragment(self, config=self.config, plugins=self.plugins, **options)
+
     def eta(self, pods: Iterable[str] | None = None, **options: Any) -> ExpectedStarts:
         """When pending pods are expected to start; options as for `stowplan.eta`."""
         return eta(self, pods, config=self.config, plugins=self.plugins, **options)
@@ -205,8 +213,7 @@ def read_cluster(
     found = cluster_reader.read_cluster(
         paths, orphans=orphans, validate=validate, keep_manifests=keep_manifests
     )
-    fields = {name: getattr(found, name) for name in found.__struct_fields__}
-    return QueryableCluster(**fields, shared=[])
+    return QueryableCluster.of(found)
 
 
 def _is_same(one: cluster_reader.Cluster, other: cluster_reader.Cluster) -> bool:

@@ -13,7 +13,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config.session_configuration import SCHEDULER_NAMES
 from stowplan.cycle.change import PodChanges
-from stowplan.cycle.explanation import Explanation, SimulationOutcome
+from stowplan.cycle.explanation import Explanation, SimulationOutcome, StrandedCards
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import ContractError, Framework, Nominations, Snapshot
 from stowplan.framework.problems import did_you_mean
@@ -24,7 +24,15 @@ from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.autoscaler_notes import autoscaler_note
 from stowplan.insight.changes.search import find_changes
 from stowplan.insight.gang_notes import LOAD_SESSIONS, gang_note
+from stowplan.insight.gpu_fragmentation import (
+    CardFragmentationMeter,
+    chooses_cards,
+    expected_pods,
+    largest_card,
+    request_of,
+)
 from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenderFactory
 from stowplan.simulation.pod_explanation import place_and_explain, position_of
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -113,10 +121,27 @@ def _as_given(
         explanation = replace(
             explanation, changes=searched.changes, not_searched=searched.not_searched
         )
+    explanation = replace(explanation, stranded_cards=_stranded(found, snapshot, framework))
     notes = [gang_note(found, deciders)]
     if explanation.state == "pending" and not explanation.node:
         notes.append(autoscaler_note(cluster.nodes))
     return replace(explanation, notes=tuple(filter(None, notes))) if any(notes) else explanation
+
+
+def _stranded(found: Pod, snapshot: Snapshot, framework: Framework) -> tuple[StrandedCards, ...]:
+    """What is of no use of the GPU cards of each node; nothing without the plugin GpuShare."""
+    if not chooses_cards(framework.profile):
+        return ()
+    typical = expected_pods(framework.profile)
+    if not typical:
+        request = request_of(found, largest_card(snapshot.nodes.nodes))
+        typical = (TypicalPod(request.cpu_milli, request.num, request.milli, request.models, 1.0),)
+    return tuple(
+        StrandedCards(
+            name, idle, {why: round(milli, 3) for why, milli in by_cause.items() if milli > 0}
+        )
+        for name, idle, by_cause in CardFragmentationMeter(typical).by_node(snapshot.nodes)
+    )
 
 
 def _compared(

@@ -22,7 +22,7 @@ from stowplan.inputs.files import InputFile, files_at
 from stowplan.inputs.importers import ImportedJobs
 from stowplan.inputs.input_error import InputError, check_word
 from stowplan.inputs.manifests import ManifestInventory, Workload, items, title
-from stowplan.inputs.openb import NOTE, OpenBReader
+from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.scheduler_exports import export_of, unzipped
@@ -120,15 +120,12 @@ def read_cluster(
     `stowplan.inputs.traces.trace_formats.FORMATS` for all files but YAML; "" recognises traces by
     their first line or name. Raises InputError.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     if not named:
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format)
-    for file in files_at(named):
-        reading.take(file)
-    reading.add_traces()
-    return reading.cluster(", ".join(map(str, named)), orphans)
+    return reading.take_all(named).cluster(_names_of(named), orphans)
 
 
 def read_addition(
@@ -140,7 +137,7 @@ def read_addition(
     Workloads are expanded, with the cluster's priority and storage classes. Raises InputError, also
     for an object that the cluster has already.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
     there: list[Object] = [*cluster.nodes, *cluster.objects]
     for one in there:
@@ -148,11 +145,9 @@ def read_addition(
         if not isinstance(one, Workload):
             reading.inventory.add(one, "the cluster")
     known = {id(entry.value) for entry in reading.inventory.entries}
-    for file in files_at(named):
-        reading.take(file)
-    reading.add_traces()
+    reading.take_all(named)
     new = [entry for entry in reading.inventory.entries if id(entry.value) not in known]
-    named_text = ", ".join(map(str, named))
+    named_text = _names_of(named)
     if any(isinstance(entry.value, Node) for entry in new):
         raise InputError(named_text, "", "a Node", "pods and workloads; use --add-nodes for nodes")
     found = reading.cluster(named_text, "pending")
@@ -184,12 +179,17 @@ def read_workload(
     those of the files and those that controllers make. DaemonSets are left out, with a note. Raises
     InputError.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
-    for file in files_at(named):
-        reading.take(file)
-    reading.add_traces()
-    return reading.workload(", ".join(map(str, named)), cluster)
+    return reading.take_all(named).workload(_names_of(named), cluster)
+
+
+def _as_list(paths: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
+def _names_of(paths: Iterable[str | Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 class _ClusterReader:
@@ -206,6 +206,13 @@ class _ClusterReader:
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+
+    def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
+        """Add the files at paths; returns itself. Raises InputError."""
+        for file in files_at(paths):
+            self.take(file)
+        self._add_traces()
+        return self
 
     def take(self, file: InputFile) -> None:
         """Add a file; raises InputError."""
@@ -259,15 +266,15 @@ class _ClusterReader:
             self.validation.report(place, found)
 
     def _take_csv(self, file: InputFile) -> None:
-        if NOTE not in self.notes:
-            self.notes.append(NOTE)
+        if CARDS_COUNTED not in self.notes:
+            self.notes.append(CARDS_COUNTED)
         for place, found in self.trace.objects(decoded(file.data, file.source), file.source):
             try:
                 self.inventory.add(found, f"{file.source}: {place}")
             except DecodeError as problem:
                 raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
 
-    def add_traces(self) -> None:
+    def _add_traces(self) -> None:
         """Add the objects of traces, once all files are read. Raises InputError."""
         for place, found in self.traces.objects():
             try:

@@ -45,7 +45,7 @@ GPU_MILLI = "stowplan.dev/gpu-milli"
 GPU = "nvidia.com/gpu"
 MODEL_LABEL = "nvidia.com/gpu.product"
 PODS_PER_NODE = 110
-NOTE = (
+CARDS_COUNTED = (
     "pods get GPU cards where the configuration enables GpuShare (see docs/gpu-sharing.md); without"
     " it a node's cards count as one amount"
 )

@@ -18,6 +18,7 @@ from stowplan.columns import NodeTable
 from stowplan.columns.array_types import Floats
 from stowplan.config import Configuration
 from stowplan.framework import PodInfo
+from stowplan.framework.profile import Profile
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, CardState, GpuShareRequest
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -27,13 +28,8 @@ from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, r
 from stowplan.plugins.gpu_share.conventions.device_sharing import DeviceAttempt, requests_of
 from stowplan.plugins.gpu_share.fragmentation import (
     CATEGORIES,
-    NO_ACCESS,
-    Q1,
-    Q2,
+    CAUSES,
     Q3,
-    Q4,
-    XL,
-    XR,
     TypicalColumns,
     TypicalPod,
     fragment_column,
@@ -45,16 +41,9 @@ from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_
 
 OPTIONS = TypicalPodsOptions(involve_cpu_pods=True, popularity_threshold=95, increase_step=1)
 """As in the paper: pods without GPU count, and 95 % of the pods are covered."""
-_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
-
-CAUSES = {
-    "cpu_short": (Q4, XR),
-    "gpu_short": (Q2,),
-    "both_short": (Q1,),
-    "model": (NO_ACCESS,),
-    "no_gpu_wanted": (XL,),
-}
-"""Why idle milli cannot be used -> the categories."""
+TYPICAL_MAX = 2_000
+"""Pods that are counted for the typical pods of a running cluster."""
+DEFAULT_CONVENTIONS = tuple(CONVENTIONS[name] for name in GpuShareArgs().conventions)
 
 
 class CardFragmentation(msgspec.Struct, frozen=True):
@@ -135,6 +124,23 @@ class CardFragmentationMeter:
             {name: (int(idle[row]), float(amounts[row])) for row, name in enumerate(names)},
         )
 
+    def by_node(self, nodes: NodeTable) -> list[tuple[str, int, dict[str, float]]]:
+        """Nodes with cards: name, idle milli, and what of it is of no use, by cause."""
+        names, columns = _cards(nodes)
+        if not names:
+            return []
+        typical = TypicalColumns(self.typical, columns.models)
+        milli = milli_by_category_column(columns.cpu_left, columns.left, columns.model, typical)
+        idle = columns.total_left().tolist()
+        return [
+            (
+                name,
+                idle[row],
+                {why: float(milli[row, list(at)].sum()) for why, at in CAUSES.items()},
+            )
+            for row, name in enumerate(names)
+        ]
+
 
 def _usable(columns: GpuCardColumns, pod: TypicalPod) -> int:
     """Milli that one kind of pods can use."""
@@ -151,7 +157,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
     names = [nodes.names[row] for row in rows.tolist()]
     if not registered:
         return names, columns.take(rows)
-    attempt = DeviceAttempt({}, _CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
+    attempt = DeviceAttempt({}, DEFAULT_CONVENTIONS, DeviceLedger.of(nodes), nodes, 0)
     states: list[CardState] = [columns.state(row) for row in rows.tolist()]
     for row in registered:
         found = attempt.on_cards(nodes.info(row))
@@ -162,7 +168,7 @@ def _cards(nodes: NodeTable) -> tuple[list[str], GpuCardColumns]:
 
 
 def _is_registered(node: Node) -> bool:
-    return report_of(node, _CONVENTIONS).only is not None
+    return report_of(node, DEFAULT_CONVENTIONS).only is not None
 
 
 # Typical pods.
@@ -178,24 +184,79 @@ def typical_of(pods: Iterable[Pod], nodes: Sequence[Node]) -> list[TypicalPod]:
 
     nodes: a request for memory of a GPU is taken as a part of the largest one that they register.
     """
-    reports = (report_of(node, _CONVENTIONS).report for node in nodes)
-    memory = max((device.memory for one in reports for device in one.devices), default=0)
-    return typical_pods(((_request(pod, memory), 1) for pod in pods), OPTIONS)
+    memory = largest_card(nodes)
+    return typical_pods(((request_of(pod, memory), 1) for pod in pods), OPTIONS)
+
+
+def largest_card(nodes: Iterable[Node]) -> int:
+    """MiB of the largest card that nodes register; 0 for none."""
+    reports = (report_of(node, DEFAULT_CONVENTIONS).report for node in nodes)
+    return max((device.memory for one in reports for device in one.devices), default=0)
 
 
 def typical_of_configuration(configuration: Configuration) -> list[TypicalPod]:
     """The typical pods that the plugin for GPU cards of a profile has; none for none."""
-    for profile in configuration.profiles.values():
-        for args in profile.args.values():
-            if isinstance(args, GpuShareArgs) and args.workload:
-                return list(args.typical_pods)
-    return []
+    found = map(expected_pods, configuration.profiles.values())
+    return list(next(filter(None, found), ()))
 
 
-def _request(pod: Pod, memory: int) -> GpuShareRequest:
+def expected_pods(profile: Profile) -> tuple[TypicalPod, ...]:
+    """The typical pods of the plugin for GPU cards; none without it, or without a workload."""
+    plugins = (args for args in profile.args.values() if isinstance(args, GpuShareArgs))
+    return next((args.typical_pods for args in plugins if args.workload), ())
+
+
+def request_of(pod: Pod, memory: int) -> GpuShareRequest:
+    """The request of a pod in milli. memory: MiB of the card that requested memory is a part
+    of."""
     request = gpu_request_of(PodInfo.of(pod))
     if request.milli > 0:
         return GpuShareRequest(request.cpu_milli, request.num, request.milli, request.models)
-    for device in requests_of(pod, _CONVENTIONS).values() if memory else ():
+    for device in requests_of(pod, DEFAULT_CONVENTIONS).values() if memory else ():
         return GpuShareRequest(request.cpu_milli, device.count, device.milli_on(memory))
     return GpuShareRequest(request.cpu_milli)
+
+
+class CardFragmentationWatch:
+    """Fragmentation of a scheduler's node table when it is asked for, as for metrics: measured
+    again only if something has changed.
+
+    The typical pods are those that the configuration expects, else those of the pods on nodes: of
+    as many as TYPICAL_MAX, and again when the number of pods has changed by a tenth.
+    """
+
+    def __init__(self) -> None:
+        self._key: object = None
+        self._found: CardFragmentation | None = None
+        self._typical: list[TypicalPod] = []
+        self._n_pods = 0
+
+    def measure(self, nodes: NodeTable, configuration: Configuration) -> CardFragmentation | None:
+        """The fragmentation now; None without the plugin GpuShare, or without cards."""
+        if not has_gpu_share(configuration):
+            return None
+        key = nodes.marks, id(configuration)
+        if key != self._key:
+            typical = typical_of_configuration(configuration) or self._of_pods(nodes)
+            self._found = CardFragmentationMeter(typical).measure(nodes)
+            # Reading the cards may have brought what follows them up to date.
+            self._key = nodes.marks, id(configuration)
+        return self._found
+
+    def _of_pods(self, nodes: NodeTable) -> list[TypicalPod]:
+        n_pods = int(nodes.pod_count.sum())
+        if not self._typical or abs(n_pods - self._n_pods) * 10 > self._n_pods:
+            pods = [info.pod for row in range(nodes.n_nodes) for info in nodes.pods[row]]
+            step = -(-len(pods) // TYPICAL_MAX) or 1
+            self._typical, self._n_pods = typical_of(pods[::step], nodes.nodes), n_pods
+        return self._typical
+
+
+def has_gpu_share(configuration: Configuration) -> bool:
+    """True where a profile has the plugin GpuShare, which follows the cards of nodes."""
+    return any(map(chooses_cards, configuration.profiles.values()))
+
+
+def chooses_cards(profile: Profile) -> bool:
+    """True for a profile with the plugin GpuShare."""
+    return any(isinstance(args, GpuShareArgs) for args in profile.args.values())

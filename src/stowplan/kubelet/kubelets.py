@@ -26,7 +26,7 @@ from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts,
 from stowplan.controller_runtime.object_times import unix_seconds
 from stowplan.controller_runtime.resource_paths import NODES, PODS
 from stowplan.kubelet import pod_status_updates
-from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
+from stowplan.kubelet.pod_admit_handler import AdmittedPods, DeviceManager, check_admit
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
@@ -77,9 +77,12 @@ class Kubelets(Controller):
         index: ObjectIndex,
         recorder: EventRecorder,
         defaults: PodLifecycleDefaults,
+        devices: DeviceManager | None = None,
     ) -> None:
+        """devices: of all nodes; None: nodes have none that pods are given before."""
         super().__init__(api, index, recorder)
         self.defaults = defaults
+        self._devices = devices
         self._nodes: dict[str, _KubeletNode] = {}
         self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
@@ -147,7 +150,7 @@ class Kubelets(Controller):
             worker.crashes = max(worker.crashes, entry.get("restartCount", 0))
         node_state = self._nodes[facts.node]
         if worker.arrived and not facts.is_finished:
-            node_state.account.admit(facts.key, self._typed(pod))
+            self._hold(facts.key, self._typed(pod), node_state)
         return worker
 
     def _advance(
@@ -186,7 +189,7 @@ class Kubelets(Controller):
     ) -> bool:
         """Admit the pod, or fail it."""
         typed = self._typed(pod)
-        found = check_admit(typed, node_state.node, node_state.account)
+        found = check_admit(typed, node_state.node, node_state.account, self._devices)
         now = self.api.now
         if found is not None:
             pod_status_updates.set_rejected(pod, node_state.host, found.reason, found.message, now)
@@ -196,7 +199,7 @@ class Kubelets(Controller):
                 host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
             return False
-        node_state.account.admit(key, typed)
+        self._hold(key, typed, node_state)
         worker.arrived = now
         self._record_invalid_annotations(pod, worker)
         if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
@@ -305,7 +308,15 @@ class Kubelets(Controller):
         stored = self.api.update_status(PODS, pod)
         pod["metadata"] = stored["metadata"]
 
+    def _hold(self, key: Key, pod: Pod, node_state: _KubeletNode) -> None:
+        """Count what an admitted pod uses."""
+        node_state.account.admit(key, pod)
+        if self._devices is not None:
+            self._devices.admit(pod)
+
     def _release(self, key: Key, node: str) -> None:
+        if self._devices is not None:
+            self._devices.release("/".join(key), node)
         node_state = self._nodes.get(node)
         if (
             node_state is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -22,12 +23,30 @@ Key = tuple[str, str]
 Port = tuple[str, int]
 
 
+GPU_RESOURCES = ("nvidia.com/", "amd.com/", "volcano.sh/vgpu-", "aliyun.com/gpu-mem")
+"""Prefixes of resources that device plugins offer. Others may be set by hand on a node."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodAdmitFailure:
     """Why a pod is rejected: `status.reason` and `status.message`."""
 
     reason: str
     message: str
+
+
+class DeviceManager(Protocol):
+    """The devices that a pod has been given before it came to its node, such as parts of GPUs."""
+
+    def refusal(self, pod: Pod, node: Node) -> str:
+        """Why the node's device plugins cannot give them, "" if they can."""
+        ...
+
+    def admit(self, pod: Pod) -> None:
+        """Count the devices of a pod on its node, once."""
+
+    def release(self, key: str, node: str) -> None:
+        """Give back the devices of a pod, by its namespace and name."""
 
 
 class AdmittedPods:
@@ -64,8 +83,16 @@ class AdmittedPods:
         return bool(ports) and any(ports & theirs for _, theirs in self._held.values())
 
 
-def check_admit(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
-    """Why `node` rejects `pod` beside its admitted pods; None if it fits."""
+def check_admit(
+    pod: Pod, node: Node, account: AdmittedPods, devices: DeviceManager | None = None
+) -> PodAdmitFailure | None:
+    """Why `node` rejects `pod` beside its admitted pods; None if it fits.
+
+    Devices are allocated before anything else is checked, as in the kubelet.
+    """
+    why = "" if devices is None else devices.refusal(pod, node)
+    if why:
+        return unexpected_admission_error(why)
     found = _insufficient_resource(pod, node, account)
     if found is not None:
         return found
@@ -83,14 +110,25 @@ def check_admit(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure 
 
 
 def _insufficient_resource(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
-    """The first insufficient resource; the number of pods is checked first."""
+    """The first insufficient resource; the number of pods is checked first.
+
+    Source for extended resources: predicate.go, removeMissingExtendedResources.
+    """
     room = {name: amount(name, q) for name, q in node.status.allocatable.items()}
     if len(account) + 1 > room.get("pods", 0):
         return _out_of("pods", 1, len(account), room.get("pods", 0))
     wanted = fit_requests(pod)
     for name in sorted(wanted, key=_resource_order):
+        if "/" in name and name not in room:
+            # An extended resource that the node does not know is the scheduler's affair.
+            continue
         used = account.used.get(name, 0)
         if wanted[name] and used + wanted[name] > room.get(name, 0):
+            if name.startswith(GPU_RESOURCES):
+                return unexpected_admission_error(
+                    f"requested number of devices unavailable for {name}. "
+                    f"Requested: {wanted[name]}, Available: {max(room.get(name, 0) - used, 0)}"
+                )
             return _out_of(name, wanted[name], used, room.get(name, 0))
     return None
 
@@ -98,6 +136,12 @@ def _insufficient_resource(pod: Pod, node: Node, account: AdmittedPods) -> PodAd
 def _resource_order(resource: str) -> tuple[int, str]:
     first = ("cpu", "memory", "ephemeral-storage")
     return (first.index(resource) if resource in first else len(first), resource)
+
+
+def unexpected_admission_error(why: str) -> PodAdmitFailure:
+    """The failure of a pod whose devices could not be allocated."""
+    text = f"Pod was rejected: Allocate failed due to {why}, which is unexpected"
+    return PodAdmitFailure("UnexpectedAdmissionError", text)
 
 
 def _out_of(resource: str, wanted: int, used: int, capacity: int) -> PodAdmitFailure:

@@ -16,14 +16,17 @@ from msgspec.structs import replace
 
 from stowplan.framework import ContractError, Framework
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig, PoolNodes
 from stowplan.insight.pod_placement import FAILED
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.devices.binding_annotations import without_binding_annotations
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod, PodStatus
+from stowplan.plugins.gpu_share.card_admission import CardAdmission
 from stowplan.queue import PodRecord
 from stowplan.scheduler.outbox import truncate_note
 from stowplan.scheduler.scheduler import Scheduler
@@ -116,6 +119,7 @@ class Replay:
         self.fault = ""
         self.not_created: dict[str, str] = dict(cluster.not_created)
         self.disrupted = 0
+        self.rejections: list[str] = []
         self.preemptors: set[str] = set()
         self.binds = 0
         self.refusals = 0
@@ -154,6 +158,8 @@ class Replay:
 
     def _make_cluster(self) -> ClusterApi:
         self._simulated = SimulatedCluster(self.event_queue, self.options.pace)
+        self._simulated.devices = CardAdmission()
+        self._simulated.on_rejected = self._rejected
         return self._simulated
 
     def _make_instance(self) -> SchedulerInstance:
@@ -210,6 +216,7 @@ class Replay:
         spec = pod_history.pod.spec
         if spec.node_name:
             spec = replace(spec, node_name="")
+            meta = without_binding_annotations(replace(pod_history.pod, metadata=meta)).metadata
         # Its status on the old node does not apply.
         self._simulated.put_pod(
             replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus())
@@ -253,6 +260,15 @@ class Replay:
             self.disrupted += 1
             self.n_to_arrive += 1
             self.event_queue.after(0, self._recreate, pod_history)
+
+    def _rejected(self, pod: Pod, why: str) -> None:
+        """A node has not admitted a pod; it has failed for good."""
+        if self._run_of(pod) is not None:
+            self.n_to_end -= 1
+        self.last_left = self.event_queue.now
+        pod_history = self.pod_histories[pod.key]
+        pod_history.ended, pod_history.note = self.event_queue.now, why
+        self.rejections.append(f"{pod.key}: {why}")
 
     def _observe(
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
@@ -341,8 +357,11 @@ class Replay:
 
     @property
     def failure_notes(self) -> list[str]:
-        """What could not be processed; nothing without controllers."""
-        return []
+        """Which pods their nodes have not admitted."""
+        if not self.rejections:
+            return []
+        what = count_of(len(self.rejections), "pod")
+        return [f"{what} rejected by their nodes, such as {self.rejections[0]}"]
 
     @property
     def has_served_volumes(self) -> bool:

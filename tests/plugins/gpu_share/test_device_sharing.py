@@ -323,6 +323,31 @@ def test_an_unknown_convention() -> None:
         Cluster(conventions=["run.ai"])
 
 
+@pytest.mark.parametrize("register", [volcano_vgpu.REGISTER, hami.REGISTER])
+def test_cards_that_are_registered_and_counted_by_milli_are_not_given(register: str) -> None:
+    is_volcano = register == volcano_vgpu.REGISTER
+    made = volcano_node("n", ("GPU-0", 16000)) if is_volcano else hami_node("n", ("GPU-0", 16000))
+    offered = {**made.status.allocatable, "alibabacloud.com/gpu-count": "1"}
+    mixed = replace(made, status=replace(made.status, allocatable=offered))
+    cluster = Cluster(mixed)
+    by_milli = {"alibabacloud.com/gpu-milli": "500", "alibabacloud.com/gpu-count": "1"}
+    part = vgpu_pod("a", 1, 1) if is_volcano else gpu_pod("a", {hami.NUMBER: 1, hami.MEMORY: 1})
+    assert cluster.place(part, with_notes(pod("b"), by_milli), pod("c")) == ["", "", "n"]
+    for name in "ab":
+        assert "had the same GPUs registered by several conventions" in cluster.reasons[name]
+    # With one of the two it is clear what counts.
+    cluster.handle(happened.NodeUpdated(made))
+    assert cluster.nodes["a"] == "n"
+
+
+def test_slices_beside_whole_devices_of_another_plugin_are_not_given() -> None:
+    made = volcano_node("n", ("GPU-0", 16000))
+    offered = {**made.status.allocatable, "nvidia.com/gpu": "1"}
+    cluster = Cluster(replace(made, status=replace(made.status, allocatable=offered)))
+    assert cluster.place(vgpu_pod("a", 1, 1)) == [""]
+    assert "invalid registration of GPUs" in cluster.reasons["a"]
+
+
 def test_the_same_cards_registered_twice_are_not_given() -> None:
     both = volcano_node("n", ("GPU-0", 16000))
     notes = {**both.metadata.annotations, **hami_node("n", ("GPU-0", 16000)).metadata.annotations}

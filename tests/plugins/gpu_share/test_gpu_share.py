@@ -19,7 +19,10 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.devices.gpu_cards import (
+    COUNT_KEY,
     INDEX_KEY,
+    MILLI_KEY,
+    MODEL_KEY,
     CardState,
     GpuShareRequest,
     card_indices,
@@ -132,6 +135,50 @@ def test_models() -> None:
     cluster = Cluster(gpu_node("n1", 8, "A"), gpu_node("n2", 8, "B"), gpu_node("n3", 8))
     assert cluster.place(gpu_pod("a", 1, 500, models="B|C"))[0] == "n2"
     assert cluster.place(gpu_pod("b", 1, 500, models="C")) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("notes", "reason"),
+    [
+        ({MILLI_KEY: "1500"}, "gpu-milli: got '1500', wanted a whole number from 0 to 1000"),
+        ({MILLI_KEY: "0.5"}, "gpu-milli: got '0.5', wanted a whole number from 0 to 1000"),
+        ({MILLI_KEY: "-5"}, "gpu-milli: got '-5', wanted a whole number"),
+        ({COUNT_KEY: "1.5"}, "gpu-count: got '1.5', wanted a whole number of at least 1"),
+        ({COUNT_KEY: "0"}, "gpu-count: got '0', wanted a whole number of at least 1"),
+        ({COUNT_KEY: None}, "gpu-count: got none, wanted a whole number of at least 1"),
+        ({INDEX_KEY: "x"}, "gpu-index: got 'x', wanted 1 different cards"),
+        ({INDEX_KEY: "0-1"}, "gpu-index: got '0-1', wanted 1 different cards"),
+        ({INDEX_KEY: "9"}, "1 node(s) had too few GPU cards of an accepted model"),
+        ({INDEX_KEY: "9" * 30}, "1 node(s) had too few GPU cards of an accepted model"),
+        ({COUNT_KEY: "9" * 18}, "1 node(s) had too few GPU cards of an accepted model"),
+        ({MODEL_KEY: "H9000"}, "1 node(s) had too few GPU cards of an accepted model"),
+    ],
+)
+def test_requests_that_cannot_be(notes: dict[str, str | None], reason: str) -> None:
+    cluster = Cluster(gpu_node("n", 2, "T4"))
+    made = gpu_pod("a", 1, 500)
+    given = {**made.metadata.annotations, **notes}
+    kept = {key: text for key, text in given.items() if text is not None}
+    pending = replace(made, metadata=replace(made.metadata, annotations=kept))
+    # What is kept of a pod that was placed does not count for this one.
+    assert cluster.place(gpu_pod("b", 1, 500)) == ("n", "0")
+    assert cluster.place(pending) == ("", "")
+    assert reason in cluster.reasons["a"]
+
+
+def test_cards_that_vanish_under_pods() -> None:
+    cluster = Cluster(gpu_node("n", 2))
+    assert cluster.place(gpu_pod("a", 2, 700)) == ("n", "0-1")
+    cluster.handle(happened.NodeUpdated(gpu_node("n", 1)))
+    assert cluster.place(gpu_pod("b", 1, 300)) == ("n", "0")
+    assert cluster.place(gpu_pod("c", 1, 300)) == ("", "")
+    cluster.handle(happened.NodeUpdated(gpu_node("n", 0)))
+    assert cluster.place(gpu_pod("d", 1, 300)) == ("", "")
+    assert "too few GPU cards" in cluster.reasons["d"]
+    # What came back is as full as it was.
+    cluster.handle(happened.NodeUpdated(gpu_node("n", 2)))
+    assert cluster.place(gpu_pod("e", 1, 400)) == ("", "")
+    assert cluster.place(gpu_pod("f", 2, 300)) == ("", "")
 
 
 def test_prescribed_cards() -> None:

@@ -1,4 +1,4 @@
-"""Capacity as text: units that fit, nodes to buy, nodes to empty."""
+"""Capacity as text: units that fit, nodes to buy, nodes to empty, pods to move."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from rich.text import Text
 
 from stowplan.cli.tables.console import examples, plain_table
 from stowplan.inputs.counts import count_of
+from stowplan.insight.capacity.card_moves import DefragmentPlan
 from stowplan.insight.capacity.compact import CompactPlan
 from stowplan.insight.capacity.count import CapacityCount
 from stowplan.insight.capacity.node_fit import NodeFit
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 
 NAMES_LISTED = 3
+KEPT_LISTED = 5
 
 
 def print_count(found: CapacityCount, screen: Console) -> None:
@@ -87,6 +90,42 @@ def print_compact(found: CompactPlan, screen: Console, *, has_prices: bool) -> N
         for reason, names in by_reason.items():
             screen.print(Text(f"  {examples(names, NAMES_LISTED)}: {reason}"), soft_wrap=True)
     _print_notes(found.not_searched, found.notes, screen)
+
+
+def print_defragment(found: DefragmentPlan, screen: Console) -> None:
+    """What is of no use before and after, a line per move, the commands, and which pods stay."""
+    before, after = found.before, found.after
+    idle = before.idle_milli / CARD_MILLI
+    screen.print(
+        Text(
+            f"GPU cards: {idle:,.1f} idle; of no use to typical pods: "
+            f"{before.fragment_milli / CARD_MILLI:,.1f} ({before.of_idle:.1%})"
+        )
+    )
+    if found.lowers:
+        line = (
+            f"{count_of(len(found.moves), 'move')} of {found.pods:,} pods: of no use "
+            f"{after.fragment_milli / CARD_MILLI:,.1f} ({after.of_idle:.1%})"
+        )
+        screen.print(Text(line, style="bold"))
+        table = plain_table("", "MOVE", "POD", "FROM", "CARDS", "TO", "CARDS", right=("MOVE",))
+        for number, move in enumerate(found.moves, 1):
+            old, new = (",".join(some) or "-" for some in (move.from_cards, move.cards))
+            cells = (str(number), move.pod, move.from_node, old, move.node, new)
+            table.add_row(*map(Text, cells))
+        screen.print(table)
+        screen.print(Text("Run in this order:", style="bold"))
+        for line in found.commands:
+            screen.print(Text(f"  {line}"), soft_wrap=True)
+    else:
+        screen.print(Text("No moves were found that make more of them of use", style="bold"))
+    if found.kept:
+        screen.print(Text("Pods that stay:", style="bold"))
+        for one in found.kept[:KEPT_LISTED]:
+            screen.print(Text(f"  {one.reason}"), soft_wrap=True)
+        if len(found.kept) > KEPT_LISTED:
+            screen.print(Text(f"  and {len(found.kept) - KEPT_LISTED:,} more (-o yaml lists all)"))
+    _print_notes((), found.notes, screen)
 
 
 def _print_notes(not_searched: tuple[str, ...], notes: tuple[str, ...], screen: Console) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from rich.console import Console
 from rich.table import Table
@@ -16,12 +16,15 @@ from stowplan.cycle.explanation import (
     NodeExplanation,
     NodeScore,
     SimulationOutcome,
+    StrandedCards,
 )
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 
 NODES_LISTED = 20
 NAMES_LISTED = 4
 DETAILS_LISTED = 3
 CELL_WIDTH = 9
+STRANDED_LISTED = 5
 
 
 def print_explanation(explanation: Explanation, screen: Console, *, wide: bool = False) -> None:
@@ -49,10 +52,37 @@ def print_explanation(explanation: Explanation, screen: Console, *, wide: bool =
     # Where no plugin scored the pod every node has 0.
     if explanation.scores and explanation.scores[0].plugins:
         _print_scores(explanation.scores, explanation.current_node, screen)
+    if explanation.stranded_cards:
+        _print_stranded(explanation.stranded_cards, screen, wide=wide)
     if explanation.preemption is not None:
         screen.print(_preemption(explanation))
     title = "\nSmallest changes that let it run"
     print_change_table(explanation.changes, explanation.not_searched, screen, title)
+
+
+def _print_stranded(cards: tuple[StrandedCards, ...], screen: Console, *, wide: bool) -> None:
+    """What is idle of the GPU cards, and what of it is of no use, by cause; the worst nodes."""
+    totals: Counter[str] = Counter()
+    for one in cards:
+        totals.update(one.by_cause)
+    causes = ", ".join(_in_cards(cause, milli) for cause, milli in totals.most_common())
+    idle = sum(one.idle_milli for one in cards) / CARD_MILLI
+    lost = sum(totals.values()) / CARD_MILLI
+    text = f"GPU cards: {idle:,.1f} idle, {lost:,.1f} of them of no use to expected pods"
+    screen.print(Text(f"\n{text}{f': {causes}' if causes else ''}"))
+    found = [one for one in cards if one.by_cause]
+    if not found:
+        return
+    table = plain_table("", "NODE", "IDLE", "OF NO USE", right=("IDLE",))
+    found.sort(key=lambda one: -sum(one.by_cause.values()))
+    for one in found if wide else found[:STRANDED_LISTED]:
+        parts = ", ".join(_in_cards(cause, milli) for cause, milli in one.by_cause.items())
+        table.add_row(one.node, f"{one.idle_milli / CARD_MILLI:,.1f}", parts)
+    screen.print(table)
+
+
+def _in_cards(cause: str, milli: float) -> str:
+    return f"{cause.replace('_', ' ')} {milli / CARD_MILLI:,.2f}"
 
 
 def _headline(explanation: Explanation) -> Text:

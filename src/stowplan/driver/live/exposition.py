@@ -27,6 +27,8 @@ from stowplan.driver.live.metrics_help import help_of
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.metrics import Histogram, Labels
 from stowplan.insight.fairness.findings import FindingKind
+from stowplan.insight.gpu_fragmentation import CardFragmentationWatch
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 from stowplan.queue.scheduling_queue import SubQueue
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class SchedulerCollector(Collector):
 
     def __init__(self, server: SchedulerServer) -> None:
         self._server = server
+        self._cards = CardFragmentationWatch()
 
     def collect(self) -> Iterable[Metric]:
         yield self._pending()
@@ -60,6 +63,7 @@ class SchedulerCollector(Collector):
         yield self._requests()
         yield self._informed()
         yield self._findings()
+        yield from self._gpu_cards()
         yield from self._recording()
         yield from self._counted()
         yield _family(InfoMetricFamily, metrics_help.BUILD_INFO, value={"version": __version__})
@@ -142,6 +146,19 @@ class SchedulerCollector(Collector):
         for kind in FindingKind:
             found.add_metric((kind.value,), counts[kind.value])
         return found
+
+    def _gpu_cards(self) -> Iterator[Metric]:
+        nodes = self._server.scheduler.cache.nodes
+        found = self._cards.measure(nodes, self._server.deciders.configuration)
+        if found is None:
+            return
+        yield _family(GaugeMetricFamily, metrics_help.GPU_CARDS, value=float(found.cards))
+        idle = found.idle_milli / CARD_MILLI
+        yield _family(GaugeMetricFamily, metrics_help.GPU_IDLE_CARDS, value=idle)
+        fragments = _family(GaugeMetricFamily, metrics_help.GPU_FRAGMENT_CARDS, labels=("cause",))
+        for cause, milli in found.by_cause.items():
+            fragments.add_metric((cause,), milli / CARD_MILLI)
+        yield fragments
 
     def _recording(self) -> Iterator[Metric]:
         recorder = self._server.options.recorder

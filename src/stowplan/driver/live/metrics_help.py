@@ -21,6 +21,9 @@ REQUESTS = "rest_client_requests_total"
 INFORMER_OBJECTS = "stowplan_informer_objects"
 BUILD_INFO = "stowplan_build_info"
 FAIRNESS_FINDINGS = "stowplan_fairness_findings"
+GPU_CARDS = "stowplan_gpu_cards"
+GPU_IDLE_CARDS = "stowplan_gpu_idle_cards"
+GPU_FRAGMENT_CARDS = "stowplan_gpu_fragment_cards"
 RECORDING_BYTES = "stowplan_recording_bytes_total"
 RECORDING_STOPPED = "stowplan_recording_stopped"
 
@@ -38,6 +41,12 @@ HELP = {
     FAIRNESS_FINDINGS: (
         "Number of fairness findings of `stowplan diagnose`, by kind: repeated and mutual "
         "preemption, starving queues, long pending pods."
+    ),
+    GPU_CARDS: "Number of GPU cards of all nodes, with a profile that has GpuShare.",
+    GPU_IDLE_CARDS: "What is left of all GPU cards, in cards.",
+    GPU_FRAGMENT_CARDS: (
+        "What of the idle GPU cards is expected to be of no use to typical pods, in cards, by "
+        "cause: cpu_short, gpu_short, both_short, model, no_gpu_wanted."
     ),
     RECORDING_BYTES: "Number of bytes written to the recording (--record).",
     RECORDING_STOPPED: "1 if the recording stopped, as on a full disk; scheduling goes on.",

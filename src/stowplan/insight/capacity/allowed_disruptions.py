@@ -26,9 +26,13 @@ class Budgets:
         self.budgets = list(budgets)
         self.allowed = {one.key: allowed_disruptions(one, pods) for one in self.budgets}
 
+    def covering(self, pod: Pod) -> list[str]:
+        """Keys of the budgets of a pod."""
+        return [one.key for one in self.budgets if pdb_selects(one, pod)]
+
     def blocking(self, pod: Pod) -> str:
         """Why the API server would refuse the pod's eviction however long one waits, "" if not."""
-        names = [one.key for one in self.budgets if pdb_selects(one, pod)]
+        names = self.covering(pod)
         if len(names) > 1:
             return f"pod {pod.key} has more than one PodDisruptionBudget: {', '.join(names)}"
         if names and self.allowed[names[0]] < 1:

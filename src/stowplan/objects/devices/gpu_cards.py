@@ -56,6 +56,11 @@ class GpuShareRequest(msgspec.Struct, frozen=True):
         return self.num > 1 and 0 < self.milli < CARD_MILLI
 
     @property
+    def n_cards_min(self) -> int:
+        """Cards that a node must have for the prescribed ones to be there; at least 1."""
+        return max(self.prescribed or (0,)) + 1
+
+    @property
     def kind(self) -> str | None:
         """`share` or `k-gpu`; None for a pod without cards."""
         if self.milli <= 0 or self.num <= 0:
@@ -116,6 +121,11 @@ def card_indices(text: str) -> tuple[int, ...] | None:
 def format_card_indices(cards: Sequence[int]) -> str:
     """The gpu-index annotation of these cards."""
     return "-".join(map(str, cards))
+
+
+def is_whole(text: str) -> bool:
+    """True for a whole number that is not absurdly long."""
+    return _WHOLE_NUMBER.fullmatch(text) is not None
 
 
 def whole_number(text: str | None) -> int:

@@ -23,6 +23,7 @@ from stowplan.objects.devices.gpu_cards import (
     CardState,
     GpuShareRequest,
     card_indices,
+    is_whole,
     whole_number,
 )
 from stowplan.objects.node import Node
@@ -61,6 +62,34 @@ def _parsed(
         return GpuShareRequest(cpu_milli)
     cards = None if index is None else card_indices(index)
     return GpuShareRequest(cpu_milli, whole_number(count), per_card, models or "", cards)
+
+
+def request_problem(pod: Pod) -> str:
+    """Why no card can ever serve a pod's annotations, "" if one may.
+
+    Differs: the original reads what is not a number as 0, that is as no request for cards.
+    """
+    notes = pod.metadata.annotations
+    if MILLI_KEY not in notes:
+        return ""
+    return _problem(notes[MILLI_KEY], notes.get(COUNT_KEY), notes.get(INDEX_KEY))
+
+
+@lru_cache(maxsize=8192)
+def _problem(milli: str, count: str | None, index: str | None) -> str:
+    if not is_whole(milli) or not 0 <= whole_number(milli) <= CARD_MILLI:
+        wanted = f"a whole number from 0 to {CARD_MILLI}, the thousandths of each card"
+        return f"annotation {MILLI_KEY}: got {milli[:40]!r}, wanted {wanted}"
+    if not whole_number(milli):
+        return ""
+    if count is None or not is_whole(count) or whole_number(count) < 1:
+        got = "none" if count is None else repr(count[:40])
+        return f"annotation {COUNT_KEY}: got {got}, wanted a whole number of at least 1"
+    cards = () if index is None else card_indices(index)
+    if cards is None or (index is not None and len(set(cards)) != whole_number(count)):
+        wanted = f"{count} different cards, such as {'0' if whole_number(count) == 1 else '0-1'}"
+        return f"annotation {INDEX_KEY}: got {(index or '')[:40]!r}, wanted {wanted}"
+    return ""
 
 
 def gpu_node_of(node: NodeInfo) -> tuple[int, int, str]:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from enum import StrEnum
 
 import msgspec
+from msgspec import structs
 
 from stowplan.objects.devices.gpu_cards import CardState, GpuShareRequest
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod, fragment_of
@@ -51,9 +52,18 @@ def victims(
     nodes: Sequence[NodeWithCards],
     ratio: float,
     typical: Sequence[TypicalPod],
+    kept: Container[str] = (),
 ) -> list[str]:
-    """Names of the pods to evict, in order; at most `ratio` of all pods, rounded up."""
+    """Names of the pods to evict, in order; at most `ratio` of all pods, rounded up.
+
+    kept: names of pods that stay; they count among all pods.
+    """
     n_victims_max = math.ceil(ratio * sum(len(node.pods) for node in nodes))
+    if kept:
+        nodes = [
+            structs.replace(node, pods=tuple(pod for pod in node.pods if pod.name not in kept))
+            for node in nodes
+        ]
     match policy:
         case DeschedulingPolicy.COS_SIM:
             found = _least_similar(nodes)

@@ -32,6 +32,15 @@ Q1, Q2, Q3, Q4, XL, XR, NO_ACCESS = range(len(CATEGORIES))
 FRAGMENTS = (Q1, Q2, Q4, XL, XR, NO_ACCESS)
 """The categories that count as fragments, in the order of their sum."""
 
+CAUSES = {
+    "cpu_short": (Q4, XR),
+    "gpu_short": (Q2,),
+    "both_short": (Q1,),
+    "model": (NO_ACCESS,),
+    "no_gpu_wanted": (XL,),
+}
+"""Why idle milli cannot be used -> the categories."""
+
 
 class TypicalPod(msgspec.Struct, frozen=True):
     """A shape of pods and its share of the workload. milli: of each of `num` cards."""

@@ -73,12 +73,19 @@ from stowplan.plugins.gpu_share.card_inventory import (
     pod_draw,
     random_numbers,
 )
-from stowplan.plugins.gpu_share.card_ledger import CardLedger, gpu_node_of, gpu_request_of
+from stowplan.plugins.gpu_share.card_ledger import (
+    CardLedger,
+    gpu_node_of,
+    gpu_request_of,
+    request_problem,
+)
 from stowplan.plugins.gpu_share.conventions import CONVENTIONS, REQUEST_ANNOTATIONS
 from stowplan.plugins.gpu_share.conventions.device_sharing import REFUSALS as DEVICE_REFUSALS
 from stowplan.plugins.gpu_share.conventions.device_sharing import (
+    SEVERAL,
     DeviceAttempt,
     attempt_of,
+    counted_twice,
     device_attempt,
     refusal,
     requests_of,
@@ -177,11 +184,13 @@ class GpuShareArgs(PluginArgs, frozen=True):
 
 
 class GpuShareState(msgspec.Struct, frozen=True):
-    """Result of PreFilter or PreScore. nodes: as the ledger follows them."""
+    """Result of PreFilter or PreScore. nodes: as the ledger follows them. devices: what nodes
+    register beside cards."""
 
     request: GpuShareRequest
     ledger: CardLedger
     nodes: NodeTable
+    devices: DeviceAttempt
 
 
 class GpuShare:
@@ -213,7 +222,8 @@ class GpuShare:
 
     def _state(self, pod: Pod, snapshot: Snapshot) -> GpuShareState:
         request = gpu_request_of(PodInfo.of(pod))
-        return GpuShareState(request, CardLedger.of(snapshot.nodes), snapshot.nodes)
+        devices = attempt_of(pod, snapshot, self._conventions, {})
+        return GpuShareState(request, CardLedger.of(snapshot.nodes), snapshot.nodes, devices)
 
     # Filter.
 
@@ -225,6 +235,9 @@ class GpuShare:
         if devices is not None:
             state.write(DEVICES, devices)
             return OK
+        problem = request_problem(pod)
+        if problem:
+            return unresolvable(f"pod requests GPUs that cannot be: {problem}")
         attempt = self._state(pod, snapshot)
         if attempt.request.milli <= 0:
             return SKIP
@@ -248,10 +261,13 @@ class GpuShare:
         if attempt is None:
             return NO_STATE
         request = attempt.request
+        if attempt.devices.is_mixed(node):
+            return DEVICE_REFUSALS[SEVERAL]
         if fits_distinct_cards(attempt.ledger.state(node), request):
             return OK
         _, n_cards, model = gpu_node_of(node)
-        has_cards = n_cards >= request.num > 0 and is_accessible(request.models, model)
+        is_large_enough = n_cards >= max(request.num, request.n_cards_min)
+        has_cards = is_large_enough and is_accessible(request.models, model)
         return self.REFUSALS[TOO_LITTLE_LEFT if has_cards else NO_SUCH_CARDS]
 
     def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
@@ -266,9 +282,11 @@ class GpuShare:
 
         def evaluate(some: Rows) -> Ints:
             cards = CardLedger.of(nodes).columns().take(some)
-            has_cards: Bools = (cards.n_cards >= request.num) & cards.access(request.models)
-            codes = np.where(has_cards & (request.num > 0), TOO_LITTLE_LEFT, NO_SUCH_CARDS)
-            return np.where(fits_distinct_cards_column(cards, request), FITS, codes)
+            least = max(request.num, request.n_cards_min)
+            has_cards: Bools = (cards.n_cards >= least) & cards.access(request.models)
+            codes = np.where(has_cards, TOO_LITTLE_LEFT, NO_SUCH_CARDS)
+            fits = fits_distinct_cards_column(cards, request)
+            return np.where(attempt.devices.mixed(some), SEVERAL, np.where(fits, FITS, codes))
 
         return self._kept_column("filter", request, nodes, rows, evaluate)
 
@@ -362,7 +380,7 @@ class GpuShare:
         """The request; None for a pod that prescribes its cards, or requests registered devices,
         and where nodes register some."""
         devices = attempt_of(pod, snapshot, self._conventions)
-        if not devices.is_count or devices.has_devices().any():
+        if not devices.is_count or devices.has_devices().any() or request_problem(pod):
             return None
         attempt = self._state(pod, snapshot)
         request = attempt.request
@@ -445,7 +463,11 @@ class GpuShare:
 
     def signature(self, pod: Pod) -> object:
         """The request; for Random, which draws for each pod, the pod."""
-        request = gpu_request_of(PodInfo.of(pod)), *requests_of(pod, self._conventions).values()
+        request = (
+            gpu_request_of(PodInfo.of(pod)),
+            request_problem(pod),
+            *requests_of(pod, self._conventions).values(),
+        )
         return (*request, pod.uid) if self.args.policy is GpuPolicy.RANDOM else request
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
@@ -456,6 +478,8 @@ class GpuShare:
         attempt: GpuShareState | None = state.find(self.name)
         if attempt is None:
             return []
+        if attempt.devices.is_mixed(node):
+            return [counted_twice(attempt.devices.ledger.report(node, attempt.devices.conventions))]
         request, cards = attempt.request, attempt.ledger.state(node)
         model = f" of {request.models}" if request.models else ""
         left = ", ".join(map(str, cards.left)) or "none"

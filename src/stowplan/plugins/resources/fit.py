@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from stowplan.columns.array_types import Ints
-from stowplan.columns.nodeinfo import allocatable_amounts
+from stowplan.columns.nodeinfo import allocatable_amounts, wrapped
 from stowplan.framework import (
     OK,
     Code,
@@ -192,16 +192,16 @@ class NodeResourcesFit:
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
         """Request and free amount of every resource that is short."""
         texts = []
-        if len(node.pods) + 1 > node.pod_limit:
-            texts.append(
-                f"pods: needs 1, {node.pod_limit - len(node.pods)} free of {node.pod_limit}"
-            )
+        allocatable, requested = node.allocatable, node.requested
+        limit = allocatable.get("pods", 0)
+        if len(node.pods) + 1 > limit:
+            texts.append(f"pods: needs 1, {limit - len(node.pods)} free of {limit}")
         for name, amount in self.wanted(pod):
-            free = node.free(name)
+            whole = allocatable.get(name, 0)
+            free = wrapped(whole - requested.get(name, 0))
             if amount > free:
-                need, whole = _amount_text(name, amount), node.allocatable.get(name, 0)
-                have, offered = format_amount(name, free), _amount_text(name, whole)
-                texts.append(f"{name}: needs {need}, {have} free of {offered}")
+                need, offered = _amount_text(name, amount), _amount_text(name, whole)
+                texts.append(f"{name}: needs {need}, {format_amount(name, free)} free of {offered}")
         return texts
 
     def wanted(self, pod: Pod) -> RequestedResources:

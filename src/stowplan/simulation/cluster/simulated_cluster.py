@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stowplan.framework.object_store import key_of
 from stowplan.inputs.input_error import InputError
+from stowplan.kubelet.pod_admit_handler import unexpected_admission_error
 from stowplan.messages import events as happened
 from stowplan.messages.effects import PatchGroup, PatchStatus
 from stowplan.messages.events import Event
@@ -26,6 +27,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
 from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
+from stowplan.plugins.gpu_share.card_admission import CardAdmission
 from stowplan.simulation.cluster.cluster_api import (
     CONFLICT,
     CREATED,
@@ -45,7 +47,9 @@ class SimulatedCluster:
 
     run_of: run time of a pod in nanoseconds; None: it never ends. on_change: called after every
     change. on_bound, on_started, on_ended: called with the pod; on_ended also with the reason, ""
-    when it succeeded. on_written: called with an object that a scheduler has written.
+    when it succeeded. on_rejected: with a pod that its node did not admit, and why. on_written:
+    called with an object that a scheduler has written. devices: GPU cards of the nodes, which their
+    kubelets give to pods; None: no pod is rejected.
     """
 
     def __init__(self, event_queue: EventQueue, pace: Pace | None = None) -> None:
@@ -59,8 +63,10 @@ class SimulatedCluster:
         self.on_bound: Callable[[Pod], None] = _nothing
         self.on_started: Callable[[Pod], None] = _nothing
         self.on_ended: Callable[[Pod, str], None] = _nothing_why
+        self.on_rejected: Callable[[Pod, str], None] = _nothing_why
         self.on_written: Callable[[Object], None] = _nothing_written
         self.run_of: Callable[[Pod], int | None] = run_of
+        self.devices: CardAdmission | None = None
         self._log: list[Event] = []
         self._compacted = 0
 
@@ -149,6 +155,7 @@ class SimulatedCluster:
     def drop_pod(self, key: str, why: str) -> None:
         """Delete a pod at once."""
         pod = self.pods.pop(key)
+        self._release_devices(pod)
         self._changed(happened.PodDeleted(pod))
         self.on_ended(pod, why)
 
@@ -196,6 +203,8 @@ class SimulatedCluster:
         spec = replace(pod.spec, node_name=node)
         bound = self.put_pod(replace(pod, metadata=meta, spec=spec, status=status))
         self.on_bound(bound)
+        if self.devices is not None and node in self.nodes and self._is_rejected(bound):
+            return CREATED
         self.event_queue.after(round(self.pace.start_s * SECOND), self._start, key, uid)
         return CREATED
 
@@ -240,6 +249,23 @@ class SimulatedCluster:
 
     # Kubelets.
 
+    def _is_rejected(self, pod: Pod) -> bool:
+        """Admit a bound pod; True where its node rejects it, which ends it as Failed."""
+        assert self.devices is not None
+        why = self.devices.refusal(pod, self.nodes[pod.node_name])
+        if not why:
+            self.devices.admit(pod)
+            return False
+        pod = self.put_pod(replace(pod, status=replace(pod.status, phase="Failed")))
+        del self.pods[pod.key]
+        found = unexpected_admission_error(why)
+        self.on_rejected(pod, f"{found.reason}: {found.message}")
+        return True
+
+    def _release_devices(self, pod: Pod) -> None:
+        if self.devices is not None and pod.node_name:
+            self.devices.release(pod.key, pod.node_name)
+
     def _start(self, key: str, uid: str) -> None:
         """Start a bound pod, unless it is deleted."""
         pod = self.pods.get(key)
@@ -252,6 +278,8 @@ class SimulatedCluster:
 
     def run(self, pod: Pod) -> None:
         """Start a pod that was bound before the start."""
+        if self.devices is not None:
+            self.devices.admit(pod)
         self._start(pod.key, pod.uid)
 
     def _finish(self, key: str, uid: str) -> None:
@@ -260,6 +288,7 @@ class SimulatedCluster:
             pod = self.pods[key]
             pod = self.put_pod(replace(pod, status=replace(pod.status, phase="Succeeded")))
             del self.pods[key]
+            self._release_devices(pod)
             self.on_ended(pod, "")
 
 
@@ -291,7 +320,7 @@ def _nothing(pod: Pod) -> None:
 
 
 def _nothing_why(pod: Pod, why: str) -> None:
-    """Default of `on_ended`: does nothing."""
+    """Default of `on_ended` and `on_rejected`: does nothing."""
 
 
 def _nothing_written(value: Object) -> None:

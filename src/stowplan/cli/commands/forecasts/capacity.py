@@ -1,4 +1,4 @@
-"""`stowplan capacity`: how many more pods fit, the fewest nodes, and nodes to empty."""
+"""`stowplan capacity`: how many more pods fit, the fewest nodes, nodes to empty, pods to move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options, simulate_options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
 # Show how many more pods of a Deployment fit, and what is short then
@@ -22,7 +22,34 @@ stowplan capacity shop.yaml --fit -f cluster.yaml --price small=0.19 --price lar
 
 # Find the nodes that can be emptied, with the commands to drain them
 stowplan capacity --compact -f cluster.yaml
+
+# Find pods to move so that more of the GPU cards can be used
+stowplan capacity --defragment -f cluster.yaml --config gpu-share.yaml
 """
+
+
+defragment_options = grouped(
+    flag(
+        "--defragment",
+        metavar="[POLICY]",
+        is_flag=False,
+        flag_value="fragMultiPod",
+        type=click.Choice(["fragMultiPod", "fragOnePod", "cosSim"]),
+        help="Find pods to move so that GPU cards are less fragmented. POLICY chooses them: "
+        "fragMultiPod, fragOnePod or cosSim.  [default: fragMultiPod]",
+    ),
+    flag(
+        "--ratio",
+        metavar="SHARE",
+        type=click.FloatRange(min=0, max=1, min_open=True),
+        help="Move at most this share of all pods, for --defragment.  [default: 0.1]",
+    ),
+    flag(
+        "--force",
+        is_flag=True,
+        help="Also move pods without a controller, which nothing creates again; for --defragment.",
+    ),
+)
 
 
 @click.command(name="capacity", cls=Command, examples=EXAMPLES)
@@ -36,6 +63,7 @@ stowplan capacity --compact -f cluster.yaml
 @live_options.context
 @flag("--fit", is_flag=True, help="Find the cheapest nodes on which FILE, or the cluster, runs.")
 @flag("--compact", is_flag=True, help="Find nodes that can be emptied, in which order; no FILE.")
+@defragment_options
 @flag(
     "--price",
     "prices",
@@ -71,9 +99,11 @@ def command(**given: Any) -> None:
     With --fit new nodes of the cluster's pools are looked for, on which FILE runs, or without FILE
     the cluster's own pods; the least cost that any scheduler could reach is shown beside it. With
     --compact nodes are listed that can be drained one after another within the
-    PodDisruptionBudgets, and where their pods go.
+    PodDisruptionBudgets, and where their pods go. With --defragment pods are listed whose move
+    leaves less of the GPU cards without use for the pods of FILE, without FILE for the workload
+    that the plugin GpuShare is configured with, or for the cluster's own pods.
 
-    Exit code 1 if nothing fits, or no node can be emptied.
+    Exit code 1 if nothing fits, no node can be emptied, or no move helps.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.capacity import CapacityRequest, run_capacity

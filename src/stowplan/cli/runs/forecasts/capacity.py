@@ -11,10 +11,11 @@ from stowplan.cli.errors import invalid_argument
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.simulate_options import read_autoscale_option
-from stowplan.cli.tables.capacity import print_compact, print_count, print_fit
+from stowplan.cli.tables.capacity import print_compact, print_count, print_defragment, print_fit
 from stowplan.cli.tables.console import print_tree, stdout_console
 from stowplan.driver.gc_settings import paused_collector
 from stowplan.forecast.capacity import LIMIT, capacity, compact, fit_nodes
+from stowplan.forecast.defragment import RATIO, defragment
 from stowplan.inputs.cluster_reader import Cluster, read_workload
 
 
@@ -29,6 +30,9 @@ class CapacityRequest(NamedTuple):
     limit: int | None
     autoscale: str | None
     profile: str | None
+    defragment: str | None = None
+    ratio: float | None = None
+    force: bool = False
 
 
 def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> int:
@@ -42,6 +46,8 @@ def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> i
         validate = request.source.validate or "auto"
         workload = read_workload(request.workload, cluster, validate=validate)
     with paused_collector():
+        if request.defragment:
+            return _run_defragment(request, cluster, workload, deciders, output)
         if request.compact:
             return _run_compact(request, cluster, prices, deciders, output)
         if request.fit:
@@ -64,18 +70,25 @@ def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> i
 
 def _check(request: CapacityRequest) -> None:
     """Raise a usage error for options that exclude each other."""
-    if request.fit and request.compact:
-        raise click.UsageError("--fit and --compact cannot be used together")
+    chosen = {"fit": request.fit, "compact": request.compact, "defragment": request.defragment}
+    modes = [f"--{name}" for name, is_chosen in chosen.items() if is_chosen]
+    if len(modes) > 1:
+        raise click.UsageError(f"{' and '.join(modes)} cannot be used together")
     if request.compact and request.workload:
         raise click.UsageError("--compact takes no FILE")
-    if not (request.fit or request.compact or request.workload):
-        raise click.UsageError("FILE is required: the pods to count (or use --fit or --compact)")
+    if not (modes or request.workload):
+        raise click.UsageError(
+            "FILE is required: the pods to count (or use --fit, --compact or --defragment)"
+        )
     if request.prices and not (request.fit or request.compact):
         raise click.UsageError("--price needs --fit or --compact")
-    if request.autoscale is not None and (request.fit or request.compact):
-        raise click.UsageError("--autoscale cannot be used with --fit or --compact")
-    if request.limit is not None and (request.fit or request.compact):
-        raise click.UsageError("--limit cannot be used with --fit or --compact")
+    if request.autoscale is not None and modes:
+        raise click.UsageError(f"--autoscale cannot be used with {modes[0]}")
+    if request.limit is not None and modes:
+        raise click.UsageError(f"--limit cannot be used with {modes[0]}")
+    if not request.defragment and (request.ratio is not None or request.force):
+        option = "--force" if request.ratio is None else "--ratio"
+        raise click.UsageError(f"{option} needs --defragment")
 
 
 def _price(text: str) -> tuple[str, float]:
@@ -120,3 +133,27 @@ def _run_compact(
     else:
         print_compact(found, stdout_console(), has_prices=bool(prices))
     return 0 if found.steps else 1
+
+
+def _run_defragment(
+    request: CapacityRequest,
+    cluster: Cluster,
+    workload: Cluster | None,
+    deciders: Deciders,
+    output: str,
+) -> int:
+    assert request.defragment is not None
+    found = defragment(
+        cluster,
+        workload,
+        policy=request.defragment,
+        ratio=RATIO if request.ratio is None else request.ratio,
+        force=request.force,
+        config=deciders,
+        profile=request.profile,
+    )
+    if output in TREES:
+        print_tree(found, output)
+    else:
+        print_defragment(found, stdout_console())
+    return 0 if found.lowers else 1

@@ -8,11 +8,9 @@ from __future__ import annotations
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.convention import (
-    NOT_A_NUMBER,
     BindingNotes,
     Convention,
-    bad_amount,
-    limit_of,
+    container_limits,
     offered,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -46,14 +44,10 @@ def report(node: Node) -> DeviceReport | None:
 
 def request(pod: Pod) -> DeviceRequest | None:
     """The memory that the containers request together; it is on one card."""
-    memory, problem, first = 0, "", 0
-    for index, container in enumerate(pod.spec.containers):
-        amount = limit_of(container, MEMORY)
-        if amount == NOT_A_NUMBER:
-            problem = problem or bad_amount(container, MEMORY)
-        elif amount:
-            first = first if memory else index
-            memory += amount
+    found, problem = container_limits(pod, (MEMORY,))
+    wanted = [(index, amount) for index, amounts in found if (amount := amounts[MEMORY])]
+    memory = sum(amount for _, amount in wanted)
+    first = wanted[0][0] if wanted else 0
     if not memory and not problem:
         return None
     if COUNT in pod.labels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -54,6 +54,24 @@ def limit_of(container: Container, resource: str) -> int | None:
                 return NOT_A_NUMBER
             return NOT_A_NUMBER if rest or units < 0 else units
     return None
+
+
+def container_limits(
+    pod: Pod, resources: Sequence[str]
+) -> tuple[list[tuple[int, dict[str, int | None]]], str]:
+    """Limits, or requests, of a pod's containers: the container's index and its amounts, None for
+    what it does not name; and what is wrong with the first amount that is not a whole number, ""
+    if all are. A container with such an amount is left out."""
+    found: list[tuple[int, dict[str, int | None]]] = []
+    problem = ""
+    for index, container in enumerate(pod.spec.containers):
+        amounts = {name: limit_of(container, name) for name in resources}
+        wrong = next((name for name in resources if amounts[name] == NOT_A_NUMBER), None)
+        if wrong is None:
+            found.append((index, amounts))
+        elif not problem:
+            problem = bad_amount(container, wrong)
+    return found, problem
 
 
 def offered(node: Node, resource: str) -> int:

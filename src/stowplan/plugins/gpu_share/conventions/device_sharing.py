@@ -25,8 +25,8 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.objects.devices.gpu_cards import MILLI_KEY, CardState, GpuShareRequest
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, CardState, GpuShareRequest
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
 from stowplan.plugins.gpu_share.conventions.convention import BindingNotes, Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import DeviceLedger, NodeReport
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -35,6 +35,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
 )
 
 FITS = 0
+KAI = kai_fractions.CONVENTION.name
 NO_SUCH_DEVICES, TOO_LITTLE_LEFT, NOT_REGISTERED, UNUSABLE, SEVERAL = range(11, 16)
 REFUSALS = {
     NO_SUCH_DEVICES: unresolvable("node(s) had too few GPUs that the pod accepts"),
@@ -89,11 +90,23 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
         )
         return found
 
+    def mixed(self, rows: Rows) -> Bools:
+        """bool (n_rows,): rows whose GPUs are registered and counted by milli as well."""
+        numbers = np.arange(self.nodes.n_nodes)[rows]
+        found = np.zeros(numbers.shape[0], dtype=np.bool_)
+        for place in np.nonzero(self.has_devices()[numbers])[0].tolist():
+            found[place] = self.is_mixed(self.nodes.info(int(numbers[place])))
+        return found
+
+    def is_mixed(self, node: NodeInfo) -> bool:
+        """`mixed` of one node."""
+        return is_counted_too(node, self.ledger.report(node, self.conventions))
+
     def verdict(self, node: NodeInfo) -> int:
         """FITS, or the reason of the refusal."""
         found = self.ledger.report(node, self.conventions)
         convention = found.only
-        if len(found.conventions) > 1:
+        if len(found.conventions) > 1 or is_counted_too(node, found):
             return SEVERAL
         request = None if convention is None else self.requests.get(convention.name)
         if convention is None or request is None:
@@ -168,6 +181,8 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
             return [f"gpus: registered by {labels}; which of them is right is not known"]
         if found.only is None:
             return []
+        if is_counted_too(node, found):
+            return [counted_twice(found)]
         if found.report.problem:
             return [f"gpus: {found.report.problem}"]
         request = self.requests.get(found.only.name)
@@ -182,6 +197,19 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
                     f"left {left} MiB: {why or 'fits'}"
                 )
         return lines
+
+
+def is_counted_too(node: NodeInfo, found: NodeReport) -> bool:
+    """True where a node registers GPUs that it also offers by milli: parts of one card would be
+    given twice. KAI registers nothing."""
+    registers = any(one.name != KAI for one in found.conventions)
+    return registers and node.allocatable.get(COUNT_KEY, 0) > 0
+
+
+def counted_twice(found: NodeReport) -> str:
+    """The explanation of such a node."""
+    labels = " and ".join(one.label for one in found.conventions)
+    return f"gpus: registered by {labels} and counted as {COUNT_KEY}; parts would be given twice"
 
 
 def device_attempt(

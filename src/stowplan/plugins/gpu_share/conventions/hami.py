@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.convention import (
-    NOT_A_NUMBER,
     BindingNotes,
     Convention,
-    bad_amount,
+    container_limits,
     limit_of,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -158,18 +157,11 @@ def request(pod: Pod) -> DeviceRequest | None:
 
     A pod that requests nothing but `nvidia.com/gpu` requests whole devices on other nodes.
     """
-    parts, problem, is_part = [], "", False
-    for index, container in enumerate(pod.spec.containers):
-        amounts = {name: limit_of(container, name) for name in RESOURCES}
-        wrong = next((name for name in RESOURCES if amounts[name] == NOT_A_NUMBER), None)
-        if wrong is not None:
-            problem = problem or bad_amount(container, wrong)
-            is_part = True
-            continue
-        is_part |= any(amounts[name] is not None for name in RESOURCES[1:])
-        part = _container(index, amounts)
-        if part is not None:
-            parts.append(part)
+    found, problem = container_limits(pod, RESOURCES)
+    parts = [part for one in found if (part := _container(*one)) is not None]
+    is_part = bool(problem) or any(
+        amounts[name] is not None for _, amounts in found for name in RESOURCES[1:]
+    )
     if not parts and not problem:
         return None
     for first in pod.spec.init_containers:

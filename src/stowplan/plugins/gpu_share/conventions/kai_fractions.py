@@ -17,11 +17,9 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions import hami, volcano_vgpu
 from stowplan.plugins.gpu_share.conventions.convention import (
-    NOT_A_NUMBER,
     BindingNotes,
     Convention,
-    bad_amount,
-    limit_of,
+    container_limits,
     offered,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -88,13 +86,12 @@ def request(pod: Pod) -> DeviceRequest | None:
 
 
 def _whole_devices(pod: Pod) -> DeviceRequest | None:
-    parts, problem = [], ""
-    for index, container in enumerate(pod.spec.containers):
-        amount = limit_of(container, GPU)
-        if amount == NOT_A_NUMBER:
-            problem = problem or bad_amount(container, GPU)
-        elif amount:
-            parts.append(ContainerDevices(index, amount, 0, 100, ALL_CORES))
+    found, problem = container_limits(pod, (GPU,))
+    parts = [
+        ContainerDevices(index, amount, 0, 100, ALL_CORES)
+        for index, amounts in found
+        if (amount := amounts[GPU])
+    ]
     if not parts and not problem:
         return None
     return DeviceRequest(CONVENTION.name, tuple(parts), is_count_elsewhere=True, problem=problem)

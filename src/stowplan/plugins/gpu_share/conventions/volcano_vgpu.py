@@ -9,11 +9,9 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS
 from stowplan.plugins.gpu_share.conventions.convention import (
-    NOT_A_NUMBER,
     BindingNotes,
     Convention,
-    bad_amount,
-    limit_of,
+    container_limits,
     offered,
 )
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
@@ -35,6 +33,7 @@ REGISTER = "volcano.sh/node-vgpu-register"
 NUMBER, MEMORY = "volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"
 PERCENTAGE, CORES = "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"
 RESOURCES = (NUMBER, MEMORY, PERCENTAGE, CORES)
+WHOLE = "nvidia.com/gpu"
 
 MODE = "volcano.sh/vgpu-mode"
 USE_TYPE, NOUSE_TYPE = "nvidia.com/use-gputype", "nvidia.com/nouse-gputype"
@@ -55,7 +54,8 @@ def report(node: Node) -> DeviceReport | None:
     """The devices that a node has registered: `ID,SLICES,MIB,TYPE,HEALTHY,MODE:` each.
 
     Differs: an entry that is not understood makes the node unusable; Volcano reads such numbers as
-    0. A node with MIG devices is not usable either: which profile a slice gets is the driver's.
+    0. A node with MIG devices is not usable either: which profile a slice gets is the driver's. Nor
+    is one that offers whole GPUs as well, which NVIDIA's device plugin gives without asking.
     """
     text = node.metadata.annotations.get(REGISTER)
     if text is None:
@@ -78,6 +78,12 @@ def report(node: Node) -> DeviceReport | None:
                 name, int(memory), model, slots=int(slots), is_healthy=is_healthy, mode=HAMI_CORE
             )
         )
+    whole = offered(node, WHOLE)
+    if whole > 0:
+        return DeviceReport(
+            problem=f"annotation {REGISTER} has GPUs, allocatable {WHOLE} is {whole}: another "
+            "device plugin may give the same ones"
+        )
     return checked_report(node, devices, REGISTER, NUMBER)
 
 
@@ -99,16 +105,10 @@ def checked_report(
 
 def request(pod: Pod) -> DeviceRequest | None:
     """The slices that the containers of a pod request; None for a pod without."""
-    parts, problem = [], ""
-    for index, container in enumerate(pod.spec.containers):
-        amounts = {name: limit_of(container, name) for name in RESOURCES}
-        wrong = next((name for name in RESOURCES if amounts[name] == NOT_A_NUMBER), None)
-        if wrong is not None:
-            problem = problem or bad_amount(container, wrong)
-            continue
-        part = _container(index, container, amounts)
-        if part is not None:
-            parts.append(part)
+    found, problem = container_limits(pod, RESOURCES)
+    containers = pod.spec.containers
+    made = (_container(index, containers[index], amounts) for index, amounts in found)
+    parts = [part for part in made if part is not None]
     if not parts and not problem:
         return None
     notes = pod.metadata.annotations

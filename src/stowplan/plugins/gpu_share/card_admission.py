@@ -1,0 +1,172 @@
+"""What device plugins of simulated nodes give to pods: the GPU cards that their annotations name.
+
+A kubelet asks before it admits a pod. The answer depends on the pod's annotations, the node and the
+pods that were admitted, and on nothing that a scheduler has counted.
+
+Differs: device plugins of Volcano, HAMi and Aliyun look for a pod that waits for as many devices
+as the kubelet asks for; here it is the pod that is admitted. The annotations of open-gpu-share are
+read by no device plugin; a pod whose cards they name gets these, a pod without is admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from stowplan.framework import NodeInfo, PodInfo
+from stowplan.objects.devices.gpu_cards import CARD_MILLI, MILLI_KEY
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.plugins.gpu_share.card_ledger import gpu_node_of, gpu_request_of
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, hami, kai_fractions, volcano_vgpu
+from stowplan.plugins.gpu_share.conventions.convention import Convention
+from stowplan.plugins.gpu_share.conventions.device_ledger import NodeReport, report_of
+from stowplan.plugins.gpu_share.conventions.gpu_devices import DeviceReport, GpuDevice
+
+NODE_ANNOTATIONS = {"volcano": volcano_vgpu.NODE, "hami": hami.NODE}
+"""Annotation that names the node for which the devices of a pod were chosen, by convention."""
+
+
+class CardUse(NamedTuple):
+    """What a pod has of a card. card: index, or id of a device. memory: MiB. cores: percent.
+    slices: of those that the card is registered with."""
+
+    card: str
+    milli: int = 0
+    memory: int = 0
+    cores: int = 0
+    slices: int = 0
+
+
+class _NodeCards(NamedTuple):
+    """The cards that a node offers."""
+
+    n_cards: int
+    found: NodeReport
+
+
+class CardAdmission:
+    """The cards of simulated nodes and the pods that were admitted to them."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, dict[str, tuple[CardUse, ...]]] = {}
+        self._offers: dict[str, tuple[Node, _NodeCards]] = {}
+
+    def refusal(self, pod: Pod, node: Node) -> str:
+        """Why the pod does not get the cards that its annotations name, "" if it does; in the words
+        of the kubelet's device manager."""
+        offer = self._offer(node)
+        if MILLI_KEY in pod.metadata.annotations:
+            return self._without_milli(pod, node.name, offer.n_cards)
+        convention = offer.found.only
+        if convention is None:
+            return ""
+        request = convention.request(pod)
+        if request is None:
+            return ""
+        return self._without_devices(pod, node.name, convention, offer.found.report)
+
+    def admit(self, pod: Pod) -> None:
+        """Count the cards of a pod on its node, once."""
+        uses = tuple(card_uses(pod))
+        if uses:
+            self._held.setdefault(pod.node_name, {})[pod.key] = uses
+
+    def release(self, key: str, node: str) -> None:
+        """Give back the cards of a pod, by its namespace and name."""
+        held = self._held.get(node)
+        if held is not None:
+            held.pop(key, None)
+
+    def uses(self, node: str, without: str = "") -> dict[str, CardUse]:
+        """What the admitted pods of a node have of each card. without: a pod that does not
+        count."""
+        total: dict[str, CardUse] = {}
+        for key, uses in self._held.get(node, {}).items():
+            for use in uses if key != without else ():
+                total[use.card] = _sum(total.get(use.card, CardUse(use.card)), use)
+        return total
+
+    def _offer(self, node: Node) -> _NodeCards:
+        known = self._offers.get(node.name)
+        if known is None or known[0] is not node:
+            _, n_cards, _ = gpu_node_of(NodeInfo(node))
+            offer = _NodeCards(n_cards, report_of(node, tuple(CONVENTIONS.values())))
+            known = self._offers[node.name] = node, offer
+        return known[1]
+
+    def _without_milli(self, pod: Pod, node: str, n_cards: int) -> str:
+        used = self.uses(node, pod.key)
+        for use in card_uses(pod):
+            left = CARD_MILLI - used[use.card].milli if use.card in used else CARD_MILLI
+            available = max(left, 0) if int(use.card) < n_cards else 0
+            if use.milli > available:
+                return _unavailable(f"{MILLI_KEY} of card {use.card}", use.milli, available)
+        return ""
+
+    def _without_devices(
+        self, pod: Pod, node: str, convention: Convention, report: DeviceReport
+    ) -> str:
+        wanted = NODE_ANNOTATIONS.get(convention.name)
+        shares = convention.shares(pod)
+        is_for = pod.metadata.annotations.get(wanted, "") if wanted is not None else node
+        if shares is None or is_for != node:
+            # KAI's whole devices are a count for the kubelet.
+            return "" if convention.name == kai_fractions.CONVENTION.name else _no_pod(convention)
+        if report.problem:
+            return f"rpc error: code = Unknown desc = {report.problem}"
+        devices = {device.id: device for device in report.devices}
+        used = self.uses(node, pod.key)
+        for share in card_uses(pod):
+            before = used.get(share.card, CardUse(share.card))
+            why = _lacks(devices.get(share.card), share, before)
+            if why:
+                return why
+            used[share.card] = _sum(before, share)
+        return ""
+
+
+def card_uses(pod: Pod) -> Iterator[CardUse]:
+    """What the annotations of a pod say that it has; a card twice where several containers do."""
+    if MILLI_KEY in pod.metadata.annotations:
+        request = gpu_request_of(PodInfo.of(pod))
+        yield from (CardUse(str(card), request.milli) for card in request.prescribed or ())
+        return
+    for convention in CONVENTIONS.values():
+        shares = convention.shares(pod)
+        if shares is not None:
+            for share in (share for container in shares for share in container):
+                yield CardUse(share.id, 0, share.memory, share.cores, 1)
+            return
+
+
+def _lacks(device: GpuDevice | None, share: CardUse, used: CardUse) -> str:
+    if device is None or not device.is_healthy:
+        return _unavailable(f"GPU {share.card}", 1, 0)
+    for what, requested, left in (
+        ("MiB", share.memory, device.memory - used.memory),
+        ("cores", share.cores, device.cores - used.cores),
+        ("slices", share.slices, device.slots - used.slices),
+    ):
+        if requested > left:
+            return _unavailable(f"{what} of GPU {share.card}", requested, max(left, 0))
+    return ""
+
+
+def _sum(one: CardUse, other: CardUse) -> CardUse:
+    amounts = (have + more for have, more in zip(one[1:], other[1:], strict=True))
+    return CardUse(one.card, *amounts)
+
+
+def _unavailable(what: str, requested: int, available: int) -> str:
+    return (
+        f"requested number of devices unavailable for {what}. Requested: {requested}, "
+        f"Available: {available}"
+    )
+
+
+def _no_pod(convention: Convention) -> str:
+    return (
+        f"rpc error: code = Unknown desc = no annotation of {convention.label} names devices of "
+        "this node for the pod"
+    )
