@@ -9,6 +9,7 @@
     eta(cluster)                   when pending pods are expected to start
     capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
                                    how many more pods fit, the fewest nodes, nodes to empty
+    experiment(plan, out=DIR)      run workloads x policies x seeds, and compare the policies
     defragment(cluster)            pods to move so that GPU cards are less fragmented
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
@@ -27,6 +28,7 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.experiments.experiment_run import experiment
     from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.cluster import Cluster, read_cluster
     from stowplan.forecast.defragment import defragment
@@ -60,6 +62,7 @@ __all__ = [
     "defragment",
     "eta",
     "evaluate",
+    "experiment",
     "explain",
     "explain_job",
     "explain_pod_group",
@@ -87,6 +90,7 @@ _MODULES = {
     "compact": "stowplan.forecast.capacity",
     "defragment": "stowplan.forecast.defragment",
     "evaluate": "stowplan.conformance.evaluate",
+    "experiment": "stowplan.experiments.experiment_run",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
     "explain_pod_group": "stowplan.forecast.explain_job",

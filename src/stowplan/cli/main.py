@@ -30,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.simulate",
         "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
+    "experiment": (
+        "stowplan.cli.commands.experiments.experiment_command",
+        "Run workloads x policies x seeds, and compare the policies.",
+    ),
     "replay": (
         "stowplan.cli.commands.recordings.replay_command",
         "Restore, verify or change the decisions of a recording.",

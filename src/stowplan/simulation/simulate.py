@@ -165,7 +165,7 @@ def as_json(tree: dict[str, Any]) -> bytes:
 def simulate(
     cluster: Cluster | str | Path | Iterable[str | Path] | None = None,
     *,
-    config: Configuration | ConfigSource | None = None,
+    config: Deciders | Configuration | ConfigSource | None = None,
     plugins: Iterable[PluginSource] = (),
     extenders: Iterable[ExtenderSource] | ExtenderSource = (),
     seed: int = 0,
@@ -181,20 +181,20 @@ def simulate(
     """Schedule the pending pods of a cluster.
 
     cluster: files and directories as for `--cluster`, or a Cluster; None: a generated workload.
-    config: a Configuration, or its files. plugins: classes, decorated functions, or files that
-    define them. extenders: classes that answer in place of the configuration's extenders, or files
-    with such classes; an extender without a class accepts every node. seed: of the generated
-    workload, of ties between nodes and of all other random choices. compat: the scheduler whose
-    defects sessions reproduce. profile: schedule every pod by this profile. node_count: shrink or
-    grow the cluster. replay: options of a replay in virtual time; None: try each pod once.
+    config: a Configuration, or its files; Deciders have their plugins already. plugins: classes,
+    decorated functions, or files that define them. extenders: classes that answer in place of the
+    configuration's extenders, or files with such classes; an extender without a class accepts every
+    node. seed: of the generated workload, of ties between nodes and of all other random choices.
+    compat: the scheduler whose defects sessions reproduce. profile: schedule every pod by this
+    profile. node_count: shrink or grow the cluster. replay: options of a replay in virtual time;
+    None: try each pod once.
     explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
     is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
     ContractError.
     """
     given: object = config
-    if not isinstance(given, Configuration | str | Path | list | tuple | None):
-        wanted = "file names or a Configuration"
-        raise InputError("config", "", f"a {type(given).__name__}", wanted)
+    if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
+        raise InputError("config", "", f"a {type(given).__name__}", "file names or a Configuration")
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
@@ -526,9 +526,13 @@ def assign_profile(profile: str, cluster: Cluster) -> Cluster:
 
 
 def _deciders(
-    config: Configuration | ConfigSource | None, plugins: list[PluginSource], compat: str
+    config: Deciders | Configuration | ConfigSource | None,
+    plugins: list[PluginSource],
+    compat: str,
 ) -> Deciders:
     """The deciders of a configuration or of its files."""
+    if isinstance(config, Deciders):
+        return config
     if isinstance(config, Configuration):
         return replace(read_deciders(None, plugins, compat), configuration=config)
     return read_deciders(config, plugins, compat)
