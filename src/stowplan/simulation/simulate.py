@@ -72,6 +72,13 @@ from stowplan.simulation.pod_explanation import (
     position_of,
 )
 from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
+from stowplan.simulation.results.node_use import (
+    NodeUse,
+    NodeUseSampler,
+    pod_table,
+    resources_of,
+    use_of_fill,
+)
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.results.summary import (
@@ -90,6 +97,7 @@ PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
 GPU_NODES = "gpu_nodes.csv"
+USAGE = "usage.json"
 AUTOSCALER = "autoscaler.jsonl"
 KERNEL_LOAD_MIN = 1000
 """Pods from which loading compiled kernels from disk pays."""
@@ -113,7 +121,7 @@ class Simulation(msgspec.Struct):
     to files. series: time series of a replay, as CSV. gpu_nodes: fragmentation of GPU cards by
     node, as CSV. failures: pods without a node, by owner and
     reason. explanation: of the pod named by `explain`. node_events: what an
-    autoscaler did.
+    autoscaler did. node_use: nodes over the run, for reports.
     """
 
     placements: list[Placement]
@@ -123,6 +131,7 @@ class Simulation(msgspec.Struct):
     explanation: Explanation | None = None
     gpu_nodes: bytes = b""
     node_events: tuple[NodeEvent, ...] = ()
+    node_use: NodeUse | None = None
 
     def __repr__(self) -> str:
         figures = self.summary
@@ -145,7 +154,8 @@ class Simulation(msgspec.Struct):
         if self.node_events:
             events = (msgspec.json.encode(event) + b"\n" for event in self.node_events)
             found[AUTOSCALER] = b"".join(events)
-        more = {SERIES: self.series, GPU_NODES: self.gpu_nodes}
+        usage = b"" if self.node_use is None else msgspec.json.encode(self.node_use) + b"\n"
+        more = {SERIES: self.series, GPU_NODES: self.gpu_nodes, USAGE: usage}
         return found | {name: content for name, content in more.items() if content}
 
     def write(self, directory: str | Path) -> None:
@@ -279,6 +289,8 @@ def _filled(
         summary["notes"].append(VOLUMES_NOTE)
     summary |= extender_summary(answering) | _found(warnings, answering)
     found = Simulation(placements, summary, explanation=explanation)
+    pods = pod_table(cluster.pending(), cluster.objects)
+    found.node_use = use_of_fill(placements, pods, scheduler.cache.nodes)
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -333,18 +345,21 @@ def _replayed(
     answering = extender_factory.of(run.instance)
     meter = _meter(cluster, deciders.configuration)
     series = TimeSeries(PodSizes(cluster.pending()), meter)
+    sampler = NodeUseSampler(resources_of(cluster.pending()))
 
     def on_sample(now: int) -> None:
         series.take(now, scheduler)
+        sampler.take(now, scheduler.cache.nodes)
         if on_tick is not None:
             on_tick(run.binds, run.n_waiting, in_seconds(now))
 
     run.run(on_sample, _sample_every(cluster, options))
-    placements = [
-        placement_of(pod_history, run)
+    counted = [
+        pod_history
         for pod_history in run.pod_histories.values()
         if not (pod_history.bound_at_start or pod_history.is_deleted_unbound)
     ]
+    placements = [placement_of(pod_history, run) for pod_history in counted]
     summary = run_summary(cluster, list(placements), scheduler.cache.nodes)
     summary |= (
         replay_summary(run, series, options)
@@ -370,6 +385,7 @@ def _replayed(
             summary["notes"].append(f"{name} pending at the end: not explained")
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
     found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
+    found.node_use = sampler.result([one.pod for one in counted], cluster.objects)
     _add_cards(found, meter, scheduler)
     return found
 
