@@ -176,6 +176,12 @@ pod_count = flag(
     type=click.IntRange(min=0),
     help=f"Number of pods of the generated workload.  [default: {N_PODS}]",
 )
+report = flag(
+    "--report",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False),
+    help="Write a report of the run as one HTML file. See `stowplan report`.",
+)
 strict = flag(
     "--strict",
     is_flag=True,

@@ -99,18 +99,22 @@ def pod_table(
         for pod in pods
     ]
     queues = {
-        f"{one.namespace}/{one.name}": one.spec.queue or "default" for one in _groups(objects)
+        f"{one.namespace}/{one.name}": one.spec.queue or "default"
+        for one in objects
+        if isinstance(one, PodGroup)
     }
     groups: dict[str, int] = {}
     pod_groups = [
         groups.setdefault(
-            queues.get(group_of(pod), "no queue") if queues else pod.metadata.namespace,
+            queues.get(group_of(pod), "no queue") if queues else pod.namespace,
             len(groups),
         )
         for pod in pods
     ]
     by = "queue" if queues else "namespace"
-    return RequestTable(names, [list(one) for one in sizes], pod_sizes, by, list(groups), pod_groups)
+    return RequestTable(
+        names, [list(one) for one in sizes], pod_sizes, by, list(groups), pod_groups
+    )
 
 
 def ranked(counts: Counter[str]) -> list[str]:

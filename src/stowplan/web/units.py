@@ -1,0 +1,53 @@
+"""Numbers with units, as texts; `static/units.js` writes the same."""
+
+from __future__ import annotations
+
+import math
+
+_TIMES = ((86_400, "d"), (3600, "h"), (60, "m"))
+
+
+def text_of(value: object, unit: str = "number") -> str:
+    """A value in a unit: `percent`, `time` (seconds), `count`, `number` or `text`; "" for None."""
+    if value is None:
+        return ""
+    if unit == "text" or isinstance(value, str | bool) or not isinstance(value, int | float):
+        return str(value)
+    if not math.isfinite(value):
+        return str(value)
+    match unit:
+        case "percent":
+            return f"{_trimmed(value)}%"
+        case "time":
+            return time_text(value)
+        case "count":
+            return f"{round(value):,}" if float(value).is_integer() else f"{value:,.1f}"
+    return _trimmed(value)
+
+
+def time_text(seconds: float) -> str:
+    """`1d4h`, `3h20m`, `5m30s`, `12.5s` or `10ms`: at most two units."""
+    if seconds < 0:
+        return f"-{time_text(-seconds)}"
+    if seconds < 1:
+        return "0s" if seconds == 0 else f"{_trimmed(seconds * 1000)}ms"
+    if seconds < 60:
+        return f"{_trimmed(seconds)}s"
+    whole = round(seconds)
+    parts: list[str] = []
+    for size, name in (*_TIMES, (1, "s")):
+        count, whole = divmod(whole, size)
+        if count or parts:
+            parts.append(f"{count}{name}" if count else "")
+    return "".join(parts[:2])
+
+
+def _trimmed(value: float) -> str:
+    """At most four digits that count, with separators, without trailing zeros."""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    decimals = 3 if size == 0 else max(0, min(6, 3 - math.floor(math.log10(size))))
+    text = f"{value:.{decimals}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
