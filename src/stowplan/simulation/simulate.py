@@ -45,6 +45,7 @@ from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_owners import owners_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import QueueOptions
 from stowplan.recording.recording_header import (
@@ -137,6 +138,18 @@ class Simulation(msgspec.Struct):
         figures = self.summary
         placed, pods, nodes = (figures[name] for name in ("placed", "pods", "nodes"))
         return f"Simulation({placed:,} of {pods:,} pods on {count_of(nodes, 'node')})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: utilization at the end, waits, and why pods have no node."""
+        use: dict[str, dict[str, float]] = self.summary["utilisation"]
+        waits: dict[str, float] = self.summary.get("waits_s", {})
+        failed: dict[str, int] = self.summary["failed"]
+        return html_summary(
+            repr(self),
+            html_bars((name, one["share"]) for name, one in use.items() if one["allocatable"]),
+            html_table(("Wait", "Seconds"), waits.items()),
+            html_table(("Pods", "Reason"), ((count, reason) for reason, count in failed.items())),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The placements as a DataFrame of pandas or polars, one row per pod.

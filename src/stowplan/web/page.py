@@ -14,6 +14,8 @@ from stowplan.web.svg import svg_of
 from stowplan.web.units import text_of
 
 VERDICTS = ("better", "worse")
+DIGEST_LETTERS = 40
+"""A word that long may be broken anywhere."""
 
 
 class PageWriter:
@@ -31,8 +33,8 @@ class PageWriter:
             for k, section in enumerate(sections)
         )
         facts = "".join(
-            f"<div><dt>{escape(fact.label)}</dt><dd>{escape(fact.value)}"
-            f"<small>{escape(fact.note)}</small></dd></div>"
+            f"<li><span>{escape(fact.label)}</span><strong>{escape(fact.value)}</strong>"
+            f"<small>{escape(fact.note)}</small></li>"
             for fact in report.facts
         )
         body = "".join(self._section(section, k) for k, section in enumerate(sections))
@@ -43,7 +45,7 @@ class PageWriter:
         markup = (
             f"<header><h1>{escape(report.title)}</h1>"
             f'<p class="subtitle">{escape(report.subtitle)}</p>{hint if self.script else ""}'
-            f'<dl class="facts">{facts}</dl></header>\n'
+            f'<ul class="facts">{facts}</ul></header>\n'
             f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n<main>{body}</main>\n'
             "<footer>Written by Stowplan. One file, nothing is loaded from elsewhere.</footer>"
         )
@@ -55,6 +57,9 @@ class PageWriter:
             for item in section.items
         )
         texts = "".join(f"<p>{escape(text)}</p>" for text in section.texts)
+        if len(section.texts) > 1:
+            lines = "".join(f"<li>{escape(text)}</li>" for text in section.texts)
+            texts = f'<ul class="texts">{lines}</ul>'
         return (
             f'<section id="s{place}" aria-labelledby="h{place}"><h2 id="h{place}">'
             f'{escape(section.title)}</h2>{texts}<div class="items">{items}</div></section>\n'
@@ -105,8 +110,10 @@ def _kind(column: Column) -> str:
 def _cell(value: object, column: Column) -> str:
     text = escape(text_of(value, column.unit))
     if column.unit == "text":
-        verdict = f' class="{value}"' if value in VERDICTS else ""
-        return f"<td{verdict}>{text}</td>"
+        kind = str(value) if value in VERDICTS else ""
+        if len(text) >= DIGEST_LETTERS and " " not in text:
+            kind = "digest"
+        return f'<td class="{kind}">{text}</td>' if kind else f"<td>{text}</td>"
     if isinstance(value, int | float):
         return f'<td class="number" data-value="{value!r}">{text}</td>'
     return f'<td class="number">{text}</td>'

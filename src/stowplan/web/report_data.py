@@ -113,7 +113,7 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 class ExperimentResults(msgspec.Struct):
-    """An experiment. failures: key of a run -> why it failed."""
+    """An experiment. failures: key of a run -> why it failed. runs: folder of the runs' folders."""
 
     folder: Path
     description: Tree
@@ -121,10 +121,11 @@ class ExperimentResults(msgspec.Struct):
     measurements: list[Measurement]
     comparison: Tree
     failures: dict[str, str]
+    runs: str = "runs"
 
     def run(self, entry: RunEntry) -> RunResults | None:
         """The results of a run; None where it has only measures, or failed."""
-        folder = self.folder / "runs" / entry.key
+        folder = self.folder / self.runs / entry.key
         if not (folder / SUMMARY).is_file():
             return None
         run = read_run(folder)
@@ -158,10 +159,10 @@ def _number(name: str) -> int:
 def _seeds(path: Path, folders: list[Path]) -> ExperimentResults:
     """The runs of `simulate --seeds`, as an experiment with one policy."""
     entries = [
-        RunEntry(f"../{one.name}", policy="simulate", seed=_number(one.name), status="done")
+        RunEntry(one.name, policy="simulate", seed=_number(one.name), status="done")
         for one in folders
     ]
-    return ExperimentResults(path, {"title": path.name}, entries, [], {}, {})
+    return ExperimentResults(path, {"title": path.name}, entries, [], {}, {}, "")
 
 
 def read_run(folder: Path) -> RunResults:

@@ -182,7 +182,7 @@ def what_was_run(run: RunResults) -> Table:
     rows: list[list[Any]] = []
     for name, value in run.description.items():
         if name not in ("key", "hashes", "versions"):
-            rows.append([name, _flat(value)])
+            rows.append([name, flat(value)])
     rows.append(["seed", str(summary.get("seed", ""))])
     rows += [[f"version of {name}", value] for name, value in summary.get("versions", {}).items()]
     rows.append(["configuration (SHA-256)", summary.get("configuration", "")])
@@ -190,17 +190,17 @@ def what_was_run(run: RunResults) -> Table:
         rows += [
             [f"{kind[:-1]} {name} (SHA-256)", text] for name, text in summary.get(kind, {}).items()
         ]
-    rows += [[f"replay: {name}", _flat(value)] for name, value in summary.get("replay", {}).items()]
+    rows += [[f"replay: {name}", flat(value)] for name, value in summary.get("replay", {}).items()]
     rows += [["note", note] for note in summary.get("notes", [])]
     return Table(
         "What was run", [Column("What"), Column("Value")], [row for row in rows if row[1] != ""]
     )
 
 
-def _flat(value: object) -> str:
+def flat(value: object) -> str:
     """A value of JSON as a short text."""
     if isinstance(value, dict):
-        return ", ".join(f"{name}={_flat(one)}" for name, one in value.items())
+        return ", ".join(f"{name}={flat(one)}" for name, one in value.items())
     if isinstance(value, list):
-        return ", ".join(map(_flat, value))
+        return ", ".join(map(flat, value))
     return "" if value is None else str(value)

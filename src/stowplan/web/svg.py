@@ -19,7 +19,7 @@ from stowplan.web.charts import Axis, BarChart, Chart, HeatMap, IntervalChart, L
 from stowplan.web.units import text_of
 
 WIDTH, HEIGHT = 620, 270
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 10, 40
+LEFT, RIGHT, TOP, BOTTOM = 56, 22, 10, 40
 COLOURS = 8
 ROW = 24
 CELLS = 60, 40
@@ -189,7 +189,11 @@ def _lines(chart: LineChart) -> str:
         path = _path(one.x, one.y, x, y, is_step=chart.is_step)
         lines.append(f'<path class="line {kind}" d="{path}"/>')
     legend, more = _legend(names, HEIGHT)
-    return _svg(chart.title, WIDTH, HEIGHT + more, [*shapes, *bands, *lines, *legend])
+    # An inner picture cuts what is outside of it, without an id.
+    wide, high = WIDTH - RIGHT - LEFT, bottom - 4
+    frame = f'x="{LEFT}" y="4" width="{wide}" height="{high}" viewBox="{LEFT} 4 {wide} {high}"'
+    inner = f"<svg {frame}>{''.join(bands)}{''.join(lines)}</svg>"
+    return _svg(chart.title, WIDTH, HEIGHT + more, [*shapes, inner, *legend])
 
 
 def _path(
@@ -206,7 +210,7 @@ def _path(
         if value is None or at is None:
             is_open = False
             continue
-        px, py = f"{x.at(at):.1f}", f"{min(max(y.at(value), 0), HEIGHT):.1f}"
+        px, py = f"{x.at(at):.1f}", f"{y.at(value):.1f}"
         if not is_open:
             parts.append(f"M{px} {py}")
         else:
@@ -232,7 +236,7 @@ def _bars(chart: BarChart) -> str:
             top, base = sorted((y.at(value), y.at(0)))
             shapes.append(
                 f'<rect class="bar {_colour(one.colour, place)}" x="{left + 1:.1f}" y="{top:.1f}" '
-                f'width="{max(1.0, thick - 2):.1f}" height="{max(1.0, base - top):.1f}"/>'
+                f'width="{max(1.0, thick - 2):.1f}" height="{base - top:.1f}"/>'
             )
             if len(one.low) and one.low[g] is not None and one.high[g] is not None:
                 ends = y.at(one.low[g] or 0.0), y.at(one.high[g] or 0.0)

@@ -56,7 +56,7 @@ function drawBar(svg, chart, one, g, { x, thick, y, colour, group, tooltip }) {
   const value = one.values[g];
   if (value === null || value === undefined) return;
   const [top, base] = [Math.min(y.at(value), y.at(0)), Math.max(y.at(value), y.at(0))];
-  const size = { x: x + 1, y: top, width: Math.max(1, thick - 2), height: Math.max(1, base - top) };
+  const size = { x: x + 1, y: top, width: Math.max(1, thick - 2), height: base - top };
   const bar = shape("rect", { class: `bar ${colour}`, ...size });
   svg.append(bar);
   let text = textOf(value, chart.y.unit);

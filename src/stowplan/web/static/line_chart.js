@@ -44,14 +44,14 @@ function drawing(chart, shown, width, state) {
   const all = chart.series.filter((one) => !one.is_reference);
   const values = all.flatMap((one) => [...one.y, ...one.low, ...one.high]);
   const axis = state.from === null ? chart.x : { ...chart.x, low: state.from, high: state.to };
-  const x = scaleOf(axis, all.flatMap((one) => one.x), left, width - 12);
+  const x = scaleOf(axis, all.flatMap((one) => one.x), left, width - 24);
   const y = valueScale(chart.y, values, bottom, 10);
   drawYAxis(svg, y, chart.y, left, width - 8);
   drawXAxis(svg, x, chart.x, bottom, width);
-  const name = `clip-${Math.random().toString(36).slice(2)}`;
-  const frame = { x: left, y: 4, width: Math.max(0, width - 12 - left), height: bottom - 4 };
-  svg.append(shape("clipPath", { id: name }, shape("rect", frame)));
-  const group = shape("g", { "clip-path": `url(#${name})` });
+  // An inner picture cuts what is outside of it, without an id.
+  const size = [left, 4, Math.max(1, width - 24 - left), bottom - 4];
+  const frame = { x: size[0], y: size[1], width: size[2], height: size[3] };
+  const group = shape("svg", { ...frame, viewBox: size.join(" ") });
   for (const [one, place] of shown) {
     if (one.low.length) {
       const d = band(one, x, y, chart.is_step);
@@ -63,8 +63,6 @@ function drawing(chart, shown, width, state) {
     group.append(shape("path", { class: `line ${colour}`, d: path(one.x, one.y, x, y, chart.is_step) }));
   }
   svg.append(group);
-  const unit = shape("text", { class: "axis", x: left, y: 8 });
-  svg.append(unit);
   return { svg, x, y };
 }
 

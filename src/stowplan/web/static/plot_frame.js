@@ -32,7 +32,7 @@ export function svgOf(width, height, title) {
 }
 
 export function drawXAxis(svg, scale, axis, bottom, width) {
-  const room = axis.unit === "time" ? 74 : 62;
+  const room = axis.unit === "time" ? 74 : 52;
   const count = Math.max(2, Math.floor((scale.end - scale.start) / room));
   for (const tick of ticksOf(scale, count)) {
     const x = scale.at(tick);
