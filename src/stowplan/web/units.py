@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_HALF_UP, Decimal
 
 _TIMES = ((86_400, "d"), (3600, "h"), (60, "m"))
 
@@ -21,7 +22,7 @@ def text_of(value: object, unit: str = "number") -> str:
         case "time":
             return time_text(value)
         case "count":
-            return f"{round(value):,}" if float(value).is_integer() else f"{value:,.1f}"
+            return _fixed(value, 0 if float(value).is_integer() else 1)
     return _trimmed(value)
 
 
@@ -33,7 +34,7 @@ def time_text(seconds: float) -> str:
         return "0s" if seconds == 0 else f"{_trimmed(seconds * 1000)}ms"
     if seconds < 60:
         return f"{_trimmed(seconds)}s"
-    whole = round(seconds)
+    whole = math.floor(seconds + 0.5)
     parts: list[str] = []
     for size, name in (*_TIMES, (1, "s")):
         count, whole = divmod(whole, size)
@@ -46,8 +47,14 @@ def _trimmed(value: float) -> str:
     """At most four digits that count, with separators, without trailing zeros."""
     size = abs(value)
     if size >= 1000:
-        return f"{value:,.0f}"
+        return _fixed(value, 0)
     decimals = 3 if size == 0 else max(0, min(6, 3 - math.floor(math.log10(size))))
-    text = f"{value:.{decimals}f}"
+    text = _fixed(value, decimals)
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text
+
+
+def _fixed(value: float, decimals: int) -> str:
+    """With separators; ties away from zero, as in browsers."""
+    rounded = Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    return f"{rounded:,.{decimals}f}"
