@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from stowplan.inputs.input_error import InputError
-from stowplan.web.charts import BarChart, HeatMap, IntervalChart, LineChart, Report, Table
+from stowplan.web.charts import BarChart, HeatMap, IntervalChart, LineChart, ReportPage, ReportTable
 from stowplan.web.experiment_report import experiment_report
 from stowplan.web.page import PageWriter
 from stowplan.web.published_figures import PublishedTable, published_sections
@@ -31,12 +31,12 @@ from tests.web.report_folders import (
 )
 
 
-def items(report: Report) -> dict[str, Any]:
+def items(report: ReportPage) -> dict[str, Any]:
     """Charts and tables by title."""
     return {item.title: item for section in report.sections for item in section.items}
 
 
-def of_run(folder: Path) -> Report:
+def of_run(folder: Path) -> ReportPage:
     found = read_results(folder)
     assert isinstance(found, RunResults)
     return run_report(found, "run")
@@ -101,7 +101,7 @@ def test_the_heat_map_names_every_node_and_its_values_stand_in_a_table() -> None
     raw = np.frombuffer(base64.b64decode(chart.layers[0].values), dtype=np.uint8)
     cells = raw.reshape(6, len(chart.at)) / 200
     assert cells.max() == pytest.approx(1.0)
-    page = PageWriter(script=True).page(Report("", "", [], [section_of(chart)]))
+    page = PageWriter(script=True).page(ReportPage("", "", [], [section_of(chart)]))
     assert page.count("<tr>") == 1 + 6
 
 
@@ -344,7 +344,7 @@ def test_a_run_without_usage_or_series_has_what_is_left(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
     found = items(of_run(tmp_path))
     assert "Distribution of waits" in found
-    assert isinstance(found["What was run"], Table)
+    assert isinstance(found["What was run"], ReportTable)
     assert "Nodes: requested of allocatable" not in found
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.web.number_texts import text_of
 from stowplan.web.report import write_report
 from stowplan.web.single_file import static_text
-from stowplan.web.units import text_of
 from tests.web.browser import Browser, browser
 from tests.web.report_folders import MARKUP, experiment_folder, run_folder
 
@@ -118,10 +118,10 @@ def test_charts_are_read_by_keyboard(page: Browser, reports: dict[str, Path]) ->
     page.run("document.querySelector(`svg[aria-label='${arguments[0]}']`).focus()", title)
     for _ in range(3):
         page.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
-    shown = page.run("return document.querySelector('.tooltip.visible').textContent")
-    assert "virtual time: " in shown
-    assert "default" in shown
-    assert MARKUP in shown
+    text = page.run("return document.querySelector('.tooltip.visible').textContent")
+    assert "virtual time: " in text
+    assert "default" in text
+    assert MARKUP in text
     page.run("document.querySelector('canvas[tabindex]').focus()")
     page.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
     texts = page.run(
@@ -131,9 +131,7 @@ def test_charts_are_read_by_keyboard(page: Browser, reports: dict[str, Path]) ->
     assert texts[0].startswith("n1")
 
 
-def test_a_policy_is_hidden_and_shown_by_its_legend(
-    page: Browser, reports: dict[str, Path]
-) -> None:
+def test_a_policy_is_hidden_by_its_legend(page: Browser, reports: dict[str, Path]) -> None:
     page.open(reports["experiment"])
     figure = "document.querySelector(`svg[aria-label='Utilization of cpu']`).closest('figure')"
     lines = f"return {figure}.querySelectorAll('path.line').length"
@@ -157,7 +155,7 @@ def test_tables_are_there_without_script(page: Browser, reports: dict[str, Path]
 
 def test_numbers_are_the_same_in_both_languages(page: Browser, reports: dict[str, Path]) -> None:
     page.open(reports["run"])
-    script = static_text("units.js").replace("export ", "")
+    script = static_text("number_texts.js").replace("export ", "")
     numbers = [0, 0.001, 0.0123, 0.5, 1, 1.5, 12.34, 59.99, 61, 999.6, 1234.5, 86_399, 90_000.5]
     numbers += [1e6, -3, -0.25, 123_456_789, 1e-5, 0.3333333]
     for unit in ("percent", "time", "count", "number"):

@@ -379,15 +379,7 @@ def _replayed(
         | extender_summary(answering)
         | _found(warnings, answering)
     )
-    if scheduler.lanes.batch:
-        summary["sessions"] = scheduler.lanes.n_sessions
-    summary["not_created"] = run.not_created
-    summary["notes"] += run.failure_notes
-    if run.has_served_volumes:
-        summary["notes"].append(VOLUMES_NOTE)
-    if summary["deleted"]:
-        n_deleted = count_of(summary["deleted"], "pod")
-        summary["notes"].append(f"deleted before being bound, and not counted: {n_deleted}")
+    _add_notes(summary, run)
     known = (pod_history.pod for pod_history in run.pod_histories.values())
     failures = failures_of(placements, known)
     explanation = None
@@ -401,6 +393,20 @@ def _replayed(
     found.node_use = sampler.result([one.pod for one in counted], cluster.objects)
     _add_cards(found, meter, scheduler)
     return found
+
+
+def _add_notes(summary: dict[str, Any], run: Replay) -> None:
+    """Add sessions, rejected objects and notes of a replay."""
+    lanes = run.scheduler.lanes
+    if lanes.batch:
+        summary["sessions"] = lanes.n_sessions
+    summary["not_created"] = run.not_created
+    summary["notes"] += run.failure_notes
+    if run.has_served_volumes:
+        summary["notes"].append(VOLUMES_NOTE)
+    if summary["deleted"]:
+        n_deleted = count_of(summary["deleted"], "pod")
+        summary["notes"].append(f"deleted before being bound, and not counted: {n_deleted}")
 
 
 def _meter(cluster: Cluster, configuration: Configuration) -> CardFragmentationMeter | None:

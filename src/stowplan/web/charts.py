@@ -122,7 +122,7 @@ class Column(msgspec.Struct, frozen=True):
     unit: str = "text"
 
 
-class Table(msgspec.Struct, frozen=True):
+class ReportTable(msgspec.Struct, frozen=True):
     """A table; cells are texts, numbers or None. is_open: shown at once, else behind its title."""
 
     title: str
@@ -144,11 +144,11 @@ class Section(msgspec.Struct, frozen=True):
     """A part of a report with a heading."""
 
     title: str
-    items: list[Chart | Table] = []
+    items: list[Chart | ReportTable] = []
     texts: list[str] = []
 
 
-class Report(msgspec.Struct, frozen=True):
+class ReportPage(msgspec.Struct, frozen=True):
     """A whole report."""
 
     title: str

@@ -6,7 +6,16 @@ import msgspec
 import numpy as np
 
 from stowplan.inputs.input_error import InputError
-from stowplan.web.charts import Axis, BarChart, Bars, Chart, Column, Estimate, IntervalChart, Table
+from stowplan.web.charts import (
+    Axis,
+    BarChart,
+    Bars,
+    Chart,
+    Column,
+    Estimate,
+    IntervalChart,
+    ReportTable,
+)
 from stowplan.web.report_data import COMPARISON, ExperimentResults, Measurement, RunEntry
 
 SETTINGS_CHARTED = 6
@@ -125,7 +134,7 @@ def _estimates(comparison: ComparisonFile, setting: str, colours: dict[str, int]
     ]
 
 
-def difference_table(comparison: ComparisonFile) -> list[Table]:
+def difference_table(comparison: ComparisonFile) -> list[ReportTable]:
     """All differences with intervals and verdicts."""
     rows = [
         [
@@ -152,10 +161,10 @@ def difference_table(comparison: ComparisonFile) -> list[Table]:
     columns += [Column(name, "number") for name in names]
     columns += [Column("Seeds", "count"), Column("p, corrected", "number"), Column("Verdict")]
     title = f"Differences from {comparison.baseline}, with {comparison.confidence:.0%} intervals"
-    return [Table(title, columns, rows, is_open=len(rows) <= ROWS_OPEN)]
+    return [ReportTable(title, columns, rows, is_open=len(rows) <= ROWS_OPEN)]
 
 
-def measure_table(measurements: list[Measurement]) -> list[Table]:
+def measure_table(measurements: list[Measurement]) -> list[ReportTable]:
     """Mean, lowest and highest of every measure over the seeds."""
     values: dict[tuple[str, str, str], list[float]] = {}
     for one in measurements:
@@ -169,7 +178,7 @@ def measure_table(measurements: list[Measurement]) -> list[Table]:
     rows.sort(key=lambda row: row[:3])
     columns = [Column("Setting"), Column("Measure"), Column("Policy"), Column("Mean", "number")]
     columns += [Column("Lowest", "number"), Column("Highest", "number"), Column("Seeds", "count")]
-    return [Table("All measures", columns, rows, is_open=len(rows) <= ROWS_OPEN)]
+    return [ReportTable("All measures", columns, rows, is_open=len(rows) <= ROWS_OPEN)]
 
 
 def measure_charts(

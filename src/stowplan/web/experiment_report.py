@@ -5,18 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.web import comparison_items, run_charts, run_tables
-from stowplan.web.charts import Axis, BarChart, Bars, Chart, Column, Fact, Report, Section, Table
+from stowplan.web.charts import (
+    Axis,
+    BarChart,
+    Bars,
+    Chart,
+    Column,
+    Fact,
+    ReportPage,
+    ReportTable,
+    Section,
+)
 from stowplan.web.published_figures import published_sections
 from stowplan.web.report_data import TABLE, ExperimentResults, RunEntry, RunResults, read_table
-from stowplan.web.run_charts import Group
+from stowplan.web.run_charts import PolicyRuns
 
-SETTINGS_DRAWN = 6
-SEEDS_DRAWN = 10
+SETTINGS_CHARTED_MAX = 6
+SEEDS_CHARTED_MAX = 10
 """Charts over time read all placements; tables have every run."""
 ROWS_OPEN = 40
 
 
-def experiment_report(results: ExperimentResults) -> Report:
+def experiment_report(results: ExperimentResults) -> ReportPage:
     """The report of an experiment."""
     comparison = comparison_items.comparison_of(results)
     policies = list(dict.fromkeys([*comparison.policies, *(one.policy for one in results.entries)]))
@@ -43,7 +53,7 @@ def experiment_report(results: ExperimentResults) -> Report:
     ]
     title = str(results.description.get("title") or results.folder.resolve().name)
     subtitle = f"{len(policies)} policies compared" if len(policies) > 1 else "Several runs"
-    return Report(title, subtitle, _facts(results, policies), sections)
+    return ReportPage(title, subtitle, _facts(results, policies), sections)
 
 
 def _published(results: ExperimentResults) -> list[Section]:
@@ -78,7 +88,7 @@ def _settings(results: ExperimentResults, colours: dict[str, int]) -> list[Secti
     settings = list(dict.fromkeys(one.setting for one in results.entries))
     found: list[Section] = []
     for setting in settings:
-        if len(found) == SETTINGS_DRAWN:
+        if len(found) == SETTINGS_CHARTED_MAX:
             break
         groups = _groups(results, setting, colours)
         items = _charts(groups)
@@ -87,19 +97,19 @@ def _settings(results: ExperimentResults, colours: dict[str, int]) -> list[Secti
     return found
 
 
-def _groups(results: ExperimentResults, setting: str, colours: dict[str, int]) -> list[Group]:
+def _groups(results: ExperimentResults, setting: str, colours: dict[str, int]) -> list[PolicyRuns]:
     found = []
     for policy, colour in colours.items():
         mine = [one for one in results.entries if (one.policy, one.setting) == (policy, setting)]
         mine.sort(key=lambda one: one.seed)
-        runs = [results.run(one) for one in mine[:SEEDS_DRAWN] if one.status in ("", "done")]
+        runs = [results.run(one) for one in mine[:SEEDS_CHARTED_MAX] if one.status in ("", "done")]
         known = [run for run in runs if run is not None]
         if known:
-            found.append(Group(policy, known, colour))
+            found.append(PolicyRuns(policy, known, colour))
     return found
 
 
-def _notes(results: ExperimentResults, setting: str, groups: list[Group]) -> list[str]:
+def _notes(results: ExperimentResults, setting: str, groups: list[PolicyRuns]) -> list[str]:
     n_seeds = max(len(group.runs) for group in groups)
     if n_seeds == 1:
         return []
@@ -108,7 +118,7 @@ def _notes(results: ExperimentResults, setting: str, groups: list[Group]) -> lis
     return [f"Lines are means over {which} seeds, bands reach from the lowest to the highest."]
 
 
-def _charts(groups: list[Group]) -> list[Chart | Table]:
+def _charts(groups: list[PolicyRuns]) -> list[Chart | ReportTable]:
     if not groups:
         return []
     return [
@@ -123,7 +133,7 @@ def _charts(groups: list[Group]) -> list[Chart | Table]:
     ]
 
 
-def _fairness(groups: list[Group]) -> list[Chart | Table]:
+def _fairness(groups: list[PolicyRuns]) -> list[Chart | ReportTable]:
     """Allocated of requested by queue or namespace, per policy; the rows of each first seed."""
     rows: list[list[Any]] = []
     columns: list[Column] = []
@@ -131,7 +141,11 @@ def _fairness(groups: list[Group]) -> list[Chart | Table]:
     by = "queue"
     for group in groups:
         table = next(
-            (one for one in run_tables.fairness_items(group.runs[0]) if isinstance(one, Table)),
+            (
+                one
+                for one in run_tables.fairness_items(group.runs[0])
+                if isinstance(one, ReportTable)
+            ),
             None,
         )
         if table is None or len(table.rows) < 2:
@@ -150,16 +164,19 @@ def _fairness(groups: list[Group]) -> list[Chart | Table]:
     ]
     y = Axis("allocated of requested", "percent", low=0.0)
     chart = BarChart(f"Allocated of requested, by {by}", by, names, y, series)
-    return [chart, Table(f"By policy and {by}, first seed", columns, rows, is_open=len(rows) <= 12)]
+    return [
+        chart,
+        ReportTable(f"By policy and {by}, first seed", columns, rows, is_open=len(rows) <= 12),
+    ]
 
 
-def _run_tables(results: ExperimentResults) -> list[Chart | Table]:
-    found: list[Chart | Table] = []
+def _run_tables(results: ExperimentResults) -> list[Chart | ReportTable]:
+    found: list[Chart | ReportTable] = []
     if results.failures:
         by_key = {one.key: one for one in results.entries}
         rows = [_failure(by_key[key], text) for key, text in results.failures.items()]
         columns = [Column("Policy"), Column("Setting"), Column("Seed", "count"), Column("Error")]
-        found.append(Table("Failed runs", columns, rows))
+        found.append(ReportTable("Failed runs", columns, rows))
     if results.entries:
         rows = [
             [one.policy, one.setting, one.seed, one.status or "done", one.key]
@@ -167,7 +184,7 @@ def _run_tables(results: ExperimentResults) -> list[Chart | Table]:
         ]
         columns = [Column("Policy"), Column("Setting"), Column("Seed", "count"), Column("Status")]
         is_open = len(rows) <= ROWS_OPEN
-        found.append(Table("Runs", [*columns, Column("Key")], rows, is_open=is_open))
+        found.append(ReportTable("Runs", [*columns, Column("Key")], rows, is_open=is_open))
     description = _description(results)
     return [*found, description] if description.rows else found
 
@@ -176,7 +193,7 @@ def _failure(entry: RunEntry, text: str) -> list[Any]:
     return [entry.policy, entry.setting, entry.seed, text]
 
 
-def _description(results: ExperimentResults) -> Table:
+def _description(results: ExperimentResults) -> ReportTable:
     """Command, versions and hashes."""
     tree = results.description
     names = ("command", "mode", "policies", "workloads", "options", "seeds")
@@ -192,7 +209,7 @@ def _description(results: ExperimentResults) -> Table:
     if run is not None and not tree.get("versions"):
         rows += _of_run(run)
     known = [row for row in rows if row[1]]
-    return Table("What was run", [Column("What"), Column("Value")], known)
+    return ReportTable("What was run", [Column("What"), Column("Value")], known)
 
 
 def _of_run(run: RunResults) -> list[list[Any]]:

@@ -8,10 +8,18 @@ from pathlib import Path
 from stowplan.inputs.input_error import InputError
 from stowplan.simulation.results.result_files import write_files
 from stowplan.web.chart_tables import values_of
-from stowplan.web.charts import Chart, Column, HeatMap, IntervalChart, Report, Section, Table
+from stowplan.web.charts import (
+    Chart,
+    Column,
+    HeatMap,
+    IntervalChart,
+    ReportPage,
+    ReportTable,
+    Section,
+)
+from stowplan.web.number_texts import text_of
 from stowplan.web.single_file import single_file
 from stowplan.web.svg import svg_of
-from stowplan.web.units import text_of
 
 VERDICTS = ("better", "worse")
 DIGEST_LETTERS = 40
@@ -25,7 +33,7 @@ class PageWriter:
         self.script = script
         self.charts: list[Chart] = []
 
-    def page(self, report: Report) -> str:
+    def page(self, report: ReportPage) -> str:
         """The whole page."""
         sections = [section for section in report.sections if section.items or section.texts]
         links = "".join(
@@ -53,7 +61,7 @@ class PageWriter:
 
     def _section(self, section: Section, place: int) -> str:
         items = "".join(
-            self._table(item) if isinstance(item, Table) else self._figure(item)
+            self._table(item) if isinstance(item, ReportTable) else self._figure(item)
             for item in section.items
         )
         texts = "".join(f"<p>{escape(text)}</p>" for text in section.texts)
@@ -68,18 +76,18 @@ class PageWriter:
     def _figure(self, chart: Chart) -> str:
         place = len(self.charts)
         self.charts.append(chart)
-        drawn = "" if self.script else svg_of(chart)
+        picture = "" if self.script else svg_of(chart)
         attribute = f' data-chart="{place}"' if self.script else ""
         kind = "plot" if self.script else "plot static"
         wide = ' class="wide"' if isinstance(chart, HeatMap | IntervalChart) else ""
         values = values_of(chart)
         return (
             f"<figure{wide}><figcaption><h3>{escape(chart.title)}</h3>{_note(chart.note)}"
-            f'</figcaption><div class="{kind}"{attribute}>{drawn}</div>'
+            f'</figcaption><div class="{kind}"{attribute}>{picture}</div>'
             f"<details><summary>Values</summary>{_table(values)}</details></figure>"
         )
 
-    def _table(self, table: Table) -> str:
+    def _table(self, table: ReportTable) -> str:
         head = f"<h3>{escape(table.title)}</h3>{_note(table.note)}"
         wide = " wide" if len(table.columns) > 4 else ""
         if table.is_open:
@@ -94,7 +102,7 @@ def _note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>' if text else ""
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     head = "".join(f'<th{_kind(one)} scope="col">{escape(one.name)}</th>' for one in table.columns)
     rows = "".join(f"<tr>{''.join(map(_cell, row, table.columns))}</tr>" for row in table.rows)
     return (
@@ -119,7 +127,7 @@ def _cell(value: object, column: Column) -> str:
     return f'<td class="number">{text}</td>'
 
 
-def write_page(report: Report, file: str | Path, *, script: bool = True) -> None:
+def write_page(report: ReportPage, file: str | Path, *, script: bool = True) -> None:
     """Write a report into a file, whole or not at all; raises InputError."""
     path = Path(file)
     if path.is_dir():

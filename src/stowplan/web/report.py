@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stowplan.web import run_charts, run_tables
-from stowplan.web.charts import Report, Section
+from stowplan.web.charts import ReportPage, Section
 from stowplan.web.experiment_report import experiment_report
 from stowplan.web.page import write_page
 from stowplan.web.report_data import RunResults, read_results, run_of_files
@@ -38,9 +38,9 @@ def write_run_report(
     write_page(run_report(run_of_files(files, command), "Simulation"), file, script=script)
 
 
-def run_report(run: RunResults, title: str) -> Report:
+def run_report(run: RunResults, title: str) -> ReportPage:
     """The report of one run."""
-    groups = [run_charts.Group("", [run], 0)]
+    groups = [run_charts.PolicyRuns("", [run], 0)]
     kind = "Replay in virtual time" if run.is_replay else "Placement run: each pod is tried once"
     sections = [
         Section(
@@ -59,4 +59,4 @@ def run_report(run: RunResults, title: str) -> Report:
         Section("Pods without a node", list(run_tables.failure_table(run))),
         Section("What was run", [run_tables.what_was_run(run)]),
     ]
-    return Report(title, kind, run_tables.key_figures(run), sections)
+    return ReportPage(title, kind, run_tables.key_figures(run), sections)

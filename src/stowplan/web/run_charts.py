@@ -31,7 +31,7 @@ ROWS_MAX, COLUMNS_MAX = 240, 120
 LOAD_POINTS = 201
 
 
-class Group(NamedTuple):
+class PolicyRuns(NamedTuple):
     """Runs of one policy, which differ in their seed. colour: index of the palette."""
 
     label: str
@@ -44,7 +44,7 @@ def label_of(resource: str) -> str:
     return LABELS.get(resource, resource)
 
 
-def resources_of(groups: Sequence[Group]) -> list[str]:
+def resources_of(groups: Sequence[PolicyRuns]) -> list[str]:
     """Resources of the runs, those that matter most first."""
     found: dict[str, None] = {}
     for group in groups:
@@ -63,13 +63,13 @@ def series_curves(runs: Sequence[RunResults], name: str, factor: float = 1.0) ->
     ]
 
 
-def _by_group(groups: Sequence[Group], name: str, factor: float = 1.0) -> list[Series]:
+def _by_group(groups: Sequence[PolicyRuns], name: str, factor: float = 1.0) -> list[Series]:
     """A line per policy of a column of `series.csv`."""
-    drawn = [(group, series_curves(group.runs, name, factor)) for group in groups]
-    return [line(group.label, found, colour=group.colour) for group, found in drawn if found]
+    known = [(group, series_curves(group.runs, name, factor)) for group in groups]
+    return [line(group.label, found, colour=group.colour) for group, found in known if found]
 
 
-def utilisation_charts(groups: Sequence[Group]) -> list[Chart]:
+def utilisation_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Requested share over time: one chart of a run's resources, else one per resource."""
     y = Axis("requested of allocatable", "percent", low=0.0)
     names = [name for name in resources_of(groups) if _has(groups, f"utilisation.{name}")]
@@ -92,11 +92,11 @@ def utilisation_charts(groups: Sequence[Group]) -> list[Chart]:
     ]
 
 
-def _has(groups: Sequence[Group], name: str) -> bool:
+def _has(groups: Sequence[PolicyRuns], name: str) -> bool:
     return any(name in run.series for group in groups for run in group.runs)
 
 
-def queue_charts(groups: Sequence[Group]) -> list[Chart]:
+def queue_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Pending pods over time."""
     y = Axis("pods", "count", low=0.0)
     if not _has(groups, "queue"):
@@ -128,7 +128,7 @@ def queue_charts(groups: Sequence[Group]) -> list[Chart]:
     return found
 
 
-def fragmentation_charts(groups: Sequence[Group]) -> list[Chart]:
+def fragmentation_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Free amounts that pods cannot use, over time."""
     y = Axis("of the free amount", "percent", low=0.0)
     if len(groups) == 1:
@@ -173,7 +173,7 @@ def _card_charts(runs: list[RunResults]) -> list[Chart]:
     return [LineChart(title, TIME, y, series, is_step=True)] if series else []
 
 
-def wait_chart(groups: Sequence[Group]) -> list[Chart]:
+def wait_chart(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Distribution of waits, per policy; of one run per queue or namespace too."""
     if not any(run.is_replay and run.placements for group in groups for run in group.runs):
         return []
@@ -206,7 +206,7 @@ def _waits_by_group(run: RunResults) -> list[tuple[str, Floats]]:
     return [(name, waits[places == k]) for k, name in enumerate(use.groups)]
 
 
-def load_charts(groups: Sequence[Group]) -> list[Chart]:
+def load_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Allocated against arrived requests, both of the cluster's capacity: of runs whose pods stay.
 
     Source: FGD (Weng et al., USENIX ATC 2023), the axis of figures 7 and 9.
@@ -272,7 +272,7 @@ def _load_line(name: str, curves: Sequence[Curve], colour: int | None) -> Series
     return band(name, grid, values, colour)
 
 
-def node_charts(groups: Sequence[Group]) -> list[Chart]:
+def node_charts(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Nodes over time: a layer per resource, or per policy and resource of each first seed."""
     first = [(group, group.runs[0]) for group in groups if group.runs and group.runs[0].use]
     n_resources = 4 if len(groups) == 1 else 2
@@ -322,7 +322,7 @@ def averaged(names: list[str], shares: NDArray[np.uint8]) -> tuple[list[str], ND
     return labels, means.round().astype(np.uint8)
 
 
-def histogram_chart(groups: Sequence[Group]) -> list[Chart]:
+def histogram_chart(groups: Sequence[PolicyRuns]) -> list[Chart]:
     """Nodes by their share at the busiest sample, in ten buckets."""
     series: list[Bars] = []
     names = ["0%", *(f"{k}%" for k in range(10, 101, 10)), "above"]

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.web.charts import Axis, BarChart, Bars, Chart, Column, Fact, Table
+from stowplan.web.charts import Axis, BarChart, Bars, Chart, Column, Fact, ReportTable
+from stowplan.web.number_texts import text_of, time_text
 from stowplan.web.report_data import RunResults
 from stowplan.web.run_charts import label_of
-from stowplan.web.units import text_of, time_text
 
 Floats = NDArray[np.float64]
 
-PERCENTILES = (50, 95, 99)
 REASONS_MAX = 200
 GROUPS_CHARTED = 12
 
@@ -50,7 +49,7 @@ def key_figures(run: RunResults) -> list[Fact]:
                 Fact(
                     f"{label_of(name)}, mean",
                     mean,
-                    f"of allocatable while pods arrive, peak {peak}",
+                    f"of allocatable, peak {peak}",
                 )
             )
         elif name in summary.get("utilisation", {}):
@@ -77,18 +76,20 @@ def _first_resources(run: RunResults) -> list[str]:
     return list(run.summary.get("utilisation", {}))[:3]
 
 
-def failure_table(run: RunResults) -> list[Table]:
+def failure_table(run: RunResults) -> list[ReportTable]:
     """Pods without a node by reason."""
     failed: dict[str, int] = run.summary.get("failed", {})
     if not failed:
         return []
     rows = [[count, reason] for reason, count in list(failed.items())[:REASONS_MAX]]
     return [
-        Table("Pods without a node, by reason", [Column("Pods", "count"), Column("Reason")], rows)
+        ReportTable(
+            "Pods without a node, by reason", [Column("Pods", "count"), Column("Reason")], rows
+        )
     ]
 
 
-def fairness_items(run: RunResults) -> list[Chart | Table]:
+def fairness_items(run: RunResults) -> list[Chart | ReportTable]:
     """Per queue, or namespace: pods, waits, and the share of what was allocated over time."""
     use = run.use
     if use is None or not run.placements or not use.groups:
@@ -118,7 +119,7 @@ def fairness_items(run: RunResults) -> list[Chart | Table]:
         rows = [[row[k] for k in for_fill] for row in rows]
     what = "amount times run time" if run.is_replay else "amount"
     note = f"Shares are of {resource} ({what}), the resource that is used most of its capacity."
-    table = Table(f"By {use.grouped_by}", columns, rows, note=note)
+    table = ReportTable(f"By {use.grouped_by}", columns, rows, note=note)
     return [*_share_chart(use.grouped_by, resource, columns, rows), table]
 
 
@@ -128,14 +129,14 @@ def _share_chart(
     if len(rows) < 2:
         return []
     at = {column.name: k for k, column in enumerate(columns)}
-    shown = rows[:GROUPS_CHARTED]
+    charted = rows[:GROUPS_CHARTED]
     y = Axis("share", "percent", low=0.0)
     series = [
-        Bars("requested", [row[at["Requested share"]] for row in shown]),
-        Bars("allocated", [row[at["Allocated share"]] for row in shown]),
+        Bars("requested", [row[at["Requested share"]] for row in charted]),
+        Bars("allocated", [row[at["Allocated share"]] for row in charted]),
     ]
     title = f"Share of {resource} requested and allocated, by {by}"
-    return [BarChart(title, by, [row[0] for row in shown], y, series)]
+    return [BarChart(title, by, [row[0] for row in charted], y, series)]
 
 
 def _amount_times(run: RunResults) -> tuple[Floats, Floats]:
@@ -176,7 +177,7 @@ def autoscaler_note(run: RunResults) -> list[str]:
     return [f"{left:,} times a node left during the run."] if left else []
 
 
-def what_was_run(run: RunResults) -> Table:
+def what_was_run(run: RunResults) -> ReportTable:
     """Command, versions, seeds and hashes, so that the run can be repeated."""
     summary = run.summary
     rows: list[list[Any]] = []
@@ -192,7 +193,7 @@ def what_was_run(run: RunResults) -> Table:
         ]
     rows += [[f"replay: {name}", flat(value)] for name, value in summary.get("replay", {}).items()]
     rows += [["note", note] for note in summary.get("notes", [])]
-    return Table(
+    return ReportTable(
         "What was run", [Column("What"), Column("Value")], [row for row in rows if row[1] != ""]
     )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from stowplan.simulation.results.node_use import ABSENT, STEPS
 from stowplan.web.charts import Axis, BarChart, Chart, HeatMap, IntervalChart, LineChart
-from stowplan.web.units import text_of
+from stowplan.web.number_texts import text_of
 
 WIDTH, HEIGHT = 620, 270
 LEFT, RIGHT, TOP, BOTTOM = 56, 22, 10, 40
@@ -171,10 +171,10 @@ def _colour(colour: int | None, place: int) -> str:
 
 
 def _lines(chart: LineChart) -> str:
-    drawn = [one for one in chart.series if not one.is_reference]
+    own = [one for one in chart.series if not one.is_reference]
     bottom = HEIGHT - BOTTOM
-    x = scale_of(chart.x, (v for one in drawn for v in one.x), LEFT, WIDTH - RIGHT)
-    values = (v for one in drawn for v in (*one.y, *one.low, *one.high))
+    x = scale_of(chart.x, (v for one in own for v in one.x), LEFT, WIDTH - RIGHT)
+    values = (v for one in own for v in (*one.y, *one.low, *one.high))
     y = value_scale(chart.y, values, bottom, TOP)
     shapes = _y_axis(y) + _x_axis(x, chart.x.label, bottom)
     names, bands = [], []

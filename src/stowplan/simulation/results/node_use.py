@@ -43,8 +43,8 @@ class NodeUse(msgspec.Struct, frozen=True):
     axis: `time_s`, or `pods` (pods tried so far) of a placement run. at: value of it, by sample.
     resources: names. nodes: names. allocatable: int [n_nodes][n_resources], milli-CPU, bytes,
     counts. shares: uint8 (n_resources, n_nodes, n_samples): requested share of allocatable times
-    200 (assumed pods count), 255 where there is none, as run lengths (`encode_runs`). sizes: int [n_sizes][n_resources],
-    distinct requests. pod_sizes: index in `sizes` by line of `placements.jsonl`. grouped_by:
+    200, assumed pods included, 255 where there is none, as run lengths (`encode_runs`). sizes: int
+    [n_sizes][n_resources], distinct requests. pod_sizes: index in `sizes` by line of `placements.jsonl`. grouped_by:
     `queue`, or `namespace` where pods have no PodGroups. groups: names. pod_groups: index in
     `groups` by line.
     """

@@ -3,7 +3,7 @@
 import { element, shape } from "./elements.js";
 import { colourClass, drawYAxis, legendOf, onWidth, svgOf, tooltipOf } from "./plot_frame.js";
 import { valueScale } from "./scales.js";
-import { textOf } from "./units.js";
+import { textOf } from "./number_texts.js";
 
 const HEIGHT = 270;
 

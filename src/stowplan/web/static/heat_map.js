@@ -3,7 +3,7 @@
 import { element } from "./elements.js";
 import { onWidth, svgOf, drawXAxis, tooltipOf } from "./plot_frame.js";
 import { scaleOf } from "./scales.js";
-import { textOf } from "./units.js";
+import { textOf } from "./number_texts.js";
 
 const ABSENT = 255;
 const STEPS = 200;

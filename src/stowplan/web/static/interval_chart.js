@@ -3,7 +3,7 @@
 import { element, shape } from "./elements.js";
 import { colourClass, drawXAxis, onWidth, svgOf } from "./plot_frame.js";
 import { scaleOf } from "./scales.js";
-import { textOf } from "./units.js";
+import { textOf } from "./number_texts.js";
 
 const ROW = 24;
 

@@ -3,7 +3,7 @@
 import { element, shape } from "./elements.js";
 import { colourClass, drawXAxis, drawYAxis, legendOf, onWidth, svgOf, tooltipOf } from "./plot_frame.js";
 import { scaleOf, valueScale } from "./scales.js";
-import { textOf } from "./units.js";
+import { textOf } from "./number_texts.js";
 
 const HEIGHT = 270;
 const ROWS_MAX = 12;

@@ -2,7 +2,7 @@
 
 import { element, shape } from "./elements.js";
 import { ticksOf } from "./scales.js";
-import { textOf } from "./units.js";
+import { textOf } from "./number_texts.js";
 
 export const COLOURS = 8;
 

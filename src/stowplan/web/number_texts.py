@@ -1,4 +1,4 @@
-"""Numbers with units, as texts; `static/units.js` writes the same."""
+"""Numbers with units, as texts; `static/number_texts.js` writes the same."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def text_of(value: object, unit: str = "number") -> str:
         return str(value)
     match unit:
         case "percent":
-            return f"{_trimmed(value)}%"
+            return f"{_trimmed(value, 3)}%"
         case "time":
             return time_text(value)
         case "count":
@@ -43,12 +43,12 @@ def time_text(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def _trimmed(value: float) -> str:
-    """At most four digits that count, with separators, without trailing zeros."""
+def _trimmed(value: float, digits: int = 4) -> str:
+    """So many digits that count, all of a whole number; separators, no trailing zeros."""
     size = abs(value)
     if size >= 1000:
         return _fixed(value, 0)
-    decimals = 3 if size == 0 else max(0, min(6, 3 - math.floor(math.log10(size))))
+    decimals = 3 if size == 0 else max(0, min(6, digits - 1 - math.floor(math.log10(size))))
     text = _fixed(value, decimals)
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("-0", "") else text

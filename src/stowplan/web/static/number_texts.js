@@ -1,4 +1,4 @@
-// Numbers with units, as texts; units.py writes the same.
+// Numbers with units, as texts; number_texts.py writes the same.
 
 const TIMES = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
@@ -6,7 +6,7 @@ export function textOf(value, unit) {
   if (value === null || value === undefined) return "";
   if (unit === "text" || typeof value !== "number") return String(value);
   if (!Number.isFinite(value)) return String(value);
-  if (unit === "percent") return `${trimmed(value)}%`;
+  if (unit === "percent") return `${trimmed(value, 3)}%`;
   if (unit === "time") return timeText(value);
   if (unit === "count") {
     const digits = Number.isInteger(value) ? 0 : 1;
@@ -29,10 +29,10 @@ export function timeText(seconds) {
   return parts.slice(0, 2).join("");
 }
 
-function trimmed(value) {
+function trimmed(value, digits = 4) {
   const size = Math.abs(value);
   if (size >= 1000) return grouped(value.toFixed(0));
-  const decimals = size === 0 ? 3 : Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(size))));
+  const decimals = size === 0 ? 3 : Math.max(0, Math.min(6, digits - 1 - Math.floor(Math.log10(size))));
   let text = value.toFixed(decimals);
   if (text.includes(".")) text = text.replace(/0+$/, "").replace(/\.$/, "");
   return text === "-0" || text === "" ? "0" : text;
