@@ -44,9 +44,9 @@ class NodeUse(msgspec.Struct, frozen=True):
     resources: names. nodes: names. allocatable: int [n_nodes][n_resources], milli-CPU, bytes,
     counts. shares: uint8 (n_resources, n_nodes, n_samples): requested share of allocatable times
     200, assumed pods included, 255 where there is none, as run lengths (`encode_runs`). sizes: int
-    [n_sizes][n_resources], distinct requests. pod_sizes: index in `sizes` by line of `placements.jsonl`. grouped_by:
-    `queue`, or `namespace` where pods have no PodGroups. groups: names. pod_groups: index in
-    `groups` by line.
+    [n_sizes][n_resources], distinct requests. pod_sizes: index in `sizes` by line of
+    `placements.jsonl`. grouped_by: `queue`, or `namespace` where pods have no PodGroups. groups:
+    names. pod_groups: index in `groups` by line.
     """
 
     axis: str

@@ -33,7 +33,7 @@ function trimmed(value, digits = 4) {
   const size = Math.abs(value);
   if (size >= 1000) return grouped(value.toFixed(0));
   const decimals = size === 0 ? 3 : Math.max(0, Math.min(6, digits - 1 - Math.floor(Math.log10(size))));
-  let text = value.toFixed(decimals);
+  let text = grouped(value.toFixed(decimals));
   if (text.includes(".")) text = text.replace(/0+$/, "").replace(/\.$/, "");
   return text === "-0" || text === "" ? "0" : text;
 }
