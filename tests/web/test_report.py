@@ -134,7 +134,7 @@ def test_policies_are_compared_with_bands_over_seeds(experiment: Path) -> None:
     (one,) = estimates.estimates
     assert (one.name, one.value, one.low, one.high) == (MARKUP, 50.0, 40.0, 60.0)
     table = found["Differences from default, with 95% intervals"]
-    assert table.rows[0][-1] == f"{MARKUP} waits 50 % more (95 % CI 40 to 60)"
+    assert table.rows[0][3] == f"{MARKUP} waits 50 % more (95 % CI 40 to 60)"
     assert found["Failed runs"].rows == [[MARKUP, "small, queue=1", 9, f"plugin failed: {CLOSING}"]]
     assert len(found["Runs"].rows) == 5
     assert ["command", "stowplan experiment small.yaml"] in found["What was run"].rows

@@ -141,6 +141,7 @@ def difference_table(comparison: ComparisonFile) -> list[ReportTable]:
             one.setting,
             measure.measure,
             one.policy,
+            measure.verdict or ("differs" if measure.is_different else UNSURE),
             measure.mean_a,
             measure.mean_b,
             measure.difference,
@@ -148,7 +149,6 @@ def difference_table(comparison: ComparisonFile) -> list[ReportTable]:
             measure.high,
             measure.seeds,
             measure.p_corrected,
-            measure.verdict or ("differs" if measure.is_different else UNSURE),
         ]
         for one in comparison.results
         for measure in one.measures
@@ -156,10 +156,10 @@ def difference_table(comparison: ComparisonFile) -> list[ReportTable]:
     if not rows:
         return []
     names = ["Mean of policy", "Difference", "From", "To"]
-    columns = [Column("Setting"), Column("Measure"), Column("Policy")]
+    columns = [Column("Setting"), Column("Measure"), Column("Policy"), Column("Verdict")]
     columns.append(Column(f"Mean of {comparison.baseline}", "number"))
     columns += [Column(name, "number") for name in names]
-    columns += [Column("Seeds", "count"), Column("p, corrected", "number"), Column("Verdict")]
+    columns += [Column("Seeds", "count"), Column("p, corrected", "number")]
     title = f"Differences from {comparison.baseline}, with {comparison.confidence:.0%} intervals"
     return [ReportTable(title, columns, rows, is_open=len(rows) <= ROWS_OPEN)]
 

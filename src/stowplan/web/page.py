@@ -121,6 +121,8 @@ def _cell(value: object, column: Column) -> str:
         kind = str(value) if value in VERDICTS else ""
         if len(text) >= DIGEST_LETTERS and " " not in text:
             kind = "digest"
+        elif len(text) >= DIGEST_LETTERS:
+            kind = "long"
         return f'<td class="{kind}">{text}</td>' if kind else f"<td>{text}</td>"
     if isinstance(value, int | float):
         return f'<td class="number" data-value="{value!r}">{text}</td>'

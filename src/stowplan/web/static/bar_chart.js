@@ -33,14 +33,18 @@ function drawing(chart, hidden, width, tooltip) {
   const shown = chart.series.map((one, k) => [one, k]).filter(([, k]) => !hidden.has(k));
   const room = (width - 8 - left) / chart.groups.length;
   const thick = Math.min(44, (room * 0.82) / Math.max(1, shown.length));
+  // Short labels that would touch are left out; the tooltip has them all.
+  const longest = Math.min(6, Math.max(...chart.groups.map((group) => group.length)));
+  const every = Math.max(1, Math.ceil((longest * 7 + 6) / room));
   chart.groups.forEach((group, g) => {
     const middle = left + room * (g + 0.5);
     shown.forEach(([one, place], k) => {
       const x = middle + (k - shown.length / 2) * thick;
       drawBar(svg, chart, one, g, { x, thick, y, colour: colourClass(one, place), group, tooltip });
     });
+    if (g % every) return;
     const text = shape("text", { class: "tick", x: middle, y: bottom + 16, "text-anchor": "middle" });
-    const letters = Math.max(4, Math.floor(room / 7));
+    const letters = Math.max(4, Math.floor((room * every) / 7));
     text.append(group.length > letters ? `${group.slice(0, letters - 1)}…` : group);
     text.append(shape("title", {}, group));
     svg.append(text);

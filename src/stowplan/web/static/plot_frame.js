@@ -37,7 +37,8 @@ export function drawXAxis(svg, scale, axis, bottom, width) {
   for (const tick of ticksOf(scale, count)) {
     const x = scale.at(tick);
     svg.append(shape("line", { class: "grid", x1: x, x2: x, y1: 10, y2: bottom }));
-    const text = shape("text", { class: "tick", x, y: bottom + 16, "text-anchor": "middle" });
+    const anchor = x + 20 > width ? "end" : "middle";
+    const text = shape("text", { class: "tick", x, y: bottom + 16, "text-anchor": anchor });
     text.append(textOf(tick, axis.unit));
     svg.append(text);
   }
