@@ -42,6 +42,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.evaluate",
         "Evaluate recorded scheduling cases, one per line.",
     ),
+    "report": (
+        "stowplan.cli.commands.report",
+        "Write a run or an experiment as one HTML file.",
+    ),
     "explain": (
         "stowplan.cli.commands.explain",
         "Explain why a pod is placed where it is, or why it is pending.",
@@ -116,7 +120,12 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
 def _exit_code(arguments: list[str] | None, program: str) -> int:
     try:
         code: Any = cli.main(
-            args=arguments, prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
+            args=arguments,
+            prog_name=program,
+            complete_var=COMPLETE_VARIABLE,
+            standalone_mode=False,
+            # As typed: reports have the command of their run.
+            obj=sys.argv[1:] if arguments is None else arguments,
         )
     except click.UsageError as problem:
         show_usage_error(problem)

@@ -165,6 +165,12 @@ arrivals = flag(
     "rate=JOBS_PER_HOUR, jobs=N, amplitude=A, burst=N, run=lognormal|pareto; what is not given is "
     "fitted to the input.  [default: pods arrive as the input says; implies --replay]",
 )
+report = flag(
+    "--report",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False),
+    help="Write a report of the run as one HTML file. See `stowplan report`.",
+)
 strict = flag(
     "--strict",
     is_flag=True,
