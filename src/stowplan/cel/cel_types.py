@@ -138,6 +138,8 @@ class Substitution:
             return wanted.name not in _PRIMITIVES - {"null_type"} and wanted.name not in (
                 "list", "map", "type", "optional_type",
             )  # fmt: skip
+        if given.name == wanted.name == "type":
+            return True
         if given.name != wanted.name or len(given.parameters) != len(wanted.parameters):
             return False
         return all(map(self._assign, given.parameters, wanted.parameters))

@@ -66,9 +66,7 @@ def qualified_name(expression: Expression | None) -> str:
 
 
 class _Checker:
-    def __init__(
-        self, issues: Issues, library: Library, variables: Mapping[str, CelType]
-    ) -> None:
+    def __init__(self, issues: Issues, library: Library, variables: Mapping[str, CelType]) -> None:
         self.types = Substitution()
         self._issues = issues
         self._functions = library.functions

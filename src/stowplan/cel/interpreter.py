@@ -296,10 +296,10 @@ def _logical(call: FunctionCall) -> Step:
             except EvaluationError as error:
                 fault = fault or error
                 continue
-            if value is decisive:
-                return decisive
             if not isinstance(value, bool):
                 fault = fault or EvaluationError(NO_OVERLOAD)
+            elif value is decisive:
+                return decisive
         if fault is not None:
             raise fault
         return not decisive

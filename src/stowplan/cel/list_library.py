@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from stowplan.cel.overloads import Library
@@ -37,7 +38,7 @@ def _whole(values: tuple[Any, ...], result: Any) -> int:
 
 
 def _is_sorted(held: tuple[Any, ...]) -> bool:
-    return all(compare(one, two) <= 0 for one, two in zip(held, held[1:], strict=False))
+    return all(compare(one, two) <= 0 for one, two in pairwise(held))
 
 
 def _sum_from(zero: Any) -> Callable[[tuple[Any, ...]], Any]:

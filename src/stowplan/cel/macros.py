@@ -101,9 +101,7 @@ def _exists_one(n_variables: int) -> Macro:
         counted = _call("_+_", at, _result(at), Constant(1, at))
         step = _call("_?_:_", at, call.arguments[n_variables], counted, _result(at))
         result = _call("_==_", at, _result(at), Constant(1, at))
-        return _loop(
-            call, issues, Constant(0, at), Constant(True, at), step, result, n_variables
-        )
+        return _loop(call, issues, Constant(0, at), Constant(True, at), step, result, n_variables)
 
     return expand
 
@@ -151,9 +149,7 @@ def _to_map(*, has_predicate: bool, is_entry: bool) -> Macro:
     return expand
 
 
-def _binding(
-    variable: str, value: Expression, result: Expression, offset: int
-) -> Comprehension:
+def _binding(variable: str, value: Expression, result: Expression, offset: int) -> Comprehension:
     """A loop over nothing whose accumulator is the variable."""
     return Comprehension(
         UNUSED,

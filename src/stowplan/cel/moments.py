@@ -157,6 +157,7 @@ def _truncated(nanos: int, unit: int) -> int:
 def add_accessors(library: Library) -> None:
     """Parts of timestamps and lengths of durations."""
     for name, part in _PARTS.items():
+
         def of(value: CelTimestamp, zone: str = "UTC", part: Any = part) -> int:
             return int(part(_local(value, zone)))
 
@@ -170,6 +171,7 @@ def add_accessors(library: Library) -> None:
     library.add("timestamp_to_millis_tz", "timestamp->getMilliseconds(string) int", millis)
     lengths = (("Hours", 3600 * 10**9), ("Minutes", 60 * 10**9), ("Seconds", 10**9))
     for word, unit in (*lengths, ("Milliseconds", 10**6)):
+
         def length(value: CelDuration, unit: int = unit) -> int:
             return _truncated(value.nanos, unit)
 

@@ -5,6 +5,8 @@ Source: cel-spec, doc/langdef.md (Syntax); cel-go v0.26, parser/parser.go; messa
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from stowplan.cel.macros import expanded
 from stowplan.cel.syntax_tree import (
     Constant,
@@ -41,10 +43,8 @@ def parse(text: str) -> Expression:
     issues = Issues(text)
     parser = _Parser(tokens_of(text, issues), issues)
     found = None
-    try:
+    with suppress(_SyntaxStop):
         found = parser.whole()
-    except _SyntaxStop:
-        pass
     issues.raise_found()
     assert found is not None
     return found

@@ -18,11 +18,14 @@ from stowplan.cel.overloads import Library
 from stowplan.cel.parser import parse
 from stowplan.cel.quantities import quantity_library
 from stowplan.cel.standard_library import standard_library
-from stowplan.cel.syntax_tree import Issues
+from stowplan.cel.syntax_tree import CompileError, Issues
 from stowplan.cel.text_library import text_library
+from stowplan.cel.values import EvaluationError
 from stowplan.cel.versions import semver_library
 
 _PROGRAMS_MAX = 4096
+# Differs: nesting is limited by Python's stack, at about a hundred levels; the original has 250.
+_TOO_DEEP = "expression recursion limit exceeded: 250"
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class Program:
     def evaluate(self, variables: Mapping[str, Any], cost_limit: int) -> tuple[Any, int]:
         """(value, cost); raises EvaluationError and CostLimitError."""
         activation = Activation(variables_of(dict(variables)), cost_limit)
-        return self.step(activation), activation.cost
+        try:
+            return self.step(activation), activation.cost
+        except RecursionError:
+            raise EvaluationError(_TOO_DEEP) from None
 
 
 @dataclass
@@ -51,15 +57,21 @@ class Environment:
         """The program of a text; raises CompileError."""
         program = self._programs.get(text)
         if program is None:
-            issues = Issues(text)
-            tree = parse(text)
-            result_type = check(tree, issues, self.library, self.variables)
-            issues.raise_found()
-            program = Program(text, result_type, plan(tree))
+            try:
+                program = self._compiled(text)
+            except RecursionError:
+                raise CompileError(f"ERROR: <input>:-1:0: {_TOO_DEEP}") from None
             if len(self._programs) >= _PROGRAMS_MAX:
                 self._programs.clear()
             self._programs[text] = program
         return program
+
+    def _compiled(self, text: str) -> Program:
+        issues = Issues(text)
+        tree = parse(text)
+        result_type = check(tree, issues, self.library, self.variables)
+        issues.raise_found()
+        return Program(text, result_type, plan(tree))
 
 
 @cache

@@ -90,6 +90,7 @@ def quantity_library() -> Library:
     add("quantity_get_int", f"{kind}->asInteger() int", _as_integer)
     add("quantity_is_integer", f"{kind}->isInteger() bool", _is_integer)
     for name, sign in (("add", 1), ("sub", -1)):
+
         def plus(one: CelQuantity, two: CelQuantity, sign: int = sign) -> CelQuantity:
             return CelQuantity(one.nanos + sign * two.nanos)
 

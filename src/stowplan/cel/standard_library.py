@@ -114,6 +114,7 @@ def _add_arithmetic(library: Library) -> None:
         ("_/_", "divide", _divided, _float_divided),
     )
     for name, word, of_int, of_float in operations:
+
         def run_int(a: int, b: int, of: Any = of_int) -> int:
             return checked_int(of(a, b))
 
@@ -145,6 +146,7 @@ def _add_comparisons(library: Library) -> None:
     pairs = [(one, one) for one in ("bool", "string", "bytes", "duration", "timestamp")]
     pairs += [(one, other) for one in numbers for other in numbers]
     for name, word, test in tests:
+
         def run(a: Any, b: Any, test: Any = test) -> bool:
             return bool(test(compare(a, b)))
 
@@ -174,10 +176,16 @@ def _add_operators(library: Library) -> None:
     library.add("in_map", "@in(A, map(A, B)) bool", _map_contains)
     library.add("index_list", "_[_](list(A), int) A", operator.getitem)
     library.add("index_map", "_[_](map(A, B), A) B", operator.getitem)
-    library.add("optional_list_index_int", "_[_](optional_type(list(V)), int) optional_type(V)", min)
-    library.add("optional_map_index_value", "_[_](optional_type(map(K, V)), K) optional_type(V)", min)
+    library.add(
+        "optional_list_index_int", "_[_](optional_type(list(V)), int) optional_type(V)", min
+    )
+    library.add(
+        "optional_map_index_value", "_[_](optional_type(map(K, V)), K) optional_type(V)", min
+    )
     library.add("list_optindex_optional_int", "_[?_](list(V), int) optional_type(V)", min)
-    library.add("optional_list_optindex", "_[?_](optional_type(list(V)), int) optional_type(V)", min)
+    library.add(
+        "optional_list_optindex", "_[?_](optional_type(list(V)), int) optional_type(V)", min
+    )
     library.add("map_optindex_optional_value", "_[?_](map(K, V), K) optional_type(V)", min)
     library.add("optional_map_optindex", "_[?_](optional_type(map(K, V)), K) optional_type(V)", min)
 
@@ -301,9 +309,7 @@ def _value_of(held: OptionalValue) -> Any:
 
 
 def _unwrapped(held: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(
-        one.value for one in held if not isinstance(one, OptionalValue) or one.has_value
-    )
+    return tuple(one.value for one in held if not isinstance(one, OptionalValue) or one.has_value)
 
 
 def _inserted(held: MapValue, key: Any, value: Any) -> MapValue:

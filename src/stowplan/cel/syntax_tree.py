@@ -91,13 +91,7 @@ class Comprehension:
 
 
 Expression: TypeAlias = (
-    Constant
-    | Identifier
-    | Selection
-    | FunctionCall
-    | ListLiteral
-    | MapLiteral
-    | Comprehension
+    Constant | Identifier | Selection | FunctionCall | ListLiteral | MapLiteral | Comprehension
 )
 
 

@@ -30,6 +30,7 @@ from stowplan.cel.values import (
 
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_SHOWN_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -121,8 +122,7 @@ def _shown(value: Any) -> str:
         return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
     if isinstance(value, str | int):
         return str(value)
-    raise _clause_error("string clause", "strings, bools, bytes, ints, doubles, maps, lists, types, "
-                        "durations, and timestamps", value)  # fmt: skip
+    raise _clause_error("string clause", _SHOWN_KINDS, value)
 
 
 def _clause_error(clause: str, allowed: str, value: Any) -> EvaluationError:
@@ -158,7 +158,8 @@ def _clause(verb: str, precision: int, value: Any) -> str:
         raw = value.encode() if isinstance(value, str) else value
         return str(raw.hex().upper() if verb == "X" else raw.hex())
     if verb not in "boxX":
-        text = f'error during formatting: could not parse formatting clause: unrecognized formatting clause "{verb}"'
+        text = "error during formatting: could not parse formatting clause: unrecognized"
+        text += f' formatting clause "{verb}"'
         raise EvaluationError(text)
     raise _clause_error(f"formatting clause %{verb}", "integers", value)
 

@@ -17,10 +17,10 @@ IDENTIFIER = "IDENTIFIER"
 QUOTED_IDENTIFIER = "QUOTED_IDENTIFIER"
 LITERAL = "LITERAL"
 KEYWORDS = frozenset({"in", "true", "false", "null"})
-RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var "
-    "void while".split()
-)
+RESERVED = frozenset({
+    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
+    "package", "namespace", "return", "var", "void", "while",
+})  # fmt: skip
 """Names that no identifier may have."""
 
 _INT_MAX = 2**63 - 1

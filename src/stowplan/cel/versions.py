@@ -157,6 +157,7 @@ def semver_library() -> Library:
     add("semver_compare_to", f"{kind}->compareTo({kind}) int",
         lambda one, two: one.compare(two))  # fmt: skip
     for part in ("major", "minor", "patch"):
+
         def get(version: SemanticVersion, part: str = part) -> int:
             return int(getattr(version, part))
 

@@ -18,6 +18,11 @@ def _search_of(attempt: Attempt) -> ClaimSearch | None:
     return found if isinstance(found, ClaimSearch) else None
 
 
+def _tree(value: Any) -> Any:
+    """A value as JSON has it."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def allocations_of(attempt: Attempt, names: list[str]) -> Answer:
     """Per feasible node, each claim without an allocation and what Reserve would allocate."""
     search = _search_of(attempt)
@@ -29,7 +34,7 @@ def allocations_of(attempt: Attempt, names: list[str]) -> Answer:
         if answer is None or not answer.results:
             continue
         found[name] = [
-            {"claim": claim.name, "allocation": {"devices": {}, **msgspec.to_builtins(result)}}
+            {"claim": claim.name, "allocation": {"devices": {}, **_tree(result)}}
             for claim, result in zip(search.to_allocate, answer.results, strict=True)
         ]
     return found
@@ -47,8 +52,8 @@ def extended_claims_of(attempt: Attempt, names: list[str]) -> Answer:
             continue
         requests = answer.extended.spec.devices.requests
         found[name] = {
-            "requests": msgspec.to_builtins(requests) or None,
-            "requestMappings": msgspec.to_builtins(answer.mappings) or None,
+            "requests": _tree(requests) or None,
+            "requestMappings": _tree(answer.mappings) or None,
         }
     return found
 

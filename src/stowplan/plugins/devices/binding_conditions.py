@@ -44,9 +44,7 @@ def is_ready_for_binding(claim: ResourceClaim) -> bool:
     return True
 
 
-def is_overdue(
-    claim: ResourceClaim, now: datetime.datetime, timeout: datetime.timedelta
-) -> bool:
+def is_overdue(claim: ResourceClaim, now: datetime.datetime, timeout: datetime.timedelta) -> bool:
     """True where a claim with binding conditions was allocated longer ago than the timeout."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:

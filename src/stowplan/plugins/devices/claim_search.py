@@ -81,7 +81,7 @@ class ClaimSearch:
     """The claims of a pod, and the answers of nodes, each computed once.
 
     claims: those of the pod in its order, then the one for its extended resources. amounts: what
-    the pod requests of extended resources.
+    the pod requests of extended resources. version: of the devices that it has read.
     """
 
     def __init__(
@@ -101,7 +101,8 @@ class ClaimSearch:
         self._amounts = amounts
         self._devices = devices
         self._settings = settings
-        self._answers: dict[str, tuple[Node, NodeAllocation]] = {}
+        self.version = devices.version
+        self._answers: dict[str, tuple[Node, Mapping[str, int], NodeAllocation]] = {}
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
@@ -112,15 +113,20 @@ class ClaimSearch:
         """The answer of a node. allocatable: its amounts by resource."""
         held = self._answers.get(node.name)
         if held is not None and held[0] is node:
-            return held[1]
+            return held[2]
         answer = self._answer(node, allocatable)
-        self._answers[node.name] = (node, answer)
+        self._answers[node.name] = (node, allocatable, answer)
         return answer
+
+    def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
+        """The answer that a later search gives for a node that was asked before."""
+        held = self._answers.get(node_name)
+        return None if held is None else search.on_node(held[0], held[1])
 
     def known(self, node_name: str) -> NodeAllocation | None:
         """The answer of a node that was asked before."""
         held = self._answers.get(node_name)
-        return None if held is None else held[1]
+        return None if held is None else held[2]
 
     def _answer(self, node: Node, allocatable: Mapping[str, int]) -> NodeAllocation:
         refusal, extended, mappings = self._extended_on(allocatable)

@@ -39,6 +39,12 @@ class ClusterDevices:
         self.by_resource: dict[str, DeviceClass] = {}
         self.touched: set[PoolId] = set()
 
+    @property
+    def version(self) -> int:
+        """Revision token; changes with every slice, class or claim."""
+        store = self._object_store()
+        return 0 if store is None else store.version_of((ResourceSlice, DeviceClass, ResourceClaim))
+
     def refresh(self) -> None:
         """Follow the object store."""
         store = self._object_store()

@@ -60,8 +60,8 @@ def consumed_amount(request: Quantity | None, capacity: DeviceCapacity) -> Devic
     the policy's default, else all."""
     policy = capacity.request_policy
     if request is None:
-        has_default = policy is not None and policy.default is not None
-        return amount_of(policy.default if has_default else capacity.value)  # type: ignore[union-attr,arg-type]
+        default = None if policy is None else policy.default
+        return amount_of(capacity.value if default is None else default)
     asked = amount_of(request)
     if policy is None:
         return asked

@@ -192,12 +192,16 @@ class DynamicResources:
             return SKIP
         # Written in any case: PostFilter fails where PreFilter did not run.
         state.write(self.name, NO_CLAIM_SEARCH)
-        object_store = snapshot.object_store
-        claims: tuple[ResourceClaim, ...] | Status = ()
-        if pod.spec.resource_claims:
-            claims = resource_claims_of(pod, object_store)
-            if isinstance(claims, Status):
-                return claims
+        search = self._search(pod, snapshot.object_store)
+        if isinstance(search, Status):
+            return search
+        state.write(self.name, search)
+        return OK
+
+    def _search(self, pod: Pod, object_store: ObjectStore) -> ClaimSearch | Status:
+        claims = resource_claims_of(pod, object_store)
+        if isinstance(claims, Status):
+            return claims
         amounts = self._amounts(pod)
         if not claims and not amounts:
             return SKIP
@@ -212,9 +216,7 @@ class DynamicResources:
             fault = claim_fault(claim, object_store, devices)
             if fault is not None:
                 return fault
-        search = ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
-        state.write(self.name, search)
-        return OK
+        return ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
 
     def _settings(self) -> SearchSettings:
         steps = int(self.args.filter_timeout.total_seconds() * STEPS_PER_SECOND)
@@ -295,9 +297,9 @@ class DynamicResources:
         found: set[int] = set()
         for row in range(nodes.n_nodes):
             answer = search.known(nodes.names[row])
-            if answer is not None and answer.unavailable:
-                if diagnosis.status_of(row).plugin == self.name:
-                    found.update(answer.unavailable)
+            unavailable = () if answer is None else answer.unavailable
+            if unavailable and diagnosis.status_of(row).plugin == self.name:
+                found.update(unavailable)
         for index in sorted(found):
             claim = search.claims[index]
             users = {one.uid for one in claim.status.reserved_for}
@@ -329,12 +331,20 @@ class DynamicResources:
         search = state.find(self.name)
         if not isinstance(search, ClaimSearch):
             return OK
+        object_store = self.handle.shared.object_store
         answer = search.known(node_name)
-        if search.to_allocate and (answer is None or not answer.status.is_success):
-            return self.NO_ALLOCATION
-        results = () if answer is None else answer.results
-        reserved = assume_claims(pod, search.claims, results)
-        reserved.apply(self.handle.shared.object_store)
+        if search.version != ClusterDevices.of(object_store).version:
+            # Pods of a session are decided together and reserved one after the other.
+            again = self._search(pod, object_store)
+            if isinstance(again, Status):
+                return again
+            answer, search = search.repeated_on(node_name, again), again
+        if answer is None:
+            return self.NO_ALLOCATION if search.to_allocate else OK
+        if not answer.status.is_success:
+            return answer.status
+        reserved = assume_claims(pod, search.claims, answer.results)
+        reserved.apply(object_store)
         state.write(self.RESERVED, reserved)
         return OK
 

@@ -103,9 +103,7 @@ class ExtendedResourceRequests:
         """resources: those to be provided by devices."""
         n_init = len(pod.spec.init_containers)
         self._containers = (*pod.spec.init_containers, *pod.spec.containers)
-        self._long = [
-            i for i, c in enumerate(self._containers) if i >= n_init or c.is_sidecar
-        ]
+        self._long = [i for i, c in enumerate(self._containers) if i >= n_init or c.is_sidecar]
         self._short = [i for i in range(n_init) if not self._containers[i].is_sidecar]
         self.mappings: list[RequestMapping] = []
         self.requests: list[DeviceRequest] = []
