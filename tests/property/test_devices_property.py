@@ -23,7 +23,7 @@ CLASS = convert({"metadata": {"name": "gpu"}}, DeviceClass)
 N_COUNTERS = 4
 
 
-def drawn_slices(rng: random.Random) -> list[ResourceSlice]:
+def random_slices(rng: random.Random) -> list[ResourceSlice]:
     """Whole cards and halves that share counters, and cards that are shared."""
     devices: list[dict[str, Any]] = []
     for card in range(rng.randint(1, 3)):
@@ -48,7 +48,7 @@ def drawn_slices(rng: random.Random) -> list[ResourceSlice]:
     ]
 
 
-def drawn_claim(rng: random.Random, number: int) -> ResourceClaim:
+def random_claim(rng: random.Random, number: int) -> ResourceClaim:
     def one() -> dict[str, Any]:
         made: dict[str, Any] = {
             "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": rng.randint(1, 2),
@@ -96,12 +96,12 @@ def filled(seed: int, *, forgets: bool = False) -> tuple[list[ResourceClaim], li
     """Claims allocated one after the other. forgets: the planted wrong variant does not count what
     earlier claims have."""
     rng = random.Random(seed)
-    slices, where = drawn_slices(rng), node("n")
+    slices, where = random_slices(rng), node("n")
     index, selectors = SliceIndex(), DeviceSelectors()
     index.update(slices)
     allocated, done = AllocatedDevices(), []
     for number in range(6):
-        claim = drawn_claim(rng, number)
+        claim = random_claim(rng, number)
         given = SearchInput([claim], {"gpu": CLASS}, allocated, selectors, 20_000)
         try:
             found = search_devices(given, where, index.pools(where))
@@ -132,9 +132,8 @@ def test_claims_are_followed_by_delta() -> None:
     for n in (len(done), 1, len(done), 0, 2):
         followed.update(done[:n])
     anew.update(done[:2])
-    places = [
-        (r.driver, r.pool, r.device) for c in done for r in c.status.allocation.devices.results
-    ]
+    allocations = [one.status.allocation for one in done if one.status.allocation is not None]
+    places = [(r.driver, r.pool, r.device) for a in allocations for r in a.devices.results]
     for place in places:
         assert followed.is_used(place) == anew.is_used(place)
         assert followed.is_dedicated(place) == anew.is_dedicated(place)

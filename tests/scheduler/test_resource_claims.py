@@ -89,8 +89,8 @@ def test_a_claim_is_written_before_its_pod_is_bound() -> None:
     results = status["allocation"]["devices"]["results"]
     assert list(results) == [{"request": "r", "driver": DRIVER, "pool": "n1", "device": "d0"}]
     assert bound_pods(driver) == []
-    shown = accept(driver, "6")
-    driver.handle(happened.ObjectUpdated(shown))
+    observed = accept(driver, "6")
+    driver.handle(happened.ObjectUpdated(observed))
     assert bound_pods(driver) == ["p"]
 
 
@@ -131,17 +131,17 @@ def test_binding_conditions(condition: dict[str, Any] | None, outcome: str) -> N
     driver = driver_with({"name": "d0", **conditions})
     driver.handle(happened.PodAdded(claiming("p", "a")))
     accept(driver, "5")
-    shown = accept(driver, "6")
-    driver.handle(happened.ObjectUpdated(shown))
+    observed = accept(driver, "6")
+    driver.handle(happened.ObjectUpdated(observed))
     if condition is not None:
         tree = {"status": {"devices": [
             {"driver": DRIVER, "pool": "n1", "device": "d0", "conditions": [condition]}
         ]}}  # fmt: skip
         state = convert(tree, ResourceClaim).status.devices
         ready = replace(
-            shown,
-            metadata=replace(shown.metadata, resource_version="7"),
-            status=replace(shown.status, devices=state),
+            observed,
+            metadata=replace(observed.metadata, resource_version="7"),
+            status=replace(observed.status, devices=state),
         )
         driver.handle(happened.ObjectUpdated(ready))
     assert bound_pods(driver) == (["p"] if outcome == "bound" else [])

@@ -14,7 +14,7 @@ _PRIMITIVES = frozenset({
     "bool", "int", "uint", "double", "string", "bytes", "null_type", "dyn", "any", "error",
     "google.protobuf.Duration", "google.protobuf.Timestamp",
 })  # fmt: skip
-_SHOWN = {
+_FORMATTED = {
     "null_type": "null",
     "google.protobuf.Duration": "duration",
     "google.protobuf.Timestamp": "timestamp",
@@ -44,7 +44,7 @@ class CelType:
         return self.name in _DYNAMIC
 
     def __str__(self) -> str:
-        name = _SHOWN.get(self.name, self.name)
+        name = _FORMATTED.get(self.name, self.name)
         inner = ", ".join(map(str, self.parameters))
         return f"{name}({inner})" if inner else name
 

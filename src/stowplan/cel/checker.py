@@ -174,11 +174,11 @@ class _Checker:
         call.overloads = tuple(found)
         if result is not None:
             return result
-        shown = [str(self.types.resolve(one, free_to_dyn=True)) for one in given]
+        formatted = [str(self.types.resolve(one, free_to_dyn=True)) for one in given]
         if call.target is not None:
-            signature = f"{shown[0]}.({', '.join(shown[1:])})"
+            signature = f"{formatted[0]}.({', '.join(formatted[1:])})"
         else:
-            signature = f"({', '.join(shown)})"
+            signature = f"({', '.join(formatted)})"
         text = f"found no matching overload for '{call.function}' applied to '{signature}'"
         self._issues.report(call.offset, text)
         return ERROR

@@ -122,8 +122,8 @@ def _index(container: Any, key: Any) -> tuple[bool, Any]:
 def _absent(container: Any, key: Any) -> EvaluationError:
     if isinstance(container, tuple):
         return EvaluationError(f"index out of bounds: {key}")
-    shown = "true" if key is True else "false" if key is False else key
-    return EvaluationError(f"no such key: {shown}")
+    formatted = "true" if key is True else "false" if key is False else key
+    return EvaluationError(f"no such key: {formatted}")
 
 
 def _qualified(container: Any, key: Any, *, is_optional: bool) -> Any:

@@ -41,7 +41,7 @@ _OPERATORS = {"in": "@in"}
 def parse(text: str) -> Expression:
     """The syntax tree of a text; raises CompileError."""
     issues = Issues(text)
-    parser = _Parser(tokens_of(text, issues), issues)
+    parser = _CelParser(tokens_of(text, issues), issues)
     found = None
     with suppress(_SyntaxStop):
         found = parser.whole()
@@ -54,7 +54,7 @@ class _SyntaxStop(Exception):
     """The issue is reported; parsing ends."""
 
 
-class _Parser:
+class _CelParser:
     def __init__(self, tokens: list[Token], issues: Issues) -> None:
         self._tokens = tokens
         self._place = 0

@@ -13,15 +13,15 @@ from typing import Any
 from stowplan.cel.cel_types import CelType
 from stowplan.cel.checker import check
 from stowplan.cel.interpreter import Activation, Step, plan, variables_of
-from stowplan.cel.list_library import list_library
+from stowplan.cel.libraries.list_library import list_library
+from stowplan.cel.libraries.quantities import quantity_library
+from stowplan.cel.libraries.standard_library import standard_library
+from stowplan.cel.libraries.text_library import text_library
+from stowplan.cel.libraries.versions import semver_library
 from stowplan.cel.overloads import Library
 from stowplan.cel.parser import parse
-from stowplan.cel.quantities import quantity_library
-from stowplan.cel.standard_library import standard_library
 from stowplan.cel.syntax_tree import CompileError, Issues
-from stowplan.cel.text_library import text_library
 from stowplan.cel.values import EvaluationError
-from stowplan.cel.versions import semver_library
 
 _PROGRAMS_MAX = 4096
 # Differs: nesting is limited by Python's stack, at about a hundred levels; the original has 250.

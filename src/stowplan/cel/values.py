@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
@@ -129,11 +128,6 @@ class ValueKind:
 
     name: str
     equal: Callable[[Any, Any], bool]
-
-    @cached_property
-    def type_value(self) -> TypeValue:
-        """The type as a value."""
-        return TypeValue(self.name)
 
 
 LIBRARY_KINDS: dict[type, ValueKind] = {}

@@ -166,24 +166,3 @@ class ResourceSlice(Object, frozen=True):
     """A ResourceSlice: devices of a driver, on one node or several."""
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
-
-
-class DeviceTaintSelector(Value, frozen=True):
-    """Devices that a rule taints: those that have all that is given."""
-
-    driver: str | None = None
-    pool: str | None = None
-    device: str | None = None
-
-
-class DeviceTaintRuleSpec(Value, frozen=True):
-    """`spec` of a DeviceTaintRule. device_selector: None selects every device."""
-
-    device_selector: DeviceTaintSelector | None = None
-    taint: DeviceTaint = DeviceTaint()
-
-
-class DeviceTaintRule(Object, frozen=True):
-    """A taint that an administrator puts on devices (resource.k8s.io/v1beta2)."""
-
-    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import field
 
 from stowplan.objects.devices.device import DeviceSelector, OpaqueConfiguration
-from stowplan.objects.meta import NamespacedObject, ObjectMeta, Time, Value
+from stowplan.objects.meta import NamespacedObject, Time, Value
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.selectors import NodeSelector
 
@@ -53,7 +53,7 @@ class SubRequest(Value, frozen=True):
     capacity: CapacityRequirements | None = None
 
 
-class DeviceRequest(Value, frozen=True):
+class DeviceClaimRequest(Value, frozen=True):
     """A request: exactly one thing, or the first of several that is available."""
 
     name: str = ""
@@ -79,7 +79,7 @@ class DeviceClaimConfiguration(Value, frozen=True, gc=True):
 class DeviceClaim(Value, frozen=True, gc=True):
     """`spec.devices` of a claim."""
 
-    requests: tuple[DeviceRequest, ...] = ()
+    requests: tuple[DeviceClaimRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
@@ -114,7 +114,7 @@ class AllocatedConfiguration(Value, frozen=True, gc=True):
     opaque: OpaqueConfiguration | None = None
 
 
-class AllocatedDevices(Value, frozen=True, gc=True):
+class DeviceAllocation(Value, frozen=True, gc=True):
     """`devices` of an allocation."""
 
     results: tuple[DeviceResult, ...] = ()
@@ -124,7 +124,7 @@ class AllocatedDevices(Value, frozen=True, gc=True):
 class AllocationResult(Value, frozen=True, gc=True):
     """What is allocated for a claim. node_selector: where it can be used, None for everywhere."""
 
-    devices: AllocatedDevices = AllocatedDevices()
+    devices: DeviceAllocation = DeviceAllocation()
     node_selector: NodeSelector | None = None
     allocation_timestamp: Time | None = None
 
@@ -176,16 +176,3 @@ class ResourceClaim(NamespacedObject, frozen=True, gc=True):
     def is_reserved_for(self, uid: str) -> bool:
         """True where a pod of this uid may use the claim already."""
         return any(one.uid == uid for one in self.status.reserved_for)
-
-
-class ResourceClaimTemplateSpec(Value, frozen=True, gc=True):
-    """`spec` of a template: metadata and spec of claims that are created from it."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ResourceClaimSpec = ResourceClaimSpec()
-
-
-class ResourceClaimTemplate(NamespacedObject, frozen=True, gc=True):
-    """A ResourceClaimTemplate."""
-
-    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

@@ -18,7 +18,7 @@ from stowplan.objects.devices.device_claim import (
     ALL,
     ALLOCATION_RESULTS_MAX,
     EXACT_COUNT,
-    DeviceRequest,
+    DeviceClaimRequest,
     DeviceToleration,
     ResourceClaim,
     SubRequest,
@@ -68,7 +68,7 @@ class RequestPlan:
 
     request: SubRequest
     name: str
-    parent: DeviceRequest | None
+    parent: DeviceClaimRequest | None
     device_class: DeviceClass
     n_devices: int = 0
     all_devices: list[tuple[DevicePool, PoolDevice]] = field(default_factory=list)
@@ -224,7 +224,7 @@ class _Search:
         sub: int,
         request: SubRequest,
         name: str,
-        parent: DeviceRequest | None,
+        parent: DeviceClaimRequest | None,
     ) -> RequestPlan:
         claim = self._given.claims[index]
         place = f"claim {claim.key}, request {name}"
@@ -475,9 +475,9 @@ class _Search:
             if constraint.add(*names, one.device, one.id):
                 continue
             if must:
-                key, shown = self._given.claims[claim].key, "/".join(one.id)
+                key, place = self._given.claims[claim].key, "/".join(one.id)
                 raise AllocationError(
-                    f"claim {key}, request {plan.name}: cannot add device {shown} because a claim "
+                    f"claim {key}, request {plan.name}: cannot add device {place} because a claim "
                     "constraint would not be satisfied"
                 )
             for before in constraints[:number]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from stowplan.objects.devices.device_claim import (
     AllocatedConfiguration,
-    AllocatedDevices,
     AllocationResult,
+    DeviceAllocation,
     DeviceResult,
     ResourceClaim,
 )
@@ -44,7 +44,7 @@ def allocation_results(
             raise AllocationError(f"create NodeSelector for claim {claim.name}: {fault}") from None
         devices = tuple(_device_result(one) for one in chosen)
         config = (*_class_config(plans), *_claim_config(claim, plans))
-        results.append(AllocationResult(AllocatedDevices(devices, config), selector))
+        results.append(AllocationResult(DeviceAllocation(devices, config), selector))
     return tuple(results)
 
 

@@ -37,7 +37,7 @@ from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
 _WAIT = Status(Code.WAIT)
 
 
-class AssumedClaim(msgspec.Struct, frozen=True):
+class AssumedResourceClaim(msgspec.Struct, frozen=True):
     """A claim before and after the pod has it. is_allocated: by this pod, not before."""
 
     before: ResourceClaim
@@ -48,7 +48,7 @@ class AssumedClaim(msgspec.Struct, frozen=True):
 class AssumedClaims(msgspec.Struct, frozen=True):
     """The claims that have to be written before the pod is bound."""
 
-    claims: tuple[AssumedClaim, ...] = ()
+    claims: tuple[AssumedResourceClaim, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -72,7 +72,7 @@ class AssumedClaims(msgspec.Struct, frozen=True):
         return tuple(change for claim in self.claims for change in _changes(claim, now))
 
 
-def _changes(claim: AssumedClaim, now: datetime.datetime | None) -> list[ObjectChange]:
+def _changes(claim: AssumedResourceClaim, now: datetime.datetime | None) -> list[ObjectChange]:
     after, changes = claim.after, []
     status: dict[str, Any] = {"reservedFor": msgspec.to_builtins(after.status.reserved_for)}
     if claim.is_allocated:
@@ -94,7 +94,7 @@ def assume_claims(
     """What becomes of the claims. results: for those without an allocation, in order."""
     consumer = ConsumerReference("", "pods", pod.name, pod.uid)
     left = list(results)
-    assumed: list[AssumedClaim] = []
+    assumed: list[AssumedResourceClaim] = []
     for index, claim in enumerate(claims):
         status, metadata = claim.status, claim.metadata
         allocation = status.allocation
@@ -112,7 +112,7 @@ def assume_claims(
             users = (*users, consumer)
         new = ResourceClaimStatus(allocation, users, status.devices)
         after = msgspec.structs.replace(claim, metadata=metadata, status=new)
-        assumed.append(AssumedClaim(claim, after, is_allocated))
+        assumed.append(AssumedResourceClaim(claim, after, is_allocated))
     return AssumedClaims(tuple(assumed))
 
 

@@ -86,7 +86,7 @@ class DevicePool:
         return any(one.device.binding_conditions is not None for one in self.devices())
 
 
-def _shown(requirements: Iterable[NodeSelectorRequirement]) -> str:
+def _formatted(requirements: Iterable[NodeSelectorRequirement]) -> str:
     return "".join(
         f"NodeSelectorRequirement{{Key:{r.key},Operator:{r.operator},"
         f"Values:[{' '.join(r.values)}],}},"
@@ -98,8 +98,8 @@ def go_text(selector: NodeSelector) -> str:
     """A node selector as Go's generated String shows it."""
     terms = "".join(
         "NodeSelectorTerm{MatchExpressions:[]NodeSelectorRequirement{"
-        f"{_shown(term.match_expressions)}}},"
-        f"MatchFields:[]NodeSelectorRequirement{{{_shown(term.match_fields)}}},}},"
+        f"{_formatted(term.match_expressions)}}},"
+        f"MatchFields:[]NodeSelectorRequirement{{{_formatted(term.match_fields)}}},}},"
         for term in selector.node_selector_terms
     )
     return f"&NodeSelector{{NodeSelectorTerms:[]NodeSelectorTerm{{{terms}}},}}"

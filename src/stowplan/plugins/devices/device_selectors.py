@@ -12,9 +12,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from stowplan.cel.cel_types import BOOL, STRING, CelType, cel_type
+from stowplan.cel.libraries.quantities import quantity_of
+from stowplan.cel.libraries.versions import parse_version
 from stowplan.cel.overloads import Library
 from stowplan.cel.program import Environment, kubernetes_library
-from stowplan.cel.quantities import quantity_of
 from stowplan.cel.syntax_tree import CompileError
 from stowplan.cel.values import (
     CostLimitError,
@@ -24,7 +25,6 @@ from stowplan.cel.values import (
     equal,
     kind_of,
 )
-from stowplan.cel.versions import parse_version
 from stowplan.objects.devices.device import Device, DeviceAttribute
 
 COST_LIMIT = 1_000_000

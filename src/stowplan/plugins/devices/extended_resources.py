@@ -15,7 +15,7 @@ from stowplan.objects.devices.device_claim import (
     EXACT_COUNT,
     EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     DeviceClaim,
-    DeviceRequest,
+    DeviceClaimRequest,
     ResourceClaim,
     ResourceClaimSpec,
     SubRequest,
@@ -106,7 +106,7 @@ class ExtendedResourceRequests:
         self._long = [i for i, c in enumerate(self._containers) if i >= n_init or c.is_sidecar]
         self._short = [i for i in range(n_init) if not self._containers[i].is_sidecar]
         self.mappings: list[RequestMapping] = []
-        self.requests: list[DeviceRequest] = []
+        self.requests: list[DeviceClaimRequest] = []
         for resource in sorted(resources):
             if resource in classes:
                 self._add(resource, classes[resource].name)
@@ -120,14 +120,14 @@ class ExtendedResourceRequests:
     def _add(self, resource: str, class_name: str) -> None:
         """Requests of one resource: containers that run together have their own; init containers
         use those of later containers, and one request covers what they need beyond."""
-        own: dict[int, DeviceRequest] = {}
+        own: dict[int, DeviceClaimRequest] = {}
         for i in self._long:
             made, mappings = self._request(i, resource, class_name, [])
             self.mappings += mappings
             if made is not None:
                 own[i] = made
         of_short: list[RequestMapping] = []
-        most: DeviceRequest | None = None
+        most: DeviceClaimRequest | None = None
         names: set[str] = set()
         for i in self._short:
             reusable = [own[j] for j in range(i, len(self._containers)) if j in own]
@@ -149,8 +149,8 @@ class ExtendedResourceRequests:
         self.mappings += of_short
 
     def _request(
-        self, index: int, resource: str, class_name: str, reusable: list[DeviceRequest]
-    ) -> tuple[DeviceRequest | None, list[RequestMapping]]:
+        self, index: int, resource: str, class_name: str, reusable: list[DeviceClaimRequest]
+    ) -> tuple[DeviceClaimRequest | None, list[RequestMapping]]:
         container = self._containers[index]
         mappings: list[RequestMapping] = []
         wanted = _requested(container, resource)
@@ -168,10 +168,10 @@ class ExtendedResourceRequests:
         exactly = SubRequest(
             device_class_name=class_name, allocation_mode=EXACT_COUNT, count=wanted - n_reused
         )
-        return DeviceRequest(name, exactly), mappings
+        return DeviceClaimRequest(name, exactly), mappings
 
 
-def _count(request: DeviceRequest) -> int:
+def _count(request: DeviceClaimRequest) -> int:
     return request.exactly.count if request.exactly is not None else 0
 
 

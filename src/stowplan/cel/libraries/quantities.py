@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from stowplan.cel.libraries.standard_library import traversal
 from stowplan.cel.overloads import Library
-from stowplan.cel.standard_library import traversal
 from stowplan.cel.values import INT_MAX, INT_MIN, LIBRARY_KINDS, EvaluationError, ValueKind
 from stowplan.objects.quantity import Quantity, QuantityError, exact
 

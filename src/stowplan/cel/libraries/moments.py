@@ -58,10 +58,9 @@ def parse_timestamp(text: str) -> CelTimestamp:
     match = _STAMP.fullmatch(text)
     if match is None:
         raise EvaluationError("type conversion error from 'string' to 'google.protobuf.Timestamp'")
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     zone = match[8]
     try:
-        moment = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+        moment = datetime.datetime.fromisoformat(f"{text[:19]}+00:00")
     except ValueError:
         text = "type conversion error from 'string' to 'google.protobuf.Timestamp'"
         raise EvaluationError(text) from None

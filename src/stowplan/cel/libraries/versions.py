@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from stowplan.cel.libraries.standard_library import traversal
 from stowplan.cel.overloads import Library
-from stowplan.cel.standard_library import traversal
 from stowplan.cel.values import LIBRARY_KINDS, EvaluationError, ValueKind
 
 SEMVER_TYPE = "kubernetes.Semver"

@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stowplan.cel import moments
-from stowplan.cel.overloads import Library
-from stowplan.cel.standard_library import (
+from stowplan.cel.libraries import moments
+from stowplan.cel.libraries.standard_library import (
     STRING_FACTOR,
     format_double,
     regex_cost,
     regular_expression,
     traversal,
 )
+from stowplan.cel.overloads import Library
 from stowplan.cel.values import (
     CelDuration,
     CelTimestamp,
@@ -30,7 +30,9 @@ from stowplan.cel.values import (
 
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_SHOWN_KINDS = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+_FORMATTED_KINDS = (
+    "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+)
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
@@ -95,7 +97,7 @@ def _quote(text: str) -> str:
     return '"' + "".join(_QUOTES.get(letter, letter) for letter in text) + '"'
 
 
-def _shown(value: Any) -> str:
+def _formatted(value: Any) -> str:
     """A value for `%s`."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -116,13 +118,13 @@ def _shown(value: Any) -> str:
     if isinstance(value, TypeValue):
         return value.name
     if isinstance(value, tuple):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(_formatted, value))}]"
     if isinstance(value, MapValue):
-        pairs = sorted((_shown(key), _shown(one)) for key, one in value.entries.values())
+        pairs = sorted((_formatted(key), _formatted(one)) for key, one in value.entries.values())
         return f"{{{', '.join(f'{key}: {one}' for key, one in pairs)}}}"
     if isinstance(value, str | int):
         return str(value)
-    raise _clause_error("string clause", _SHOWN_KINDS, value)
+    raise _clause_error("string clause", _FORMATTED_KINDS, value)
 
 
 def _clause_error(clause: str, allowed: str, value: Any) -> EvaluationError:
@@ -135,7 +137,7 @@ def _clause_error(clause: str, allowed: str, value: Any) -> EvaluationError:
 def _clause(verb: str, precision: int, value: Any) -> str:
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if verb == "s":
-        return _shown(value)
+        return _formatted(value)
     if verb == "d":
         if is_number:
             return str(int(value))

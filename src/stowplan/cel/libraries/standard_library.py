@@ -13,7 +13,7 @@ from typing import Any
 
 import re2
 
-from stowplan.cel import moments
+from stowplan.cel.libraries import moments
 from stowplan.cel.overloads import Library
 from stowplan.cel.values import (
     INT_MAX,
