@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from stowplan.objects import storage, workload
-from stowplan.objects.devices import device
+from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
@@ -85,7 +85,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(storage.CSIDriver, _STORAGE, "csidrivers"),
     ApiResource(storage.CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
     ApiResource(storage.VolumeAttachment, _STORAGE, "volumeattachments"),
-    ApiResource(device.ResourceClaim, _DEVICES, "resourceclaims"),
+    ApiResource(device_claim.ResourceClaim, _DEVICES, "resourceclaims"),
     ApiResource(device.ResourceSlice, _DEVICES, "resourceslices"),
     ApiResource(device.DeviceClass, _DEVICES, "deviceclasses"),
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
