@@ -64,7 +64,7 @@ def test_exit_codes_and_outputs(here: Path) -> None:
         ("pg/x dump.yaml", 'podgroups "x" not found in namespace "default"'),
         ("other/report dump.yaml", '"other" (did you mean "default/report"?)'),
         ("report dump.yaml --now soon", 'invalid argument "soon" for "--now" flag: must be a time'),
-        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-05-01T12"),
+        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-01-31T12"),
         ("report dump.yaml --interval 60-90", 'invalid argument "60-90" for "--interval" flag'),
         ("-f dump.yaml", "JOB or POD is required, or --all"),
     ],

@@ -151,13 +151,20 @@ def test_pods_arrive_by_creation_time_and_stably(tmp_path: Path) -> None:
 
 
 WANTED = "sn,cpu_milli,memory_mib,gpu,model (nodes) or name,cpu_milli,memory_mib,num_gpu,gpu_milli"
+WANTED_COLUMNS = f"{WANTED} (pods); --trace-format names other formats"
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("", f"f.csv: line 1: no header: expected {WANTED} (pods)"),
-        ("a,b\n1,2\n", f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED} (pods)"),
+        (
+            "",
+            f"f.csv: line 1: no header: expected {WANTED_COLUMNS}",
+        ),
+        (
+            "a,b\n1,2\n",
+            f"f.csv: line 1: Invalid value: 'a,b': expected {WANTED_COLUMNS}",
+        ),
         (
             trace.NODE_HEADER + ",sn\nn,1,1,0,,n\n",
             "f.csv: line 1: duplicate column 'sn': expected each column once",

@@ -74,6 +74,12 @@ def test_every_flipped_byte_is_noticed() -> None:
                 list(read_frames(bytes(flipped), "f"))
 
 
+def test_a_file_of_another_version_is_named() -> None:
+    data, _ = a_file()
+    with pytest.raises(RecordingError, match="f: format 1 of recordings: expected 2"):
+        list(read_frames(data.replace(b"\x02\n", b"\x01\n", 1), "f"))
+
+
 def test_control_a_head_without_checksum_loses_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a damaged length looks like a frame whose end is missing."""
     data, ends = a_file()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.recording.message_codec import RecordedCall, decode_calls, encode_calls
+from stowplan.recording.call_codec import Call, RecordedCall, decode_calls, encode_calls
 from stowplan.scheduler import Scheduler
 from tests.fault_runs.configs import BASE_CONFIG, EXTENDERS_CONFIG, TEST_PLUGINS_CONFIG
 from tests.fault_runs.fault_run import FaultRun
@@ -28,7 +28,7 @@ def followed(make: Callable[..., Scheduler], found: list[Made]) -> Callable[...,
         calls: list[Any] = []
         found.append((lambda: make(*args, **more), calls))
         scheduler.on_handled = lambda events, now, heads, effects: calls.append(
-            (now, heads, events, list(effects))
+            Call(now, heads, events, list(effects), scheduler.bind_runs)
         )
         return scheduler
 

@@ -13,6 +13,9 @@ from stowplan.cli.completion import complete_pods
 COMPAT_NAMES = ("kube-batch-0.5",)
 """`config.session_configuration.COMPATS`; that module imports too much for a help text."""
 
+TRACE_FORMATS = ("swf", "pai-2020", "spot-gpu-2026", "philly", "google-2019", "kubectl")
+"""`inputs.traces.trace_formats.FORMATS`; that module imports too much for a help text."""
+
 TREES = ("json", "yaml")
 """Values of --output that print the whole answer for other programs."""
 
@@ -26,8 +29,8 @@ cluster = flag(
     metavar="PATH",
     type=click.Path(allow_dash=True),
     multiple=True,
-    help="Read the cluster from manifests, directories, dumps or OpenB CSV files; - reads standard "
-    "input. Repeatable.",
+    help="Read the cluster from manifests, directories, dumps or traces; - reads standard input. "
+    "Repeatable.",
 )
 files = click.argument("files", metavar="[FILE]...", type=click.Path(allow_dash=True), nargs=-1)
 """The same as `cluster`, without the option."""
@@ -53,9 +56,15 @@ validate = flag(
     help="Validate objects as the API server does: fail, warn, or skip validation.  [default: "
     "strict for objects without metadata.uid and resourceVersion]",
 )
+trace_format = flag(
+    "--trace-format",
+    type=click.Choice(TRACE_FORMATS),
+    help="Format of all files but YAML; kubectl reads a dump with events as a trace.  [default: "
+    "recognised by name or first line]",
+)
 
 
-input_options = grouped(files, cluster, orphans, validate)
+input_options = grouped(files, cluster, orphans, validate, trace_format)
 """FILE, --cluster and the options that say how files are read."""
 config = flag(
     "--config",

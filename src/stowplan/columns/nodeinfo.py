@@ -91,6 +91,10 @@ class NodeInfo:
             self._requested = {name: wrapped(value) for name, value in total.items()}
         return self._requested
 
+    def set_requested(self, amounts: dict[str, int]) -> None:
+        """Set `requested` where it is known; it may have amounts of 0."""
+        self._requested = amounts
+
     @property
     def nonzero_requested(self) -> tuple[int, int]:
         """(milli-CPU, bytes): the sum with defaults for containers that request none."""

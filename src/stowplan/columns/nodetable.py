@@ -118,6 +118,14 @@ class NodeTable:
             )
         return info
 
+    def infos_of(self, rows: Ints) -> list[NodeInfo]:
+        """The nodes of rows, as `info`; their requests are read from the columns, not summed."""
+        infos = [self.info(row) for row in rows.tolist()]
+        names, sums = self.resources.values, self._requested[:, rows].T.tolist()
+        for info, amounts in zip(infos, sums, strict=True):
+            info.set_requested(dict(zip(names, amounts, strict=False)))
+        return infos
+
     def infos(self) -> Iterator[NodeInfo]:
         """All nodes with their pods, in row order."""
         return (self.info(row) for row in range(self.n_nodes))
@@ -393,11 +401,14 @@ class NodeTable:
 
     def watch(self, watcher: PodWatcher) -> None:
         """Report every row and pod to `watcher`, the existing ones first."""
-        pod_added = watcher.pod_added
         for row in range(self.n_nodes):
             watcher.row_added(row)
             for info in self.pods[row]:
-                pod_added(row, info)
+                watcher.pod_added(row, info)
+        self.watch_changes(watcher)
+
+    def watch_changes(self, watcher: PodWatcher) -> None:
+        """Report changes of rows and pods to `watcher`, which has read the existing ones."""
         self._watchers.append(watcher)
 
     # Dry runs: used by Overlay only, which undoes it.
@@ -556,6 +567,8 @@ class NodeTable:
 
 
 def _index_of(pods: Sequence[PodInfo], uid: str) -> int:
+    if pods and pods[-1].pod.metadata.uid == uid:  # The pod that was bound last.
+        return len(pods) - 1
     for index, info in enumerate(pods):
         if (info.pod.metadata.uid or info.pod.key) == uid:
             return index

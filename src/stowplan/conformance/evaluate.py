@@ -19,6 +19,11 @@ from stowplan.conformance import (
     v1_13_cases,
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
+from stowplan.conformance.queue_models import (
+    queue_model_answers,
+    queue_model_cases,
+    volcano_cases,
+)
 from stowplan.framework import ConfigError, ContractError
 from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
@@ -30,6 +35,12 @@ Case = Any
 """A case of any format, with an `id`."""
 BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 """Exceptions of cases with invalid values."""
+
+COMPATS_OF: dict[str, tuple[str, ...]] = {
+    "session": tuple(COMPATS),
+    "queues": (volcano_cases.VOLCANO_1_15,),
+}
+"""Format -> schedulers whose defects can be reproduced."""
 
 INVALID = "Invalid"
 """`reason` of the answer to an invalid line."""
@@ -75,6 +86,7 @@ FORMATS = {
     "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
     "gpushare": CaseFormat(gpu_share_answers.read_case, gpu_share_answers.answer),
+    "queues": CaseFormat(queue_model_cases.read_case, queue_model_answers.answer),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 
@@ -151,11 +163,19 @@ def _id_of(line: bytes, place: str) -> str:
 
 def _checked_compat(source: str, form: str, compat: str) -> str:
     """The compat name, for sessions only; raises InputError."""
-    if form != "session":
-        raise InputError(source, "--compat", f"not allowed with --as {form}", "--as session")
-    if compat not in COMPATS:
-        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(COMPATS)}")
+    if form not in COMPATS_OF:
+        forms = " or ".join(f"--as {name}" for name in COMPATS_OF)
+        raise InputError(source, "--compat", f"not allowed with --as {form}", forms)
+    known = COMPATS_OF[form]
+    if compat not in known:
+        raise InputError(source, "--compat", repr(compat), f"one of {', '.join(known)}")
     return compat
+
+
+def compat_for(form: str, compats: Sequence[str]) -> str:
+    """Of several compat names the one that concerns a format, or the first; "" for none."""
+    known = COMPATS_OF.get(form, ())
+    return next((name for name in compats if name in known), compats[0] if compats else "")
 
 
 def encoded(answer: dict[str, Any]) -> bytes:

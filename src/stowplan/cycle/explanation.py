@@ -6,6 +6,7 @@ asked for separately. The JSON form is described in docs/explain-schema.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
 from stowplan.objects.devices.binding_annotations import without_binding_annotations
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
@@ -143,6 +145,22 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         where = f", node {self.node!r}" if self.node else ""
         count = f"{fitting} of {len(self.nodes)} nodes fit"
         return f"Explanation({self.pod!r}, {self.state}{where}, {count})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the message, refusals by rule, the best nodes, the smallest changes."""
+        refusals: Counter[tuple[str, str]] = Counter()
+        for node in self.nodes:
+            if node.first is not None:
+                refusals[node.first.plugin, ", ".join(node.first.reasons)] += 1
+        rows = ((count, *key) for key, count in refusals.most_common())
+        return html_summary(
+            repr(self),
+            html_text(self.message),
+            html_table(("Nodes", "Rule", "Reason"), rows),
+            html_table(("Best node", "Score"), ((one.name, one.total) for one in self.scores)),
+            html_table(("Change that helps",), ((one.text,) for one in self.changes)),
+            *map(html_text, self.notes),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The nodes as a DataFrame of pandas or polars, one row per node.
@@ -276,6 +294,7 @@ def _failing_by_row(attempt: Attempt, rows: Ints) -> dict[int, list[RuleRefusal]
         places = np.flatnonzero(answers.codes)
         status_of = cache(answers.explain)
         details = _Details(attempt, name)
+        details.read(rows[places])
         for row, code in zip(rows[places].tolist(), answers.codes[places].tolist(), strict=True):
             failing.setdefault(row, []).append(details.of(status_of(code), row))
     return failing
@@ -302,6 +321,11 @@ class _Details:
         self._nodes = attempt.snapshot.nodes
         self._call = attempt.framework.members[plugin].calls["explain"]
         self._plain: dict[Status, RuleRefusal] = {}
+
+    def read(self, rows: Ints) -> None:
+        """Prepare the nodes of rows at once, if the rule gives details."""
+        if self._call is not None:
+            self._nodes.infos_of(rows)
 
     def of(self, status: Status, row: int) -> RuleRefusal:
         """The refusal of a row."""

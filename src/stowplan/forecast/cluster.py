@@ -51,7 +51,7 @@ class QueryableCluster(cluster_reader.Cluster):
     ) -> QueryableCluster:
         """A cluster of manifests, dumps, traces or directories of them; see `read_cluster`."""
         found = cluster_reader.read_cluster(paths, orphans=orphans, validate=validate)
-        return cls._of(found, config, plugins)
+        return cls.of(found, config, plugins)
 
     @classmethod
     def from_kubeconfig(
@@ -74,19 +74,26 @@ class QueryableCluster(cluster_reader.Cluster):
 
         file = None if kubeconfig is None else str(kubeconfig)
         deciders = read_deciders(config, tuple(plugins))
-        listed = list_once(load_client_config(file, context), deciders, partial=True)
+        listed = list_once(
+            load_client_config(file, context),
+            deciders,
+            partial=True,
+            with_finished=True,
+            with_workloads=True,
+        )
         found = cluster_reader.Cluster(
             listed.nodes, listed.pods, listed.objects, notes=listed.notes
         )
-        return cls._of(found, config, plugins)
+        return cls.of(found, config, plugins)
 
     @classmethod
-    def _of(
+    def of(
         cls,
         found: cluster_reader.Cluster,
-        config: ConfigSource | None,
-        plugins: Iterable[PluginSource],
+        config: ConfigSource | None = None,
+        plugins: Iterable[PluginSource] = (),
     ) -> QueryableCluster:
+        """A cluster that was read, with the scheduler that decides."""
         fields = {name: getattr(found, name) for name in found.__struct_fields__}
         return cls(**fields, config=config_files(config), plugins=tuple(plugins), shared=[])
 
@@ -212,8 +219,7 @@ def read_cluster(
     found = cluster_reader.read_cluster(
         paths, orphans=orphans, validate=validate, keep_manifests=keep_manifests
     )
-    fields = {name: getattr(found, name) for name in found.__struct_fields__}
-    return QueryableCluster(**fields, shared=[])
+    return QueryableCluster.of(found)
 
 
 def _is_same(one: cluster_reader.Cluster, other: cluster_reader.Cluster) -> bool:

@@ -13,8 +13,9 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue.pod_record import PodState
+from stowplan.recording.call_codec import RecordedCall
 from stowplan.recording.cluster_snapshot import take_snapshot
-from stowplan.recording.message_codec import RecordedCall, RecordedEffect
+from stowplan.recording.message_codec import RecordedEffect
 from stowplan.recording.recording_files import Recording, open_recording
 from stowplan.recording.recording_header import recorded_deciders, scheduler_of
 from stowplan.scheduler import Scheduler
@@ -96,7 +97,7 @@ def verify(recording: Recording, plugins: Iterable[str] = ()) -> Verification:
         effects = scheduler.handle(call.events(), call.now, call.heads_max)
         n_calls += 1
         n_effects += len(effects)
-        n_bytes += len(call.effect_bytes)
+        n_bytes += len(call.effect_bytes())
         if not is_exact:
             recorded.update(_bindings(call.effects()))
             decided.update(_bindings(effects))

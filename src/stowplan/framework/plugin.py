@@ -364,7 +364,8 @@ class ObjectChange(msgspec.Struct, frozen=True):
     `value`.
 
     value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
-    that Stowplan does not know.
+    that Stowplan does not know; a patch of `status` alone goes to the subresource. Of several
+    changes of one object in a row each is applied to the result of the one before.
     """
 
     value: Object

@@ -26,8 +26,15 @@ from stowplan.inputs.openb import CARDS_COUNTED, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.scheduler_exports import export_of, unzipped
+from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
+from stowplan.objects.encoding.html_summary import (
+    html_bars,
+    html_summary,
+    html_table,
+    html_text,
+)
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
@@ -67,6 +74,22 @@ class Cluster(msgspec.Struct):
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
         return f"Cluster({count_of(len(self.nodes), 'node')}, {pods})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is requested and allocatable, as table and bars."""
+        table = self.table()
+        names = [name for name in sorted(table.resources.values) if name != "pods"]
+        amounts = [
+            (name, int(table.requested(name).sum()), int(table.allocatable(name).sum()))
+            for name in names
+        ]
+        rows = [(name, f"{used:,}", f"{whole:,}") for name, used, whole in amounts]
+        return html_summary(
+            repr(self),
+            html_bars((name, used / whole) for name, used, whole in amounts if whole),
+            html_table(("Resource", "Requested (milli-CPU, bytes)", "Allocatable"), rows),
+            *map(html_text, self.notes),
+        )
 
     def table(self) -> NodeTable:
         """A new node table with the bound pods."""
@@ -108,22 +131,23 @@ def read_cluster(
     orphans: str = "pending",
     validate: str = "auto",
     keep_manifests: bool = False,
+    trace_format: str = "",
 ) -> Cluster:
-    """Read a cluster from manifests, dumps, OpenB CSVs, and directories of them.
+    """Read a cluster from manifests, dumps, traces, and directories of them.
 
     `-` is standard input. orphans: treatment of pods bound to nodes that are not in the input:
     `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for all objects; `auto`:
     strict for objects that no API server has stored. keep_manifests: fill
-    `Cluster.manifests`, which take several times the memory. Raises InputError.
+    `Cluster.manifests`, which take several times the memory. trace_format: one of
+    `stowplan.inputs.traces.trace_formats.FORMATS` for all files but YAML; "" recognises traces by
+    their first line or name. Raises InputError.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     if not named:
         raise InputError("cluster", "", "", "at least one path")
     check_word("orphans", orphans, ORPHAN_MODES)
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests)
-    for file in files_at(named):
-        reading.take(file)
-    return reading.cluster(", ".join(map(str, named)), orphans)
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests, trace_format)
+    return reading.take_all(named).cluster(_names_of(named), orphans)
 
 
 def read_addition(
@@ -135,7 +159,7 @@ def read_addition(
     Workloads are expanded, with the cluster's priority and storage classes. Raises InputError, also
     for an object that the cluster has already.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
     there: list[Object] = [*cluster.nodes, *cluster.objects]
     for one in there:
@@ -143,10 +167,9 @@ def read_addition(
         if not isinstance(one, Workload):
             reading.inventory.add(one, "the cluster")
     known = {id(entry.value) for entry in reading.inventory.entries}
-    for file in files_at(named):
-        reading.take(file)
+    reading.take_all(named)
     new = [entry for entry in reading.inventory.entries if id(entry.value) not in known]
-    named_text = ", ".join(map(str, named))
+    named_text = _names_of(named)
     if any(isinstance(entry.value, Node) for entry in new):
         raise InputError(named_text, "", "a Node", "pods and workloads; use --add-nodes for nodes")
     found = reading.cluster(named_text, "pending")
@@ -178,29 +201,47 @@ def read_workload(
     those of the files and those that controllers make. DaemonSets are left out, with a note. Raises
     InputError.
     """
-    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    named = _as_list(paths)
     reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
-    for file in files_at(named):
-        reading.take(file)
-    return reading.workload(", ".join(map(str, named)), cluster)
+    return reading.take_all(named).workload(_names_of(named), cluster)
+
+
+def _as_list(paths: str | Path | Iterable[str | Path]) -> list[str | Path]:
+    return [paths] if isinstance(paths, str | Path) else list(paths)
+
+
+def _names_of(paths: Iterable[str | Path]) -> str:
+    return ", ".join(map(str, paths))
 
 
 class _ClusterReader:
     """Collects the objects of files."""
 
-    def __init__(self, validation: ObjectValidator, keep_manifests: bool) -> None:
+    def __init__(
+        self, validation: ObjectValidator, keep_manifests: bool, trace_format: str = ""
+    ) -> None:
         self.inventory = ManifestInventory()
         self.validation = validation
         self.imports = ImportedJobs(validation)
         self.trace = OpenBReader()
+        self.traces = TraceFiles(trace_format)
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
         self.manifests: list[Tree] | None = [] if keep_manifests else None
+
+    def take_all(self, paths: Iterable[str | Path]) -> _ClusterReader:
+        """Add the files at paths; returns itself. Raises InputError."""
+        for file in files_at(paths):
+            self.take(file)
+        self._add_traces()
+        return self
 
     def take(self, file: InputFile) -> None:
         """Add a file; raises InputError."""
         self.inputs[file.source] = sha256(file.data).hexdigest()
         file = unzipped(file)
+        if self.traces.take(file):
+            return
         if _is_csv(file):
             self._take_csv(file)
             return
@@ -225,6 +266,13 @@ class _ClusterReader:
             ) from None
 
     def _take_item(self, item: Tree, path: str, place: str) -> None:
+        """Add an object, at once or, of a dump that is a trace, when all files are read."""
+        if self.traces.dump is None:
+            self._add_item(item, path, place)
+        else:
+            self.traces.dump.add(item, path, place)
+
+    def _add_item(self, item: Tree, path: str, place: str) -> None:
         """Add an object; its errors are collected, so that reading continues."""
         found = self.validation.of(item, path)
         try:
@@ -247,6 +295,17 @@ class _ClusterReader:
                 self.inventory.add(found, f"{file.source}: {place}")
             except DecodeError as problem:
                 raise InputError.at(file.source, f"{place}: {problem.path}", problem.what) from None
+
+    def _add_traces(self) -> None:
+        """Add the objects of traces, once all files are read. Raises InputError."""
+        for place, found in self.traces.objects():
+            try:
+                self.inventory.add(found, place)
+            except DecodeError as problem:
+                raise InputError.at(place, problem.path, problem.what) from None
+        for item, path, place in self.traces.dump.items() if self.traces.dump else ():
+            self._add_item(item, path, place)
+        self.notes += self.traces.notes()
 
     def cluster(self, named: str, orphans: str) -> Cluster:
         """The cluster; raises InputError for invalid objects or no nodes."""

@@ -14,7 +14,7 @@ from stowplan.inputs.document_reader import decoded
 from stowplan.inputs.input_error import InputError
 
 STDIN = "-"
-SUFFIXES = (".yaml", ".yml", ".json", ".csv")
+SUFFIXES = (".yaml", ".yml", ".json", ".csv", ".swf")
 """Suffixes of files that are read from directories; each may be followed by .gz."""
 
 _GZIP_MAGIC = b"\x1f\x8b"

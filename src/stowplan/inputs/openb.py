@@ -130,7 +130,8 @@ class OpenBReader:
         if set(POD_COLUMNS) <= set(header):
             return self.pod
         got = repr(",".join(header)[:80]) if header else "no header"
-        expected = f"{','.join(NODE_COLUMNS)} (nodes) or {','.join(POD_COLUMNS)} (pods)"
+        columns = f"{','.join(NODE_COLUMNS)} (nodes) or {','.join(POD_COLUMNS)} (pods)"
+        expected = f"{columns}; --trace-format names other formats"
         raise InputError(source, "line 1", got, expected)
 
     def node(self, row: OpenBRow) -> Node:

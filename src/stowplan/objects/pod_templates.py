@@ -15,7 +15,7 @@ from collections import OrderedDict
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod import Pod, PodSpec, PodStatus
 from stowplan.objects.volume import Volume
 
 KEPT_MIN, KEPT_MAX = 1 << 10, 1 << 15
@@ -35,6 +35,7 @@ class PodTemplates:
         """kept_max: number of cached templates."""
         self._kept_max = kept_max
         self._kept: OrderedDict[bytes, tuple[PodSpec, dict[str, str]]] = OrderedDict()
+        self._last_status = PodStatus()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -47,7 +48,7 @@ class PodTemplates:
 
     def intern(self, pod: Pod) -> Pod:
         """An equal pod, except for names of volumes that no plugin reads, that shares spec and
-        labels with its template.
+        labels with its template, and its status with the pod before, where that is equal.
 
         The spec of a pod on a node names that node, so it is an object of its own that shares its
         parts and refers to the common one: see `template_of`.
@@ -67,7 +68,9 @@ class PodTemplates:
             spec, labels = kept
         if node_name:
             spec = with_node_name(spec, node_name)
-        return Pod(replace(pod.metadata, labels=labels), spec, pod.status)
+        if pod.status != self._last_status:
+            self._last_status = pod.status
+        return Pod(replace(pod.metadata, labels=labels), spec, self._last_status)
 
     def _keep(self, key: bytes, spec: PodSpec, labels: dict[str, str]) -> None:
         self._kept[key] = spec, labels

@@ -15,8 +15,13 @@ import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-MAGIC = b"stowplan-recording\x01\n"
+_NAME = b"stowplan-recording"
+VERSION = 2
+MAGIC = _NAME + bytes((VERSION,)) + b"\n"
 """First bytes of a file; the number is the version of the format."""
+
+COMPRESSION_LEVEL = 1
+"""Of zlib: higher levels cost up to four times the time and save a tenth of the size."""
 
 HEADER, SNAPSHOT, CALLS, END = b"H", b"S", b"C", b"E"
 """Kinds of frames."""
@@ -59,6 +64,9 @@ def read_frames(data: bytes, source: str) -> Iterator[Frame | TornTail]:
         if MAGIC.startswith(data) or not data.strip(b"\0"):
             yield TornTail(0, len(data))
             return
+        if data.startswith(_NAME):
+            found = data[len(_NAME)]
+            raise RecordingError(f"{source}: format {found} of recordings: expected {VERSION}")
         raise RecordingError(f"{source}: not a recording of `stowplan ... --record`")
     at = len(MAGIC)
     while at < len(data):

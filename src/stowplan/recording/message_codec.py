@@ -1,4 +1,4 @@
-"""Events and effects as bytes, many calls at a time.
+"""Messages as they are recorded, and as bytes.
 
 Messages are arrays that begin with their type's name. Three kinds have a form of their own, because
 their type does not say which object they hold: changes of objects, writes, and extender calls.
@@ -6,7 +6,6 @@ their type does not say which object they hold: changes of objects, writes, and 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -15,14 +14,10 @@ import msgspec
 
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, Message
 from stowplan.messages.extender_api import body_tree
 from stowplan.objects.meta import Object
 from stowplan.recording.frames import RecordingError
-
-LEVEL = 1
-"""Compression: higher levels cost up to four times the time and save a tenth of the size."""
 
 
 class ObjectRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -122,52 +117,18 @@ RecordedEffect = (
     | to_do.Wake
 )
 
-Call = tuple[int, int | None, Sequence[Event], Sequence[Effect]]
-"""now, heads_max, events and effects of a `handle` call."""
+
+def events_of(recorded: Iterable[RecordedEvent]) -> list[Event]:
+    """The events of their recorded forms; raises RecordingError."""
+    return [
+        _OBJECT_EVENTS[one.event](one.record.object())
+        if isinstance(one, ObjectChangeRecord)
+        else one
+        for one in recorded
+    ]
 
 
-class RecordedCall(msgspec.Struct, frozen=True, array_like=True):
-    """A `handle` call as it is stored; the effects are decoded on demand."""
-
-    now: int
-    heads_max: int | None
-    recorded: list[RecordedEvent]
-    effect_bytes: msgspec.Raw
-
-    def events(self) -> list[Event]:
-        """The events of the call."""
-        return [
-            _OBJECT_EVENTS[one.event](one.record.object())
-            if isinstance(one, ObjectChangeRecord)
-            else one
-            for one in self.recorded
-        ]
-
-    def effects(self) -> list[RecordedEffect]:
-        """The effects of the call."""
-        return _EFFECTS.decode(self.effect_bytes)
-
-    def has_effects(self, effects: Sequence[Effect]) -> bool:
-        """True if these are its effects, byte for byte."""
-        return _ENCODER.encode(_recorded(effects)) == bytes(self.effect_bytes)
-
-
-def encode_calls(calls: Iterable[Call]) -> bytes:
-    """The payload of a frame of calls. Raises TypeError and OverflowError for values that have no
-    encoding."""
-    rows = [(now, heads, _recorded(events), _recorded(done)) for now, heads, events, done in calls]
-    return zlib.compress(_ENCODER.encode(rows), LEVEL)
-
-
-def decode_calls(payload: bytes) -> list[RecordedCall]:
-    """The calls of a frame; raises RecordingError."""
-    try:
-        return _CALLS.decode(zlib.decompress(payload))
-    except (zlib.error, msgspec.DecodeError) as problem:
-        raise RecordingError(f"calls that cannot be decoded: {problem}") from None
-
-
-def _recorded(messages: Sequence[Any]) -> Sequence[Any]:
+def recorded_forms(messages: Sequence[Any]) -> Sequence[Any]:
     """The messages, with those that need it in their recorded form."""
     if _RECORDED_FORMS.keys().isdisjoint(map(type, messages)):
         return messages
@@ -221,5 +182,3 @@ _RECORDED_FORMS: dict[type[Any], Callable[[Any], Message]] = {
     to_do.CallExtender: _extender_call,
 }
 _ENCODER = msgspec.msgpack.Encoder()
-_CALLS = msgspec.msgpack.Decoder(list[RecordedCall])
-_EFFECTS = msgspec.msgpack.Decoder(list[RecordedEffect])

@@ -18,7 +18,8 @@ from stowplan.framework.object_store import key_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod, PodStatus
-from stowplan.recording.message_codec import RecordedCall, WriteRecord
+from stowplan.recording.call_codec import RecordedCall
+from stowplan.recording.message_codec import WriteRecord
 from stowplan.recording.recording_files import Recording
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.recording.call_codec import RecordedCall, decode_calls
 from stowplan.recording.cluster_snapshot import ClusterSnapshot, decode_snapshot
 from stowplan.recording.frames import (
     CALLS,
@@ -22,7 +23,6 @@ from stowplan.recording.frames import (
     damaged,
     read_frames,
 )
-from stowplan.recording.message_codec import RecordedCall, decode_calls
 from stowplan.recording.recording_header import RecordingHeader, decode_header
 
 _OFFSET = re.compile(r"\+([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import repeat
+from typing import NamedTuple
 
 import msgspec
 
@@ -55,28 +56,49 @@ class RequestedStatus(msgspec.Struct, frozen=True):
         return not self.reason or condition_of(pod) == ("False", self.reason, self.message)
 
 
+class BindRun(NamedTuple):
+    """Consecutive Bind effects of one `bind_all`. first: index in the effects of the call. pods,
+    nodes: what they bind, and where, in the order of the effects."""
+
+    first: int
+    pods: Sequence[Pod]
+    nodes: Sequence[str]
+
+
 class Outbox:
     """One method per effect; it returns the effect number where an outcome may follow.
 
     term: leadership term. leads: without leadership no status or event is emitted; other effects
     but reports follow from decisions, which only a leader makes. requested_status: by uid, status
     changes that the watch has not shown yet. refused_configuration: the mistake of the changed
-    configuration, "" for none.
+    configuration, "" for none. bind_runs: of the effects that `take` returned last.
     """
 
-    __slots__ = ("_effects", "_last", "leads", "refused_configuration", "requested_status", "term")
+    __slots__ = (
+        "_bind_runs",
+        "_effects",
+        "_last",
+        "bind_runs",
+        "leads",
+        "refused_configuration",
+        "requested_status",
+        "term",
+    )
 
     def __init__(self, *, leads: bool = True, term: int = 1) -> None:
         self.term = term
         self.leads = leads
         self.refused_configuration = ""
         self.requested_status: dict[str, RequestedStatus] = {}
+        self.bind_runs: list[BindRun] = []
+        self._bind_runs: list[BindRun] = []
         self._last = 0
         self._effects: list[Effect] = []
 
     def take(self) -> list[Effect]:
         """Return the effects added since the last call."""
         effects, self._effects = self._effects, []
+        self.bind_runs, self._bind_runs = self._bind_runs, []
         return effects
 
     def _next(self) -> int:
@@ -113,6 +135,8 @@ class Outbox:
         term, numbers = self.term, range(self._last + 1, self._last + 1 + len(pods))
         self._last += len(pods)
         metas = [pod.metadata for pod in pods]
+        if not annotations:
+            self._bind_runs.append(BindRun(len(self._effects), pods, nodes))
         notes = annotations or repeat(NO_ANNOTATIONS, len(pods))
         times = [
             ASSUME_TIMES if INDEX_KEY in own else NO_ANNOTATIONS for own in annotations

@@ -37,6 +37,7 @@ from stowplan.scheduler.lanes.lane_factory import LaneFactory
 from stowplan.scheduler.lanes.pod_lane import PodLane
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles
 from stowplan.scheduler.options import SchedulerOptions
+from stowplan.scheduler.outbox import BindRun
 from stowplan.scheduler.pods.indexes import check_indexes
 from stowplan.scheduler.pods.transitions import PodEvent
 
@@ -146,6 +147,11 @@ class Scheduler:
         if self.on_handled is not None:
             self.on_handled(happenings, now, heads_max, effects)
         return effects
+
+    @property
+    def bind_runs(self) -> Sequence[BindRun]:
+        """Runs of Bind among the effects of the last call of `handle`."""
+        return self._context.outbox.bind_runs
 
     @property
     def n_waiting(self) -> int:

@@ -11,8 +11,11 @@ from stowplan.cli import options
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import print_error
 
-FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "sequence", "session")
+FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "queues", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
+
+COMPATS = ("kube-batch-0.5", "volcano-1.15")
+"""All of `stowplan.conformance.evaluate.COMPATS_OF`."""
 
 INVALID_LISTED = 10
 """Invalid lines that are reported one by one; the others are counted."""
@@ -23,15 +26,25 @@ stowplan evaluate cases.jsonl
 
 # Evaluate sessions as kube-batch v0.5 decides them, from standard input
 zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 -
+
+# Evaluate sessions of Volcano's queues, with its defects
+stowplan evaluate --as queues --compat volcano-1.15 volcano.jsonl.gz
 """
 
 
 @click.command(name="evaluate", cls=Command, examples=EXAMPLES)
 @flag("--as", "form", type=click.Choice(FORMATS), default="attempt", help="Format of a line.")
 @options.plugin
-@options.compat
+@flag(
+    "--compat",
+    "compats",
+    multiple=True,
+    type=click.Choice(COMPATS),
+    help="Reproduce the decisions of this version, including its defects. Repeatable: each applies "
+    "to the cases of its scheduler.",
+)
 @click.argument("file", metavar="FILE.jsonl[.gz]", type=click.Path(allow_dash=True))
-def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: str) -> None:
+def command(form: str, plugin_files: tuple[str, ...], compats: tuple[str, ...], file: str) -> None:
     """Evaluate recorded scheduling cases.
 
     Each line of FILE (- for standard input) is a case: a cluster, a pending pod and optionally a
@@ -39,14 +52,15 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
     evaluated has the outcome `error`; the others are evaluated all the same. Exit code 2 if a line
     is not a valid case.
     """
-    from stowplan.conformance.evaluate import INVALID, encoded, evaluate
+    from stowplan.conformance.evaluate import INVALID, compat_for, encoded, evaluate
     from stowplan.inputs.files import read_lines
 
+    compat = compat_for(form, compats)
     stdout = sys.stdout.buffer
     source = str(Path(file))
     n_invalid = 0
     for answer in evaluate(
-        read_lines(file), form=form, source=source, plugins=plugin_files, compat=compat or ""
+        read_lines(file), form=form, source=source, plugins=plugin_files, compat=compat
     ):
         stdout.write(encoded(answer))
         if answer["result"].get("reason") == INVALID:

@@ -24,7 +24,8 @@ class ClusterSource(NamedTuple):
 
     paths: files and directories. kubeconfig, context: of an API server. orphans, validate: how
     files are read, see `read_cluster`; validate None: "auto". is_live: whether an API server is
-    read. record_file, at: a recording, and the time in it, "" for its end.
+    read. record_file, at: a recording, and the time in it, "" for its end. trace_format: as for
+    `read_cluster`.
     """
 
     paths: tuple[str, ...]
@@ -35,6 +36,7 @@ class ClusterSource(NamedTuple):
     is_live: bool = False
     record_file: Path | None = None
     at: str = ""
+    trace_format: str = ""
 
     @classmethod
     def take(cls, given: dict[str, Any], *, local: bool = False) -> ClusterSource:
@@ -46,6 +48,7 @@ class ClusterSource(NamedTuple):
         paths = (*given.pop("clusters"), *given.pop("files"))
         kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
         record_file, at = given.pop("record_file", None), given.pop("at", "")
+        trace_format = given.pop("trace_format", None) or ""
         is_named = bool(kubeconfig or context)
         if at and record_file is None:
             raise click.UsageError("--at needs --record: a recording")
@@ -63,7 +66,9 @@ class ClusterSource(NamedTuple):
             kubeconfig = local_cluster_kubeconfig()
             is_live = kubeconfig is not None
         how = given.pop("orphans"), given.pop("validate")
-        return cls(paths, kubeconfig, context, *how, is_live)
+        if trace_format and not paths:
+            raise click.UsageError("--trace-format can be used with files only")
+        return cls(paths, kubeconfig, context, *how, is_live, trace_format=trace_format)
 
     @property
     def is_given(self) -> bool:
@@ -90,16 +95,24 @@ def read_cluster_source(
     keep_manifests: bool = False,
     partial: bool = False,
     with_finished: bool = False,
+    with_workloads: bool = False,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
     keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
-    note, except nodes and pods. with_finished: list finished pods too. Raises InputError, usage
-    errors, and CommandError where the API server does not answer.
+    note, except nodes and pods. with_finished: list finished pods too. with_workloads: list what
+    owns pods, too. Raises InputError, usage errors, and CommandError where the API server does not
+    answer.
     """
     if source.is_live:
-        return _list_cluster(source, deciders, partial=partial, with_finished=with_finished)
+        return _list_cluster(
+            source,
+            deciders,
+            partial=partial,
+            with_finished=with_finished,
+            with_workloads=with_workloads,
+        )
     if source.record_file is not None:
         return _recorded_cluster(source.record_file, source.at)
     if not source.paths:
@@ -121,9 +134,7 @@ def _recorded_cluster(file: Path, at: str) -> Cluster:
     return cluster_of(restored, recording)
 
 
-def _list_cluster(
-    source: ClusterSource, deciders: Deciders, *, partial: bool, with_finished: bool
-) -> Cluster:
+def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
@@ -131,7 +142,7 @@ def _list_cluster(
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
-        found = list_once(client_config, deciders, partial=partial, with_finished=with_finished)
+        found = list_once(client_config, deciders, **how)
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
 
 
@@ -144,7 +155,11 @@ def _read_files(source: ClusterSource, *, notes: bool, keep_manifests: bool) -> 
     # Reading makes no garbage, and looking for it is expensive.
     with paused_collector():
         cluster = read_cluster(
-            source.paths, orphans=source.orphans, validate=validate, keep_manifests=keep_manifests
+            source.paths,
+            orphans=source.orphans,
+            validate=validate,
+            keep_manifests=keep_manifests,
+            trace_format=source.trace_format,
         )
     ignored = cluster.ignored
     if keep_manifests:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -21,6 +23,7 @@ from stowplan.cli.tables.progress import progress
 from stowplan.cli.tables.simulation_output import OutputRequest, print_simulation
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.generated_workload import generate_workload
+from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
 from stowplan.recording.recording_header import SchedulerRecorder
 from stowplan.simulation.api_cluster.workload_documents import has_workloads
 from stowplan.simulation.replay import ReplayOptions
@@ -47,9 +50,12 @@ class SimulateRequest(NamedTuple):
     namespace: str | None
     all_namespaces: bool
     out: str | None
+    report: str | None
+    command_line: str
     output: str
     strict: bool
     record: RecordRequest | None
+    arrivals: str | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -91,6 +97,7 @@ def _run_simulate(
             results.output,
             strict=strict,
             recording=(recorder, request.plugin_files),
+            on_files=partial(_write_report, request),
         )
         return strict_exit_code(code, cluster, strict=strict)
     how = {
@@ -105,13 +112,17 @@ def _run_simulate(
     }
     n_nodes = request.node_count or N_NODES
     n_pods = N_PODS if request.pod_count is None else request.pod_count
+    arrivals = None if request.arrivals is None else parse_arrivals(request.arrivals)
     runs: dict[int, Simulation] = {}
     for seed in request.seeds:
         used = cluster or generate_workload(n_nodes, n_pods, seed)
+        used = used if arrivals is None else with_arrivals(used, arrivals, seed)
         explain = _explained_key(request, namespace, used, keeps_names=replay is None)
         runs[seed] = _run(used, seed, {**how, "explain": explain})
     if results.out is not None:
         write_files(results.out, files_of(runs))
+    if request.report is not None:
+        _write_report(request, next(iter(runs.values())).files())
     print_simulation(runs, results)
     is_short = any(has_unplaced_pods(run.summary) for run in runs.values())
     return strict_exit_code(1 if request.strict and is_short else 0, cluster, strict=request.strict)
@@ -126,9 +137,25 @@ def _check(request: SimulateRequest, results: OutputRequest) -> bool:
         raise click.UsageError("--explain cannot be used with several seeds")
     if request.explain and results.output in ("csv", "name"):
         raise click.UsageError(f"--explain cannot be used with -o {results.output}")
+    if request.report is not None and len(request.seeds) > 1:
+        raise click.UsageError(
+            "--report cannot be used with several seeds; use --out and `stowplan report`"
+        )
     if results.out is not None:
         check_directory(results.out)
+    if request.report is not None:
+        check_directory(Path(request.report).parent)
     return given
+
+
+def _write_report(request: SimulateRequest, files: dict[str, bytes]) -> None:
+    """Write the report of the only run, if one is asked for."""
+    if request.report is not None:
+        from stowplan.web.report import write_run_report
+
+        write_run_report(files, request.report, request.command_line)
+        if request.output in ("table", "wide"):
+            click.echo(f"Report: {request.report}", err=True)
 
 
 def _explained_key(

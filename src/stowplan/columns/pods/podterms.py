@@ -216,6 +216,15 @@ class ExistingPodTerms(TableWatcher):
 
     # Table events.
 
+    def begin(self) -> None:
+        """Read the terms of the table's pods and follow its changes."""
+        # Most pods have none. No column is kept yet that rows were added to.
+        for row, pods in enumerate(self._table.pods):
+            for info in pods:
+                if info.footprint.has_affinity:
+                    self.pod_added(row, info)
+        self._table.watch_changes(self)
+
     def pod_added(self, row: int, info: PodInfo) -> None:
         if not info.footprint.has_affinity:
             return

@@ -19,6 +19,11 @@ class TableWatcher(PodWatcher):
         kept: Any = table.extras.get(cls.__qualname__)
         if kept is None:
             kept = table.extras[cls.__qualname__] = cls(table)
-            table.watch(kept)
+            kept.begin()
         watcher: Self = kept
         return watcher
+
+    def begin(self) -> None:
+        """Read the table and follow its changes; a watcher that reads it faster at once, without a
+        call per pod, has its own."""
+        self._table.watch(self)

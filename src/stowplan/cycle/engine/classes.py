@@ -163,8 +163,11 @@ class PodClassIndex:
             classes = self._classes_of(spec)
         else:
             classes = known[1]
-        for one in classes:
+        for place, one in enumerate(classes):
             if one.framework is framework and one.holds(pod):
+                if place:
+                    # Pods of an owner come together: the next one is of this class, too.
+                    classes.insert(0, classes.pop(place))
                 return one
         return self._start(pod, framework, classes)
 

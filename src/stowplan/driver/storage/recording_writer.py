@@ -1,10 +1,12 @@
 """Recording writer: the calls of a scheduler, appended to files by a thread of its own.
 
 `handle` only adds a call to a list. The thread encodes and compresses calls in batches and appends
-each batch as one write of one frame, so that a kill -9 loses at most the last frames: what was
-decided within `FLUSH_S`. A file that reaches its greatest size is renamed to FILE.1, the older ones
-to FILE.2 and so on, and the next one begins with a snapshot. Files are synchronised with the disk
-at their end only: a power failure may lose more.
+each batch as one write of one frame. It shares the interpreter's lock and the cores with the
+scheduler, so it lets a burst of pods be decided first: it writes every `FLUSH_S`, or when
+`DUE_BATCHES` wait. A kill -9 loses at most what was decided since it wrote last. A file that
+reaches its greatest size is renamed to FILE.1, the older ones to FILE.2 and so on, and the next one
+begins with a snapshot. Files are synchronised with the disk at their end only: a power failure may
+lose more.
 
 A failed write ends the recording, never the scheduler.
 """
@@ -26,6 +28,7 @@ from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.recording.call_codec import Call, encode_calls
 from stowplan.recording.cluster_snapshot import ClusterSnapshot, encode_snapshot, take_snapshot
 from stowplan.recording.frames import (
     CALLS,
@@ -36,7 +39,6 @@ from stowplan.recording.frames import (
     RecordingError,
     encode_frame,
 )
-from stowplan.recording.message_codec import Call, encode_calls
 from stowplan.recording.recording_header import (
     SERVER,
     RecordedPlugin,
@@ -56,7 +58,9 @@ BATCH = 4096
 """Messages per frame."""
 BACKLOG_MAX = 256
 """Frames that wait for a slow disk; with more the recording of a live scheduler ends."""
-FLUSH_S = 0.5
+DUE_BATCHES = 16
+"""Frames that wait until they are written before `FLUSH_S` has passed."""
+FLUSH_S = 0.4
 
 
 class RecordingOptions(msgspec.Struct, frozen=True):
@@ -91,6 +95,8 @@ class RecordingWriter:
         self._calls: list[Call] = []
         self._n_messages = 0
         self._batches: SimpleQueue[list[Call] | ClusterSnapshot | None] = SimpleQueue()
+        # Set to write before `FLUSH_S` has passed.
+        self._is_due = threading.Event()
         # Set once per file, when a snapshot was asked for.
         self._is_full = False
         self._wants_snapshot = False
@@ -141,6 +147,7 @@ class RecordingWriter:
         if self._thread is not None:
             self._hand_over()
             self._batches.put(None)
+            self._is_due.set()
             self._thread.join()
             self._thread = None
         if self._file >= 0:
@@ -152,8 +159,10 @@ class RecordingWriter:
     def _handled(
         self, events: list[Event], now: int, heads_max: int | None, effects: list[Effect]
     ) -> None:
+        assert self._scheduler is not None
+        call = Call(now, heads_max, events, effects, self._scheduler.bind_runs)
         with self._lock:
-            self._calls.append((now, heads_max, events, effects))
+            self._calls.append(call)
             self._n_messages += len(events) + len(effects) + 1
             is_full = self._n_messages >= BATCH
         if self.failure:
@@ -180,7 +189,10 @@ class RecordingWriter:
                 self._batches.put(calls)
 
     def _limit_backlog(self) -> None:
-        if self._batches.qsize() <= BACKLOG_MAX:
+        n_batches = self._batches.qsize()
+        if n_batches >= DUE_BATCHES:
+            self._is_due.set()
+        if n_batches <= BACKLOG_MAX:
             return
         if not self.options.waits:
             self._fail("the disk is too slow")
@@ -214,11 +226,13 @@ class RecordingWriter:
                 self._fail(problem.strerror or str(problem))
 
     def _next_batch(self) -> list[Call] | ClusterSnapshot | None:
-        """The next batch, at most `FLUSH_S` after its first call; None at the end."""
+        """The next batch; None at the end. Waits when all are written."""
         while True:
             try:
-                return self._batches.get(timeout=FLUSH_S)
+                return self._batches.get_nowait()
             except Empty:
+                self._is_due.wait(FLUSH_S)
+                self._is_due.clear()
                 self._hand_over()
 
     def _append(self, kind: bytes, payload: bytes) -> None:

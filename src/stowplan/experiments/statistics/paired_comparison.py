@@ -66,18 +66,28 @@ def compare(
     """Compare two configurations.
 
     a, b: measure -> seed -> value; only seeds that both have count. Measures are compared in the
-    given order, and p values are corrected for their number. Raises ValueError for a value that is
-    not finite.
+    given order, and p values are corrected for the number of those that differ on some seed: where
+    all pairs are equal, no signs could show anything (Tarone, "A Modified Bonferroni Method for
+    Discrete Data", 1990). Where seeds change neither side they are one run, not many: p is 1.
+    Raises ValueError for a value that is not finite.
     """
     pairs = [_paired(measure.name, a, b) for measure in measures]
-    p_values = [sign_flip_p(right - left) for left, right in pairs]
-    corrected = holm(p_values)
+    p_values = [1.0 if _is_one_run(*pair) else sign_flip_p(pair[1] - pair[0]) for pair in pairs]
+    differs = [bool((a != b).any()) and not _is_one_run(a, b) for a, b in pairs]
+    n_tests = max(sum(differs), 1)
+    tested = iter(holm([p for p, differ in zip(p_values, differs, strict=True) if differ]))
+    corrected = [next(tested) if differ else 1.0 for differ in differs]
     return [
-        _comparison(measure, left, right, (p, p_corrected), labels, len(measures), confidence)
+        _comparison(measure, left, right, (p, p_corrected), labels, n_tests, confidence)
         for measure, (left, right), p, p_corrected in zip(
             measures, pairs, p_values, corrected, strict=True
         )
     ]
+
+
+def _is_one_run(left: Floats, right: Floats) -> bool:
+    """True where the seeds change neither side."""
+    return left.shape[0] > 1 and float(np.ptp(left)) == float(np.ptp(right)) == 0.0
 
 
 def _paired(
@@ -132,6 +142,8 @@ def _comparison(
         "",
     )
     text = _verdict(measure, found, labels, n_measures, confidence)
+    if difference and _is_one_run(left, right):
+        text = _one_run_verdict(measure, found, labels)
     return msgspec.structs.replace(found, verdict=text)
 
 
@@ -151,7 +163,11 @@ def _verdict(
     if not found.is_different:
         needed = _seeds_needed(n_measures, confidence)
         if found.seeds < needed:
-            return f"{title}: {seeds} cannot show a difference, at least {needed} can"
+            least = smallest_p(found.seeds) * n_measures
+            return (
+                f"{title}: {seeds} cannot show a difference (smallest p {min(least, 1.0):.3g}), "
+                f"at least {needed} can{_bounds(found, measure, confidence)}"
+            )
         return f"{title}: no difference found on {seeds}{_bounds(found, measure, confidence)}"
     words = {"lower": ("worse", "better"), "higher": ("better", "worse")}.get(measure.better)
     is_more = found.difference > 0
@@ -160,6 +176,17 @@ def _verdict(
     return (
         f"{title}: {labels[1]} has {amount} {'more' if is_more else 'less'} than {labels[0]}{side}"
         f"{_bounds(found, measure, confidence)} on {seeds}"
+    )
+
+
+def _one_run_verdict(
+    measure: MeasureText, found: MeasureComparison, labels: tuple[str, str]
+) -> str:
+    amount = _amount(abs(found.difference), found.relative, measure)
+    more = "more" if found.difference > 0 else "less"
+    return (
+        f"{measure.title}: {labels[1]} has {amount} {more} than {labels[0]} on this workload; "
+        f"{found.seeds} seeds change nothing, so they say nothing of others"
     )
 
 

@@ -32,6 +32,12 @@ class Heap(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def copy(self) -> Heap[T]:
+        """A heap of the same items, in the same state."""
+        made: Heap[T] = Heap(self._less)
+        made._items = list(self._items)
+        return made
+
     def push(self, item: T) -> None:
         """Push an item."""
         items, less = self._items, self._less

@@ -11,8 +11,10 @@ Source: kube-scheduler v1.36, plugins/defaultpreemption and framework/preemption
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -89,6 +91,13 @@ class AssignedPodPriorities(TableWatcher):
         super().__init__(table)
         self._counts: dict[int, int] = {}
         self.lowest: float = NO_PODS
+
+    def begin(self) -> None:
+        """Count the pods of the table and follow its changes."""
+        pods = chain.from_iterable(self._table.pods)
+        self._counts = dict(Counter([info.pod.spec.priority or 0 for info in pods]))
+        self.lowest = min(self._counts, default=NO_PODS)
+        self._table.watch_changes(self)
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod was added to a row."""

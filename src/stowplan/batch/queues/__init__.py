@@ -1,0 +1,1 @@
+"""Queue models of other schedulers, each with its own session state."""

@@ -1,0 +1,1 @@
+"""Volcano's queue model: sessions as Volcano holds them."""

@@ -1,0 +1,1 @@
+"""Actions of Volcano, in the order in which a configuration names them."""

@@ -1,0 +1,1 @@
+"""Plugins about jobs: gangs, priorities, what may be evicted."""

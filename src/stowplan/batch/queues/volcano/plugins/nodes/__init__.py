@@ -1,0 +1,1 @@
+"""Plugins about nodes: filters, scores, topology, devices."""

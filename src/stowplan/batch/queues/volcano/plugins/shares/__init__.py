@@ -1,0 +1,1 @@
+"""Plugins about queues: what each deserves, and may have."""

@@ -1,0 +1,1 @@
+"""Cases of queue models of other schedulers: Volcano, KAI, Kueue."""

@@ -1,0 +1,1 @@
+"""Results of experiments for other programs: frames and Parquet."""

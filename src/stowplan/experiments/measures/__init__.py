@@ -1,0 +1,1 @@
+"""Measures of simulations: one table, own functions, measures over time."""

@@ -1,0 +1,1 @@
+"""Importers of published traces, a module for each format."""
