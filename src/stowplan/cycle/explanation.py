@@ -54,12 +54,14 @@ class NodeExplanation(msgspec.Struct, frozen=True, gc=False, rename="camel", omi
     failing: tuple[RuleRefusal, ...] = ()
 
 
-class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
-    """A plugin's score of a node. final: normalised score times weight."""
+class PluginScore(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A plugin's score of a node. final: normalised score times weight. details: what it rests on,
+    from a plugin that scores, does not filter, and explains."""
 
     raw: int
     weight: int
     final: int
+    details: tuple[str, ...] = ()
 
 
 class NodeScore(msgspec.Struct, frozen=True, rename="camel"):
@@ -360,9 +362,22 @@ def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
                     int(scores.raw[name][place]),
                     members[name].weight,
                     int(scores.final[name][place]),
+                    _score_details(attempt, name, int(scores.rows[place])),
                 )
                 for name in scores.raw
             },
         )
         for place in positions
     ]
+
+
+def _score_details(attempt: Attempt, plugin: str, row: int) -> tuple[str, ...]:
+    """What a score rests on; the details of a plugin that filters are about refusals."""
+    calls = attempt.framework.members[plugin].calls
+    if calls["explain"] is None or calls["filter"] is not None:
+        return ()
+    try:
+        node = attempt.snapshot.nodes.info(row)
+        return tuple(calls["explain"](attempt.pod, node, attempt.state))
+    except ContractError as fault:
+        return (str(fault),)

@@ -525,10 +525,12 @@ class KernelTermsPlugin(Protocol):
 
 @runtime_checkable
 class Explain(Protocol):
-    """Details of a rejection: what the pod requires and what the node has."""
+    """Details of a rejection: what the pod requires and what the node has; of a plugin that scores
+    and does not filter, what its score rests on."""
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Called only for a node that this plugin's `filter` rejects, when a user asks why.
+        """Called when a user asks why: for a node that this plugin's `filter` rejects, or, where it
+        has no `filter`, for one that it has scored.
 
         One short text per cause, requirement first: "cpu: needs 2000m, 1500m free of 4000m".
         """
