@@ -2,7 +2,7 @@
 
 `stowplan.dev/load-cpu: "4"` on the target of an autoscaler (a Deployment, say) is spread evenly
 over its ready pods; `stowplan.dev/cpu-usage: "250m"` on a pod (by its template) is that pod's.
-The same for memory. Without any of them a pod has no metric.
+The same for memory. Without any of them a pod has no metric; one that is no quantity is an error.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _PER_MILLI = 10**6
 
 
 def pod_samples(target: Tree, pods: Sequence[Tree], resource: str) -> list[PodSample]:
-    """The pods with their usage of a resource. Raises MetricsError if none has a metric."""
+    """The pods with their usage of a resource.
+
+    Raises MetricsError if none has a metric, or one is no quantity.
+    """
     load = _amount_in(target, LOAD_ANNOTATIONS.get(resource, ""))
     serving = [pod for pod in pods if _serves(pod)]
     share = None if load is None or not serving else load // len(serving)
@@ -74,14 +77,15 @@ def _serves(pod: Tree) -> bool:
 
 
 def _amount_in(obj: Tree, annotation: str) -> int | None:
-    """The amount in an annotation, in thousandths; None if it is absent or no quantity."""
+    """The amount in an annotation, in thousandths; None if it is absent. Raises MetricsError."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation)
     if text is None:
         return None
     try:
         return max(0, milli_amount(text))
-    except QuantityError:
-        return None
+    except QuantityError as error:
+        kind, name = obj.get("kind", ""), obj["metadata"]["name"]
+        raise MetricsError(f"annotation {annotation} of {kind} {name}: {error}") from None
 
 
 def _request(pod: Tree, resource: str) -> int:
