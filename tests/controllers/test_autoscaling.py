@@ -323,6 +323,17 @@ def test_a_load_that_is_no_quantity_is_reported() -> None:
     assert any(cause in text for _, text in events(cluster))
 
 
+@pytest.mark.parametrize("load", ["1G", "1e400"])
+def test_a_huge_load_scales_to_the_maximum(load: str) -> None:
+    cluster = SmallCluster(2)
+    cluster.create(DEPLOYMENTS, web(1, load=load))
+    cluster.create(PATH, autoscaler(most=3))
+    cluster.run(90)
+    assert replicas(cluster) == 3
+    metric = cluster.the(PATH, "web")["status"]["currentMetrics"][0]["resource"]["current"]
+    assert metric["averageUtilization"] == 2**31 - 1
+
+
 def test_a_behavior_limits_the_rate() -> None:
     cluster = SmallCluster(3)
     cluster.create(DEPLOYMENTS, web(1, load="500m"))

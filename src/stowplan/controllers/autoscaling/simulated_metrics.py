@@ -19,6 +19,8 @@ from stowplan.objects.quantity import QuantityError
 USAGE_ANNOTATIONS = {"cpu": "stowplan.dev/cpu-usage", "memory": "stowplan.dev/memory-usage"}
 LOAD_ANNOTATIONS = {"cpu": "stowplan.dev/load-cpu", "memory": "stowplan.dev/load-memory"}
 _PER_MILLI = 10**6
+_MILLI_MAX = 2**63 - 1
+"""Larger quantities count as this one, as in the original."""
 
 
 def pod_samples(target: Tree, pods: Sequence[Tree], resource: str) -> list[PodSample]:
@@ -53,8 +55,8 @@ def with_requests(
 
 
 def milli_amount(quantity: str | int) -> int:
-    """A quantity in thousandths of a unit, rounded up. Raises QuantityError."""
-    return -(-to_billionths(quantity) // _PER_MILLI)
+    """A quantity in thousandths of a unit, rounded up, an int64. Raises QuantityError."""
+    return min(-(-to_billionths(quantity) // _PER_MILLI), _MILLI_MAX)
 
 
 def _sample(pod: Tree, usage: int | None) -> PodSample:
