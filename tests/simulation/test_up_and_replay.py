@@ -44,11 +44,11 @@ WITHOUT = ("leases", "events", "nodes")
 """Heartbeats, and what is recorded about them."""
 SERVER_FIELDS = ("uid", "resourceVersion", "managedFields")
 UID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-DRAWN_FIELDS = {
+RANDOM_FIELDS = {
     *("uid", "controller-uid", "batch.kubernetes.io/controller-uid", "containerID"),
     *("podIP", "podIPs", "clusterIP", "clusterIPs", "addresses", "resourceVersion"),
 }
-"""Fields, at any depth, that are drawn at random or hang on what else was written."""
+"""Fields, at any depth, that are random or hang on what else was written."""
 History = list[tuple[str, float, Tree]]
 """Last change in each second: its type, the virtual second, the object."""
 
@@ -88,7 +88,7 @@ class RecordedCluster(ApiCluster):
 
     def _plain_tree(self, value: Any) -> Any:
         if isinstance(value, dict):
-            found = {k: self._plain_tree(v) for k, v in value.items() if k not in DRAWN_FIELDS}
+            found = {k: self._plain_tree(v) for k, v in value.items() if k not in RANDOM_FIELDS}
             if found.get("endpoints"):
                 # Sorted by addresses and names, which are random.
                 found["endpoints"].sort(key=msgspec.json.encode)

@@ -20,6 +20,7 @@ from stowplan.apis.machinery.errors import (
     too_long,
     too_many,
 )
+from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.apis.validation import field_checks
 from stowplan.objects.encoding.tree import Tree
 
@@ -30,9 +31,6 @@ _RULES_MAX = 20
 _PATTERNS_MAX = 20
 _EXIT_CODES_MAX = 255
 _INDEXES_BYTES_MAX = 64 * 1024
-_INT_MAX = 2**63 - 1
-_INT_DIGITS_MAX = 100
-"""Longer numbers are not read at all."""
 
 
 def validate_failure_policy(spec: Tree, path: str) -> Iterator[Cause]:
@@ -157,10 +155,10 @@ def _count_indexes(text: str, completions: int) -> int:
 
 def _index(text: str, completions: int) -> int:
     """Raises ValueError."""
-    digits = text.removeprefix("+")
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= _INT_DIGITS_MAX
-    if not is_number or int(digits) > _INT_MAX:
-        raise ValueError(f"cannot convert string to integer for index: {go_quoted(text)}")
-    if int(digits) >= completions:
+    try:
+        index = atoi(text)
+    except NumError:
+        raise ValueError(f"cannot convert string to integer for index: {go_quoted(text)}") from None
+    if index >= completions:
         raise ValueError(f"too large index: {go_quoted(text)}")
-    return int(digits)
+    return index
