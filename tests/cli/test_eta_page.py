@@ -99,4 +99,6 @@ def test_pods_that_show_a_time_beyond_virtual_time(here: Path) -> None:
     text = Path("dump.yaml").read_text().replace("2026-03-01T10:12:00Z", "2400-01-01T00:00:00Z")
     Path("dump.yaml").write_text(text)
     ran = run("eta", "report", "dump.yaml")
-    check_one_line(ran, "now: Invalid value: 2400-01-01T00:00:00Z: expected a time from 1970 to 2199")
+    check_one_line(
+        ran, "now: Invalid value: 2400-01-01T00:00:00Z: expected a time from 1970 to 2199"
+    )
