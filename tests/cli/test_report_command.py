@@ -69,6 +69,20 @@ def test_sessions_have_a_report(tmp_path: Path) -> None:
     assert "Pods placed" in file.read_text()
 
 
+def test_a_cluster_without_pending_pods_has_a_report(tmp_path: Path) -> None:
+    (tmp_path / "bound.yaml").write_text(
+        GANG.replace("kind: Queue", "kind: PriorityClass")
+        .replace("scheduling.volcano.sh/v1beta1", "scheduling.k8s.io/v1")
+        .replace("  spec: {weight: 1}", "  value: 1")
+        .split("- apiVersion: v1\n  kind: Pod")[0]
+    )
+    file = tmp_path / "run.html"
+    ran = run("simulate", str(tmp_path / "bound.yaml"), "--report", str(file))
+    assert ran.code == 0, ran.err
+    assert "0 of 0" in ran.out
+    assert file.is_file()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

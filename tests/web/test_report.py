@@ -282,6 +282,12 @@ def break_file(folder: Path, name: str, text: str) -> None:
         ("placements.jsonl", '{"node": 3}\n', "placements.jsonl: "),
         ("series.csv", "time_s,queue\n1,x\n", "series.csv: "),
         ("series.csv", "time_s,queue\n1\n", "series.csv: Invalid value: 1 columns: expected 2"),
+        (
+            "series.csv",
+            "",
+            "series.csv: line 1: Invalid value: '': expected a header that begins with time_s",
+        ),
+        ("series.csv", "null\n", "series.csv: line 1: Invalid value: 'null': expected a header"),
         ("usage.json", "{}", "usage.json: "),
         ("measures.csv", "", ""),
     ],
@@ -298,6 +304,16 @@ def test_a_broken_file_is_named(tmp_path: Path, name: str, text: str, message: s
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "report.html").exists()
+
+
+def test_files_that_are_not_text_or_not_there(tmp_path: Path) -> None:
+    run_folder(tmp_path)
+    (tmp_path / "series.csv").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match=r"series\.csv: 'utf-8' codec"):
+        write_report(tmp_path)
+    (tmp_path / "placements.jsonl").unlink()
+    with pytest.raises(InputError, match=r"placements\.jsonl: no such file or directory"):
+        write_report(tmp_path)
 
 
 def test_usage_of_another_run_is_refused(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ thousands of attempts up to the horizon, and events are never lost here."""
 HORIZON_WITH_ARRIVALS_S = 86400.0
 """The same, where pods go on arriving: a simulation costs what arrives."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# Virtual time is int64 nanoseconds since 1970, which end in 2262.
+_LAST_NOW = datetime.datetime(2200, 1, 1, tzinfo=datetime.UTC)
 
 
 def eta(
@@ -127,6 +129,9 @@ def eta(
     else:
         chosen = [found_pod(key, cluster) for key in dict.fromkeys(pods)]
     begins = now or latest_time(cluster.pods) or _EPOCH
+    if not _EPOCH <= begins < _LAST_NOW:
+        wanted = "a time from 1970 to 2199 (the latest that pods show, unless it is given)"
+        raise InputError("now", "", timestamp(begins), wanted)
     if horizon_s is None:
         horizon_s = HORIZON_S if arrivals_s is None else HORIZON_WITH_ARRIVALS_S
     how = StartReplayOptions(pace or Pace(), horizon_s, None, autoscale)

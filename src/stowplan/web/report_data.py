@@ -148,6 +148,8 @@ def read_results(folder: str | Path) -> RunResults | ExperimentResults:
         return _seeds(path, [one.parent for one in seeds])
     if (path / TABLE).is_file():
         return ExperimentResults(path, {"title": path.name}, [], [], {}, {})
+    if (path / SUMMARY).is_file():
+        raise InputError(str(path / PLACEMENTS), "", "no such file or directory", EXPECTED)
     raise InputError(str(folder), "", f"neither {EXPERIMENT} nor {SUMMARY} in it", EXPECTED)
 
 
@@ -260,18 +262,20 @@ def _tree(path: Path) -> Tree:
 
 
 def _columns(path: Path) -> dict[str, Floats]:
-    return _columns_of(read_bytes(path).decode(), str(path))
+    return _columns_of(_decoded(path, bytes.decode), str(path))
 
 
 def _columns_of(text: str, source: str) -> dict[str, Floats]:
     header, _, rest = text.partition("\n")
     names = next(csv.reader([header]), [])
+    if names[:1] != ["time_s"]:
+        raise InputError(source, "line 1", repr(header[:60]), "a header that begins with time_s")
+    if not rest.strip():
+        return {name: np.zeros(0) for name in names}
     try:
         table = np.loadtxt(io.StringIO(rest), delimiter=",", ndmin=2)
     except ValueError as problem:
         raise InputError.at(source, "", problem) from None
-    if not table.size:
-        return {name: np.zeros(0) for name in names}
     if table.shape[1] != len(names):
         raise InputError(source, "", f"{table.shape[1]} columns", f"{len(names)}, as the header")
     return dict(zip(names, table.T, strict=True))

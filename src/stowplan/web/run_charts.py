@@ -328,7 +328,7 @@ def histogram_chart(groups: Sequence[PolicyRuns]) -> list[Chart]:
     names = ["0%", *(f"{k}%" for k in range(10, 101, 10)), "above"]
     for group in groups:
         run = next((one for one in group.runs if one.use is not None and one.use.nodes), None)
-        if run is None or run.use is None or run.shares is None:
+        if run is None or run.use is None or run.shares is None or not run.shares.size:
             continue
         busiest = _busiest(run.shares)
         for k, resource in enumerate(run.use.resources[: 3 if len(groups) == 1 else 1]):
