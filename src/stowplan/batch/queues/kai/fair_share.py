@@ -125,18 +125,20 @@ def _divide_by_weight(
     """Rounds among queues of one priority until none gets all that it wants; what is left, and the
     part below one unit that each would have got, by its index."""
     rests: dict[int, float] = {}
+    hungry = list(range(len(shares)))
     while left > 0:
-        weights = _weights(shares, k)
-        total_weight = math.fsum(weights.values())
+        hungry = [i for i in hungry if shares[i].wants_more]
+        weights = _weights([shares[i] for i in hungry], k)
+        total_weight = math.fsum(weights)
         if total_weight == 0:
             break
         amount, was_satisfied = left, False
-        for i, weight in weights.items():
+        for i, weight in zip(hungry, weights, strict=True):
             share = shares[i]
-            wanted = max(share.requestable - share.fair, 0.0)
-            part = amount * (weight / total_weight)
             if share.weight == 0 or left == 0:
                 continue
+            wanted = share.requestable - share.fair
+            part = amount * (weight / total_weight)
             if wanted <= part:
                 given = wanted
                 rests.pop(i, None)
@@ -146,24 +148,22 @@ def _divide_by_weight(
                     rests[i] = part - given
             share.fair += given
             left -= given
-            was_satisfied |= wanted < part and given > 0
+            was_satisfied |= wanted < part
         if not was_satisfied:
             break
     return left, rests
 
 
-def _weights(shares: Sequence[KaiShare], k: float) -> dict[int, float]:
-    """Weights of the queues that want more, by index: their part of all weights, more of it for
-    those that used less than that."""
-    hungry = {i: share for i, share in enumerate(shares) if share.wants_more}
-    total = math.fsum(share.weight for share in hungry.values())
+def _weights(hungry: Sequence[KaiShare], k: float) -> list[float]:
+    """Weights of queues that want more: their part of all weights, more of it for those that used
+    less than that."""
+    total = math.fsum(share.weight for share in hungry)
     if total == 0:
-        return {}
-    weights = {}
-    for i, share in hungry.items():
-        part = share.weight / total
-        weights[i] = max(0.0, part + k * (part - share.usage))
-    return weights
+        return [0.0] * len(hungry)
+    parts = [share.weight / total for share in hungry]
+    return [
+        max(0.0, part + k * (part - share.usage)) for part, share in zip(parts, hungry, strict=True)
+    ]
 
 
 def _divide_rests(left: float, rests: list[tuple[float, float, str, KaiShare]]) -> float:
