@@ -70,7 +70,7 @@ def test_children_divide_what_their_parent_got() -> None:
     assert fair_of(8, tree) == {"left": 6.0, "right": 2.0, "x": 1.0, "y": 5.0}
 
 
-def test_usage_counts_as_much_as_k_says() -> None:
+def test_usage_counts_k_times() -> None:
     queues = [[queue("a", 99, usage=0.5), queue("b", 99)] for _ in range(3)]
     assert [fair_of(80, queues[i], k)["a"] for i, k in enumerate((-1.0, 0.5, 1.0))] == [40, 32, 27]
 
