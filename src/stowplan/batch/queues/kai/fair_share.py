@@ -125,15 +125,15 @@ def _divide_by_weight(
     """Rounds among queues of one priority until none gets all that it wants; what is left, and the
     part below one unit that each would have got, by its index."""
     rests: dict[int, float] = {}
-    hungry = list(range(len(shares)))
+    unmet = list(range(len(shares)))
     while left > 0:
-        hungry = [i for i in hungry if shares[i].wants_more]
-        weights = _weights([shares[i] for i in hungry], k)
+        unmet = [i for i in unmet if shares[i].wants_more]
+        weights = _weights([shares[i] for i in unmet], k)
         total_weight = math.fsum(weights)
         if total_weight == 0:
             break
         amount, was_satisfied = left, False
-        for i, weight in zip(hungry, weights, strict=True):
+        for i, weight in zip(unmet, weights, strict=True):
             share = shares[i]
             if share.weight == 0 or left == 0:
                 continue
@@ -154,15 +154,15 @@ def _divide_by_weight(
     return left, rests
 
 
-def _weights(hungry: Sequence[KaiShare], k: float) -> list[float]:
+def _weights(unmet: Sequence[KaiShare], k: float) -> list[float]:
     """Weights of queues that want more: their part of all weights, more of it for those that used
     less than that."""
-    total = math.fsum(share.weight for share in hungry)
+    total = math.fsum(share.weight for share in unmet)
     if total == 0:
-        return [0.0] * len(hungry)
-    parts = [share.weight / total for share in hungry]
+        return [0.0] * len(unmet)
+    parts = [share.weight / total for share in unmet]
     return [
-        max(0.0, part + k * (part - share.usage)) for part, share in zip(parts, hungry, strict=True)
+        max(0.0, part + k * (part - share.usage)) for part, share in zip(parts, unmet, strict=True)
     ]
 
 
