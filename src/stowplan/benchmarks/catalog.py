@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
+from stowplan.benchmarks.device_claim_cases import DEVICE_CLAIM_CASES
 from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
 from stowplan.benchmarks.shared_gpu_cases import GPU_SHARE_CASES
@@ -15,6 +16,7 @@ CASES: dict[str, BenchmarkCase] = {
     for shape in (
         *STOWPLAN_CASES,
         *GPU_SHARE_CASES,
+        *DEVICE_CLAIM_CASES,
         *PLACING,
         *AFFINITY,
         *SPREADING,
