@@ -15,6 +15,7 @@ import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.framework import NodeTable
+from stowplan.objects.node import Node
 from stowplan.plugins.devices.allocated_devices import AllocatedDevices
 from stowplan.plugins.devices.device_pools import (
     AllocationError,
@@ -48,6 +49,7 @@ class DeviceStates:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._answers: dict[Hashable, Ints] = {}
         self._shape = -1
+        self._of_node: dict[str, int] = {}
         self._stale: dict[str, None] = {}
         self._rows: Ints = np.zeros(0, dtype=np.int64)
 
@@ -72,11 +74,14 @@ class DeviceStates:
         table = None if self._table is None else self._table()
         if table is not nodes or self._shape != nodes.shape:
             self._table, self._shape = ref(nodes), nodes.shape
+            for name in self._stale:
+                self._of_node.pop(name, None)
             rows = [self._state_of(nodes, row) for row in range(nodes.n_nodes)]
             self._rows = np.array(rows, dtype=np.int64)
         else:
             for name in self._stale:
                 row = nodes.row(name)
+                self._of_node.pop(name, None)
                 if row >= 0:
                     self._rows[row] = self._state_of(nodes, row)
         self._stale.clear()
@@ -99,8 +104,16 @@ class DeviceStates:
         return grown
 
     def _state_of(self, nodes: NodeTable, row: int) -> int:
+        # Slices are for nodes by name, so no other change of a node counts.
+        name = nodes.names[row]
+        known = self._of_node.get(name)
+        if known is None:
+            known = self._of_node[name] = self._new_state(nodes.nodes[row])
+        return known
+
+    def _new_state(self, node: Node) -> int:
         try:
-            pools = self._slices.pools(nodes.nodes[row])
+            pools = self._slices.pools(node)
         except AllocationError:
             return NO_STATE
         key: list[int] = []

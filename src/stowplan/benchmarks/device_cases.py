@@ -1,13 +1,15 @@
-"""Cases with ResourceClaims: devices in ResourceSlices, pods with a claim from one template.
+"""Cases with devices: parts of GPU cards by annotations, and ResourceClaims.
 
-A pod and its claim arrive together, as a watch shows them once the claim was created. Writes of
+Shared GPUs: nodes with eight cards, pods that request parts of one or several. ResourceClaims: a
+pod and its claim arrive together, as a watch shows them once the claim was created; writes of
 claims are answered by their outcome and by the watch.
 
-Source: kube-scheduler v1.36, test/integration/scheduler_perf/dra.
+Source, of the cases with claims: kube-scheduler v1.36, test/integration/scheduler_perf/dra.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +27,7 @@ from stowplan.benchmarks.benchmark_workload import (
     BenchmarkWorkload,
     HandleCall,
     WorkloadSizes,
+    arriving_pods,
     nodes_added,
     objects_added,
 )
@@ -32,9 +35,88 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.devices.gpu_cards import COUNT_KEY, MILLI_KEY, MODEL_KEY
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.json_codec import decode, encode
 from stowplan.objects.pod import Pod
+
+N_CARDS = 8
+MODELS = ("A", "B", "C")
+NODE_ALLOCATABLE = {"cpu": "128", "memory": "512Gi", "pods": "250", COUNT_KEY: str(N_CARDS)}
+
+SHAPES = (
+    (4, 1, 100), (4, 1, 200), (8, 1, 250), (4, 1, 300), (8, 1, 400), (8, 1, 500), (6, 1, 600),
+    (8, 1, 750), (8, 1, 1000), (16, 1, 1000), (16, 2, 1000), (32, 4, 1000), (2, 0, 0),
+)  # fmt: skip
+"""CPUs, cards, and milli of each."""
+
+
+def _configuration(policy: str, selection: str) -> str:
+    workload = [
+        {"cpuMilli": 1000 * cpu, "num": num, "milli": milli, "count": 10 - i // 2}
+        for i, (cpu, num, milli) in enumerate(SHAPES)
+    ]
+    own = [{"name": "GpuShare"}]
+    alone = {"disabled": [{"name": "*"}], "enabled": own}
+    profile: dict[str, Any] = {
+        "plugins": {"multiPoint": {"enabled": own}, "preScore": alone, "score": alone},
+        "pluginConfig": [
+            {
+                "name": "GpuShare",
+                "args": {"policy": policy, "gpuSel": selection, "workload": workload},
+            }
+        ],
+    }
+    return json.dumps(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [profile],
+        }
+    )
+
+
+def _node(index: int) -> Tree:
+    labels = {MODEL_KEY: MODELS[index % len(MODELS)]}
+    return node_tree(f"node-{index}", NODE_ALLOCATABLE, labels)
+
+
+def _pod(index: int) -> Tree:
+    # Shapes come in no fixed order, as those of users.
+    cpu, num, milli = SHAPES[index * index * 7 % 97 % len(SHAPES)]
+    tree = pod_tree(f"share-{index}", {"cpu": str(cpu), "memory": "1Gi"})
+    if num:
+        notes = {COUNT_KEY: str(num), MILLI_KEY: str(milli)}
+        if index % 5 == 0:
+            notes[MODEL_KEY] = "A|B"
+        tree["metadata"]["annotations"] = notes
+    return tree
+
+
+def shares(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
+    """Pods of 13 shapes, a fifth of them for two of three models, on empty nodes."""
+    before = nodes_added(nodes(map(_node, range(sizes.nodes))))
+    return arriving_pods(before, client.pods(map(_pod, range(sizes.pods))))
+
+
+GPU_SHARE_CASES = tuple(
+    BenchmarkCase(
+        f"gpu-{name}",
+        f"parts of GPU cards on nodes with eight, by {policy}",
+        5000,
+        10_000,
+        shares,
+        configuration=_configuration(policy, selection),
+    )
+    for name, policy, selection in (
+        ("fgd", "FGD", "FGDScore"),
+        ("bestfit", "BestFit", "best"),
+        ("packing", "GpuPacking", "best"),
+    )
+)
+
+
+# ResourceClaims.
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
@@ -42,8 +124,8 @@ N_DEVICES = 8
 PERF_DEVICES = 10
 """Devices of a node in scheduler_perf (maxClaimsPerNode)."""
 
-NODE_ALLOCATABLE = {"cpu": "128", "memory": "512Gi", "pods": "110"}
-REQUESTS = {"cpu": "100m", "memory": "200Mi"}
+CLAIM_NODE_ALLOCATABLE = {"cpu": "128", "memory": "512Gi", "pods": "110"}
+CLAIM_POD_REQUESTS = {"cpu": "100m", "memory": "200Mi"}
 
 MakeClaim = Callable[[int], Tree]
 """`spec` of the claim of a pod by number."""
@@ -80,7 +162,7 @@ def device_cluster(n_nodes: int, n_devices: int) -> list[Event]:
     """Nodes with their slices, and the class."""
     names = [f"node-{i}" for i in range(n_nodes)]
     slices = [node_slice(name, n_devices) for name in names]
-    found = nodes(node_tree(name, NODE_ALLOCATABLE) for name in names)
+    found = nodes(node_tree(name, CLAIM_NODE_ALLOCATABLE) for name in names)
     return nodes_added(found) + objects_added([device_class(), *slices])
 
 
@@ -93,7 +175,7 @@ def claiming_pods(
     for index in range(n_pods):
         name = f"{prefix}-{index}"
         use = {"name": "devices", "resourceClaimTemplateName": "template"}
-        tree = pod_tree(name, REQUESTS, resourceClaims=[use])
+        tree = pod_tree(name, CLAIM_POD_REQUESTS, resourceClaims=[use])
         made = {"name": "devices", "resourceClaimName": f"{name}-devices"}
         tree["status"]["resourceClaimStatuses"] = [made]
         trees.append(tree)
