@@ -179,3 +179,18 @@ def test_a_pod_whose_claim_is_its_own_already_is_bound_after_a_restart() -> None
     again.handle(happened.ObjectAdded(done), happened.PodAdded(claiming("p", "a")))
     assert bound_pods(again) == ["p"]
     assert not any(isinstance(effect, to_do.Write) for effect in again.effects)
+
+
+def test_a_version_without_the_allocation_does_not_release_the_device() -> None:
+    driver = driver_with({"name": "d0"})
+    driver.handle(happened.PodAdded(claiming("p", "a")))
+    with_finalizer = accept(driver, "5")
+    driver.handle(happened.ObjectUpdated(with_finalizer))
+    driver.handle(happened.PodAdded(claiming("q", "b")), happened.PodAdded(claiming("r", "a")))
+    assert "cannot allocate all claims" in driver.last(to_do.PatchStatus, "q").message
+    text = "resource claim default/a is in the process of being allocated"
+    assert text in driver.last(to_do.PatchStatus, "r").message
+    write = written(driver)
+    driver.handle(happened.WriteFailed(write.effect, write.uid, 409, "conflict"))
+    driver.handle(happened.PodAdded(claiming("s", "b")))
+    assert written(driver).uid == "default/s"

@@ -41,28 +41,27 @@ class AllocatedDevices:
         """Consumed capacity of a device, billionths by name."""
         return self.capacities.get(place, _UNUSED)
 
-    def update(self, claims: Iterable[ResourceClaim]) -> set[PoolId]:
-        """Follow the claims of the cluster; returns the pools whose devices changed."""
+    def follow(self, changed: Iterable[tuple[str, ResourceClaim | None]]) -> set[PoolId]:
+        """Follow changed claims by key, None for one that is gone; returns the pools whose devices
+        changed."""
         touched: set[PoolId] = set()
-        before, now = self._claims, {}
-        for claim in claims:
-            key = claim.key
-            now[key] = claim
-            held = before.pop(key, None)
-            if held is claim:
-                continue
-            old = None if held is None else held.status.allocation
-            new = claim.status.allocation
-            if old is new or old == new:
+        for key, claim in changed:
+            held = self._claims.pop(key, None)
+            if claim is not None:
+                self._claims[key] = claim
+            if held is claim or _devices_of(held) == _devices_of(claim):
                 continue
             self._apply(held, -1, touched)
             self._apply(claim, 1, touched)
-        for gone in before.values():
-            self._apply(gone, -1, touched)
-        self._claims = now
         for pool in touched:
             self.revisions[pool] = self.revisions.get(pool, 0) + 1
         return touched
+
+    def update(self, claims: Iterable[ResourceClaim]) -> set[PoolId]:
+        """Follow the claims of the cluster; returns the pools whose devices changed."""
+        now = {claim.key: claim for claim in claims}
+        gone = [key for key in self._claims if key not in now]
+        return self.follow([*((key, None) for key in gone), *now.items()])
 
     def _apply(self, claim: ResourceClaim | None, sign: int, touched: set[PoolId]) -> None:
         if claim is None or claim.status.allocation is None:
@@ -85,6 +84,11 @@ class AllocatedDevices:
             held[name] = held.get(name, 0) + sign * amount_of(quantity).nanos
         if sign < 0 and not any(held.values()):
             del self.capacities[place]
+
+
+def _devices_of(claim: ResourceClaim | None) -> tuple[DeviceResult, ...]:
+    allocation = None if claim is None else claim.status.allocation
+    return () if allocation is None else allocation.devices.results
 
 
 def _count(counts: dict[DeviceId, int], place: DeviceId, sign: int) -> None:

@@ -59,7 +59,8 @@ class AssumedClaims(msgspec.Struct, frozen=True):
         """Show the allocations to other pods."""
         for claim in self.claims:
             if claim.is_allocated:
-                object_store.assume(claim.after)
+                # The version with the finalizer is shown before the one with the allocation.
+                object_store.assume(claim.after, _has_allocation)
 
     def revert(self, object_store: ObjectStore) -> None:
         """End the assumption where nothing newer has arrived; harmless when done twice."""
@@ -70,6 +71,10 @@ class AssumedClaims(msgspec.Struct, frozen=True):
     def changes(self, now: datetime.datetime | None) -> tuple[ObjectChange, ...]:
         """The writes in their order. now: time of the allocation, None to leave it out."""
         return tuple(change for claim in self.claims for change in _changes(claim, now))
+
+
+def _has_allocation(claim: ResourceClaim) -> bool:
+    return claim.status.allocation is not None
 
 
 def _changes(claim: AssumedResourceClaim, now: datetime.datetime | None) -> list[ObjectChange]:

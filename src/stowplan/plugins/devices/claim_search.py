@@ -7,11 +7,13 @@ claims.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
+import numpy as np
 
-from stowplan.framework import OK, Status, error, unresolvable
+from stowplan.columns.array_types import Bools, Ints
+from stowplan.framework import OK, NodeTable, Status, error, unresolvable
 from stowplan.objects.devices.device_claim import (
     SUBREQUESTS_MAX,
     AllocationResult,
@@ -35,6 +37,7 @@ from stowplan.plugins.devices.claim_allocation import allocation_results
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_pools import AllocationError
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.device_states import AVAILABLE, PER_NODE, REFUSED, UNKNOWN
 from stowplan.plugins.devices.extended_resources import (
     IN_MEMORY_CLAIM,
     ExtendedResourceRequests,
@@ -103,6 +106,14 @@ class ClaimSearch:
         self._settings = settings
         self.version = devices.version
         self._answers: dict[str, tuple[Node, Mapping[str, int], NodeAllocation]] = {}
+        self._table: NodeTable | None = None
+        # Rows that were answered by their state.
+        self._by_state: Bools = np.zeros(0, dtype=np.bool_)
+        self.has_alternatives = any(
+            request.first_available
+            for claim in self.claims
+            for request in claim.spec.devices.requests
+        )
 
     @property
     def to_allocate(self) -> list[ResourceClaim]:
@@ -118,15 +129,67 @@ class ClaimSearch:
         self._answers[node.name] = (node, allocatable, answer)
         return answer
 
+    def on_rows(self, nodes: NodeTable, rows: Ints) -> Ints:
+        """int64 (n_rows,): AVAILABLE or REFUSED for nodes that answer as others do, PER_NODE for
+        those that `on_node` has to be asked about. See `device_states`.
+
+        Preferences among alternatives, claims that are allocated already and extended resources
+        need the answer of each node.
+        """
+        states = None
+        if self.extended is None and not self.has_alternatives:
+            states = self._devices.states.of_rows(nodes)
+        if states is None or len(self.to_allocate) < len(self.claims):
+            return np.full(rows.shape[0], PER_NODE, dtype=np.int64)
+        asked = states[rows]
+        answers = self._devices.states.answers(self._content())
+        found = answers[asked]
+        unknown = np.flatnonzero(found == UNKNOWN)
+        while unknown.shape[0]:
+            first = int(unknown[0])
+            answers[asked[first]] = self._answer_of_state(nodes.nodes[rows[first]])
+            found = answers[asked]
+            unknown = np.flatnonzero(found == UNKNOWN)
+        self._table, self._by_state = nodes, np.zeros(nodes.n_nodes, dtype=np.bool_)
+        self._by_state[rows[found != PER_NODE]] = True
+        return found
+
+    def _content(self) -> Hashable:
+        """What a search reads of the claims."""
+        asked = [(c.spec.devices.requests, c.spec.devices.constraints) for c in self.claims]
+        return self._settings.steps_max, msgspec.msgpack.encode(asked)
+
+    def _answer_of_state(self, node: Node) -> int:
+        status = self._answer(node, {}).status
+        if status.is_success:
+            return AVAILABLE
+        # Any other status names the node, its pool or the claim.
+        return REFUSED if status == CANNOT_ALLOCATE else PER_NODE
+
     def repeated_on(self, node_name: str, search: ClaimSearch) -> NodeAllocation | None:
         """The answer that a later search gives for a node that was asked before."""
-        held = self._answers.get(node_name)
-        return None if held is None else search.on_node(held[0], held[1])
+        held = self._asked(node_name)
+        return None if held is None else search.on_node(*held)
 
     def known(self, node_name: str) -> NodeAllocation | None:
         """The answer of a node that was asked before."""
+        held = self._asked(node_name)
+        return None if held is None else self.on_node(*held)
+
+    def unavailable_on(self, node_name: str) -> tuple[int, ...]:
+        """See `NodeAllocation.unavailable`; () where no claim is allocated."""
         held = self._answers.get(node_name)
-        return None if held is None else held[2]
+        return () if held is None else held[2].unavailable
+
+    def _asked(self, node_name: str) -> tuple[Node, Mapping[str, int]] | None:
+        """A node that was asked before, with the amounts that count."""
+        held = self._answers.get(node_name)
+        if held is not None:
+            return held[:2]
+        row = -1 if self._table is None else self._table.row(node_name)
+        if self._table is None or not 0 <= row < self._by_state.shape[0] or not self._by_state[row]:
+            return None
+        return self._table.nodes[row], {}
 
     def _answer(self, node: Node, allocatable: Mapping[str, int]) -> NodeAllocation:
         refusal, extended, mappings = self._extended_on(allocatable)
@@ -212,8 +275,10 @@ class ClaimSearch:
     def score(self, node_name: str) -> int:
         """Preference of alternatives that were chosen: 8 for the first of a request, one less for
         each further one; 0 where nothing is allocated in this attempt."""
+        if not self.has_alternatives or not self.to_allocate:
+            return 0
         answer = self.known(node_name)
-        if answer is None or not self.to_allocate:
+        if answer is None:
             return 0
         results = iter(answer.results)
         total = 0

@@ -13,12 +13,13 @@ from stowplan.framework import ObjectStore
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.plugins.devices.allocated_devices import AllocatedDevices
-from stowplan.plugins.devices.device_pools import PoolId, SliceIndex
+from stowplan.plugins.devices.device_pools import SliceIndex
+from stowplan.plugins.devices.device_states import DeviceStates
 from stowplan.plugins.devices.extended_resources import classes_by_resource
 
 
 class ClusterDevices:
-    """Indexes over one object store. touched: pools whose devices in use changed last."""
+    """Indexes over one object store."""
 
     @classmethod
     def of(cls, object_store: ObjectStore) -> ClusterDevices:
@@ -37,7 +38,7 @@ class ClusterDevices:
         self.allocated = AllocatedDevices()
         self.classes: dict[str, DeviceClass] = {}
         self.by_resource: dict[str, DeviceClass] = {}
-        self.touched: set[PoolId] = set()
+        self.states = DeviceStates(self.slices, self.allocated)
 
     @property
     def version(self) -> int:
@@ -51,11 +52,15 @@ class ClusterDevices:
         assert store is not None, "indexes are used by readers of the object store"
         if self._is_new(store, ResourceSlice):
             self.slices.update(store.all(ResourceSlice))
+            self.states.slices_changed()
         if self._is_new(store, DeviceClass):
             self.classes = {one.name: one for one in store.all(DeviceClass)}
             self.by_resource = classes_by_resource(store.all(DeviceClass))
+            self.states.classes_changed()
         if self._is_new(store, ResourceClaim):
-            self.touched = self.allocated.update(store.all(ResourceClaim))
+            changed = store.take_changed(ResourceClaim)
+            found = ((key, store.find(ResourceClaim, key)) for key in changed)
+            self.states.devices_changed(self.allocated.follow(found))
 
     def _is_new(self, store: ObjectStore, kind: type) -> bool:
         version = store.version_of((kind,))

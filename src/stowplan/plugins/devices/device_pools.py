@@ -178,6 +178,11 @@ class SliceIndex:
         self._gathered[node.name] = (node, found)
         return found
 
+    @property
+    def is_by_node(self) -> bool:
+        """True where every slice is for one node by its name."""
+        return not self._shared
+
     def nodes_of(self, pool: PoolId) -> tuple[str, ...] | None:
         """Names of the nodes that slices of the pool are for; None where it may be any."""
         names = []

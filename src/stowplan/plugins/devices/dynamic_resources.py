@@ -59,6 +59,7 @@ from stowplan.plugins.devices.claim_binding import (
     check_claims,
 )
 from stowplan.plugins.devices.claim_search import (
+    CANNOT_ALLOCATE,
     STEPS_PER_SECOND,
     ClaimSearch,
     NodeAllocation,
@@ -66,6 +67,7 @@ from stowplan.plugins.devices.claim_search import (
 )
 from stowplan.plugins.devices.cluster_devices import ClusterDevices
 from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.device_states import PER_NODE, REFUSED
 from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
@@ -244,8 +246,14 @@ class DynamicResources:
             return codes
         statuses = self._statuses(state)
         asked = np.arange(nodes.n_nodes)[rows]
-        for place, row in enumerate(asked.tolist()):
-            status = self.filter(nodes.info(row), state)
+        if isinstance(search, ClaimSearch):
+            found = search.on_rows(nodes, asked)
+        else:
+            found = np.full(asked.shape[0], PER_NODE, dtype=np.int64)
+        if (found == REFUSED).any():
+            codes[found == REFUSED] = statuses.setdefault(CANNOT_ALLOCATE, len(statuses) + 1)
+        for place in np.flatnonzero(found == PER_NODE).tolist():
+            status = self.filter(nodes.info(int(asked[place])), state)
             if not status.is_success:
                 codes[place] = statuses.setdefault(status, len(statuses) + 1)
         return codes
@@ -296,8 +304,7 @@ class DynamicResources:
         """Claims for which this plugin refused a node, and that no other pod has reserved."""
         found: set[int] = set()
         for row in range(nodes.n_nodes):
-            answer = search.known(nodes.names[row])
-            unavailable = () if answer is None else answer.unavailable
+            unavailable = search.unavailable_on(nodes.names[row])
             if unavailable and diagnosis.status_of(row).plugin == self.name:
                 found.update(unavailable)
         for index in sorted(found):
@@ -312,6 +319,15 @@ class DynamicResources:
         """Preference of the chosen alternatives; see `ClaimSearch.score`."""
         search = state.find(self.name)
         return search.score(node.name) if isinstance(search, ClaimSearch) else 0
+
+    def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        search = state.find(self.name)
+        scores = np.zeros(n_rows_of(rows), dtype=np.int64)
+        if isinstance(search, ClaimSearch) and search.has_alternatives:
+            for place, row in enumerate(np.arange(nodes.n_nodes)[rows].tolist()):
+                scores[place] = search.score(nodes.names[row])
+        return scores
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
@@ -332,8 +348,9 @@ class DynamicResources:
         if not isinstance(search, ClaimSearch):
             return OK
         object_store = self.handle.shared.object_store
-        answer = search.known(node_name)
-        if search.version != ClusterDevices.of(object_store).version:
+        if search.version == ClusterDevices.of(object_store).version:
+            answer = search.known(node_name)
+        else:
             # Pods of a session are decided together and reserved one after the other.
             again = self._search(pod, object_store)
             if isinstance(again, Status):
