@@ -1,13 +1,14 @@
 """How often the intervals of `stowplan eta` hold: OpenB under pressure, asked again and again.
 
     python bench/eta_calibration.py FOLDER [--node-count 8] [--pods 600] [--speedup 50]
+        [--arrivals SECONDS] [--share 1.0]
 
 FOLDER has the trace's files. What happens is a replay of the first pods, which arrive faster than
 in the trace, on few nodes. At moments of it the cluster is taken as a dump would show it: running
 pods with their start, finished pods with start and end, pending pods; not the run times of pods
 that have not ended. Pods with equal requests count as pods of one owner. Every pending pod is
-forecast, and compared with when the replay bound it, and with a replay to which nothing arrives any
-more: a forecast does not know what arrives.
+forecast, and compared with a replay to which nothing arrives any more, and with when the replay
+bound it: the latter forecast is made with `--arrivals`, as in so many seconds before.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan import eta, read_cluster
-from stowplan.forecast.run_times import declared_s
+from stowplan.forecast.expected_starts import ExpectedStart
+from stowplan.forecast.start_times.run_times import declared_s
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.cluster_resize import resized
 from stowplan.objects.encoding.duration import SECOND
@@ -110,33 +112,41 @@ class Tally:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.n_held = self.n_early = self.n_late = 0
-        self.n_never = self.n_started = 0
+        self.n_held = self.n_early = self.n_after = 0
+        self.n_never = self.n_never_started = self.n_open = 0
         self.errors: list[float] = []
 
-    def add(self, low: float, median: float, high: float, actual: float) -> None:
-        if math.isinf(low):
+    def add(self, pod: ExpectedStart, actual: float) -> None:
+        """Compare the forecast of a pod with its start, in seconds; infinity for none."""
+        start = pod.start
+        assert start is not None
+        if pod.never:
             self.n_never += 1
-            self.n_started += math.isfinite(actual)
+            self.n_never_started += math.isfinite(actual)
             return
+        low, median, high = (
+            math.inf if mark is None else mark
+            for mark in (start.earliest_s, start.median_s, start.latest_s)
+        )
+        self.n_open += math.isinf(high)
         # A second for what latencies and whole seconds round away.
         self.n_early += actual < low - 1
-        self.n_late += actual > high + 1
+        self.n_after += actual > high + 1
         self.n_held += low - 1 <= actual <= high + 1
         if math.isfinite(median) and math.isfinite(actual):
             self.errors.append(abs(median - actual))
 
     def line(self) -> str:
-        n_all = self.n_held + self.n_early + self.n_late
+        n_all = self.n_held + self.n_early + self.n_after
         if not n_all:
             return f"{self.title}: no pending pods"
-        shares = [100 * n / n_all for n in (self.n_held, self.n_early, self.n_late)]
+        shares = [100 * n / n_all for n in (self.n_held, self.n_early, self.n_after)]
         off = np.median(self.errors) / 60 if self.errors else math.nan
         return (
             f"{self.title}: {n_all} forecasts, {shares[0]:.0f} % held, {shares[1]:.0f} % started "
             f"before and {shares[2]:.0f} % after the interval; the median is off by {off:.0f} min "
-            f"in half of them; {self.n_never} more were to start never, and {self.n_started} of "
-            "them did"
+            f"in half of them; {self.n_open} intervals were open at the horizon; {self.n_never} "
+            f"more were to start never, and {self.n_never_started} of them did"
         )
 
 
@@ -148,34 +158,40 @@ def main() -> int:
     parser.add_argument("--speedup", type=float, default=50.0)
     parser.add_argument("--moments", type=int, default=8)
     parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--arrivals", type=float, default=0.0, help="seconds; 0: none")
+    parser.add_argument("--horizon", type=float, default=None, help="seconds, with --arrivals")
+    parser.add_argument("--share", type=float, default=1.0, help="of the arrivals, for moments")
     given = parser.parse_args()
     began = time.process_time()
     cluster = loaded(given.folder, given.node_count, given.pods, given.speedup)
     assert all(declared_s(pod) is not None for pod in cluster.pods)
     histories = replayed(cluster)
     arrivals = sorted(history.arrived for history in histories.values())
-    with_later, alone = Tally("with later arrivals"), Tally("nothing arrives any more")
+    with_later, alone = Tally("what happened"), Tally("nothing arrives any more")
     for number in range(1, given.moments + 1):
         # Spread over the arrivals: the trace has most of them in its last weeks.
-        at_s = arrivals[len(arrivals) * number // (given.moments + 1)] / SECOND
+        place = int(len(arrivals) * given.share * number) // (given.moments + 1)
+        at_s = arrivals[place] / SECOND
         now = moment(round(at_s * SECOND))
-        found = eta(
-            as_dumped(cluster, histories, at_s, with_run_times=False), now=now, draws=given.draws
-        )
+        dumped = as_dumped(cluster, histories, at_s, with_run_times=False)
+        found = eta(dumped, now=now, draws=given.draws)
         known = eta(as_dumped(cluster, histories, at_s, with_run_times=True), now=now)
         truth = {pod.pod: pod.start for pod in known.pods}
         for pod in found.pods:
-            if pod.start is None:
-                continue
-            marks = [
-                math.inf if mark is None else mark
-                for mark in (pod.start.earliest_s, pod.start.median_s, pod.start.latest_s)
-            ]
-            bound = histories[pod.pod].bound
-            with_later.add(*marks, math.inf if bound is None else bound / SECOND - at_s)
             without = truth[pod.pod]
             median = None if without is None else without.median_s
-            alone.add(*marks, math.inf if median is None else median)
+            alone.add(pod, math.inf if median is None else median)
+        if given.arrivals:
+            found = eta(
+                dumped,
+                now=now,
+                draws=given.draws,
+                arrivals_s=given.arrivals,
+                horizon_s=given.horizon,
+            )
+        for pod in found.pods:
+            bound = histories[pod.pod].bound
+            with_later.add(pod, math.inf if bound is None else bound / SECOND - at_s)
         print(f"{now:%Y-%m-%d %H:%M} {found!r}", file=sys.stderr, flush=True)
     for tally in (alone, with_later):
         print(tally.line())

@@ -9,6 +9,7 @@
     eta(cluster)                   when pending pods are expected to start
     capacity(workload, cluster), fit_nodes(cluster), compact(cluster)
                                    how many more pods fit, the fewest nodes, nodes to empty
+    experiment(plan, out=DIR)      run workloads x policies x seeds, and compare the policies
     defragment(cluster)            pods to move so that GPU cards are less fragmented
     evaluate(lines)                answer scheduling cases in bulk
     simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
@@ -27,14 +28,16 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.conformance.evaluate import evaluate
+    from stowplan.experiments.experiment_run import experiment
     from stowplan.forecast.capacity import capacity, compact, fit_nodes
     from stowplan.forecast.cluster import Cluster, read_cluster
     from stowplan.forecast.defragment import defragment
     from stowplan.forecast.eta import eta
     from stowplan.forecast.explain import explain
     from stowplan.forecast.explain_job import explain_job, explain_pod_group
+    from stowplan.forecast.what_if.over_time import Timing
     from stowplan.forecast.what_if.preempt_preview import preempt_preview
-    from stowplan.forecast.what_if.questions import Timing, WhatIfOptions, what_if
+    from stowplan.forecast.what_if.questions import WhatIfOptions, what_if
     from stowplan.framework.problems import ConfigError, ContractError
     from stowplan.inputs.input_error import InputError
     from stowplan.simulation.cluster.cluster_api import Pace
@@ -59,6 +62,7 @@ __all__ = [
     "defragment",
     "eta",
     "evaluate",
+    "experiment",
     "explain",
     "explain_job",
     "explain_pod_group",
@@ -79,13 +83,14 @@ _MODULES = {
     "InputError": "stowplan.inputs.input_error",
     "Pace": "stowplan.simulation.cluster.simulated_cluster",
     "ReplayOptions": "stowplan.simulation.replay",
-    "Timing": "stowplan.forecast.what_if.questions",
+    "Timing": "stowplan.forecast.what_if.over_time",
     "WhatIfOptions": "stowplan.forecast.what_if.questions",
     "eta": "stowplan.forecast.eta",
     "capacity": "stowplan.forecast.capacity",
     "compact": "stowplan.forecast.capacity",
     "defragment": "stowplan.forecast.defragment",
     "evaluate": "stowplan.conformance.evaluate",
+    "experiment": "stowplan.experiments.experiment_run",
     "explain": "stowplan.forecast.explain",
     "explain_job": "stowplan.forecast.explain_job",
     "explain_pod_group": "stowplan.forecast.explain_job",

@@ -75,7 +75,7 @@ def test_an_autoscaler_in_labels_is_reported(here: Path) -> None:
         (("--fit", "--compact"), "--fit and --compact cannot be used together"),
         (("web.yaml", "--compact"), "--compact takes no FILE"),
         (("web.yaml", "--price", "small=1"), "--price needs --fit or --compact"),
-        (("--fit", "--limit", "3"), "--limit cannot be used with --fit or --compact"),
+        (("--fit", "--limit", "3"), "--limit cannot be used with --fit"),
         (("--fit", "--price", "small"), "must be POOL=AMOUNT with an amount greater than 0"),
         (("--fit", "--price", "small=-1"), "must be POOL=AMOUNT with an amount greater than 0"),
         (("--fit", "--price", "smal=1"), "did you mean 'small'?"),
@@ -109,7 +109,7 @@ def test_capacity_with_all_nodes_of_an_autoscaler(here: Path) -> None:
     assert ran.out.splitlines()[1].split()[2:4] == ["20", "20"]
     assert "its pools were modelled as in the file" in ran.out
     ran = run("capacity", "--fit", "-f", "cluster.yaml", "--autoscale", "auto.yaml")
-    assert "--autoscale cannot be used with --fit or --compact" in ran.err
+    assert "--autoscale cannot be used with --fit" in ran.err
 
 
 AUTOSCALE_PAGE = PAGE.parent / "autoscale.md"
@@ -131,3 +131,10 @@ def test_mistakes_of_an_autoscale_file_end_with_2(here: Path) -> None:
     ran = run("simulate", "cluster.yaml", "--autoscale", "auto.yaml")
     check_one_line(ran, "auto.yaml", "pools")
     check_one_line(run("simulate", "cluster.yaml", "--autoscale", "none.yaml"), "none.yaml")
+
+
+def test_a_price_that_sums_cannot_hold(here: Path) -> None:
+    ran = run("capacity", "web.yaml", "--fit", "-f", "cluster.yaml", "--price", "small=1e308")
+    check_one_line(
+        ran, "price: small: Invalid value: 1e+308: expected a number above 0 up to 1e+12"
+    )

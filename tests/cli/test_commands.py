@@ -140,6 +140,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
         "placements.jsonl",
         "series.csv",
         "summary.json",
+        "usage.json",
     }
     second = json.loads((out / "placements.jsonl").read_text().splitlines()[1])
     assert (second["arrived_s"], second["wait_s"]) == (10.0, 591.02)
@@ -177,8 +178,10 @@ def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
     assert sorted(str(path.relative_to(out)) for path in out.rglob("*.json*")) == [
         "seed-4/placements.jsonl",
         "seed-4/summary.json",
+        "seed-4/usage.json",
         "seed-5/placements.jsonl",
         "seed-5/summary.json",
+        "seed-5/usage.json",
         "summary.json",
     ]
     found = json.loads(run("simulate", *size, "--seed", "4", "--seed", "5", "-o", "json").out)

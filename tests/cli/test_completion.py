@@ -79,7 +79,7 @@ def complete(words: str, env: dict[str, str], cwd: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
-        ("stowplan ex", {"extender", "explain"}),
+        ("stowplan ex", {"experiment", "extender", "explain"}),
         slow("stowplan plugin ''", {"list", "describe", "check", "new"}),
         slow("stowplan simulate --node-c", {"--node-count"}),
         slow("stowplan simulate -o ''", {"table", "wide", "json", "yaml", "csv", "name"}),

@@ -104,7 +104,7 @@ def test_every_command_accepts_a_namespace(
     monkeypatch.setattr(command, "callback", lambda **_: called.append(path))
     words = path.split()[1:]
     needed = [one for one in command.params if one.required]
-    values = {"listen": ("--listen", "127.0.0.1:0"), "shell": ("bash",)}
+    values = {"listen": ("--listen", "127.0.0.1:0"), "shell": ("bash",), "out": ("--out", "x")}
     rest = [word for one in needed for word in values.get(one.name or "", ("x",))]
     ran = run(*((*flags, *words, *rest) if flags_first else (*words, *rest, *flags)))
     has_effect = path in (WITH_ALL_NAMESPACES if "-A" in flags else WITH_A_NAMESPACE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.run import run
+from tests.cli.run import check_one_line, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "eta.md"
 FEW = ("--draws", "2")
@@ -64,7 +64,7 @@ def test_exit_codes_and_outputs(here: Path) -> None:
         ("pg/x dump.yaml", 'podgroups "x" not found in namespace "default"'),
         ("other/report dump.yaml", '"other" (did you mean "default/report"?)'),
         ("report dump.yaml --now soon", 'invalid argument "soon" for "--now" flag: must be a time'),
-        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-05-01T12"),
+        ("report dump.yaml --now 2026-01-01T00:00:00", "must be a time such as 2026-01-31T12"),
         ("report dump.yaml --interval 60-90", 'invalid argument "60-90" for "--interval" flag'),
         ("-f dump.yaml", "JOB or POD is required, or --all"),
     ],
@@ -86,3 +86,19 @@ def test_an_invalid_annotation_is_one_line_that_names_the_pod(here: Path) -> Non
 
 def test_without_pending_pods(here: Path) -> None:
     assert run("eta", "--all", "-n", "empty", "dump.yaml").out == "No pending pods.\n"
+
+
+@pytest.mark.parametrize("year", ["0001", "1969", "2200", "9999"])
+def test_a_now_that_virtual_time_cannot_hold(here: Path, year: str) -> None:
+    ran = run("eta", "report", "dump.yaml", "--now", f"{year}-12-31T00:00:00Z")
+    assert ran.code == 2
+    assert '"--now" flag: must be a time from 1970 to 2199' in ran.err
+
+
+def test_pods_that_show_a_time_beyond_virtual_time(here: Path) -> None:
+    text = Path("dump.yaml").read_text().replace("2026-03-01T10:12:00Z", "2400-01-01T00:00:00Z")
+    Path("dump.yaml").write_text(text)
+    ran = run("eta", "report", "dump.yaml")
+    check_one_line(
+        ran, "now: Invalid value: 2400-01-01T00:00:00Z: expected a time from 1970 to 2199"
+    )

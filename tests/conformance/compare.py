@@ -23,6 +23,7 @@ WALKS = pytest.mark.parametrize(
 )
 
 SETS = {
+    "deallocatedOneOf",
     "reasons",
     "skipped",
     "selected",

@@ -1,6 +1,7 @@
-"""Sessions of Volcano, recorded by running its own code. Results are partly random (map iteration,
-choice among equal nodes): one of the recorded outcomes must be met, and every fact that was the
-same in all runs. One case in eight in `make test`, all in `make soak`."""
+"""Sessions of Volcano and divisions of KAI-Scheduler, recorded by running their own code. Results
+are partly random (map iteration, choice among equal nodes): one of the recorded outcomes must be
+met, and every fact that was the same in all runs. One case in eight in `make test`, all in `make
+soak`."""
 
 from __future__ import annotations
 
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 
 from stowplan.conformance.evaluate import evaluate
+from stowplan.conformance.queue_models.kai_cases import KAI
 from stowplan.conformance.queue_models.volcano_cases import VOLCANO_1_15
 from tests.conformance.compare import recorded
 
 DATA = Path(__file__).parent / "data" / "queues"
 FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("volcano-*.jsonl.gz"))
+KAI_FAMILIES = ("kai-fairshare",)
 ONE_IN = 8
 
 
@@ -72,10 +75,10 @@ def differences(expected: dict[str, Any], result: dict[str, Any]) -> Iterator[st
     yield from missing(expected.get("facts", {}), {**result, "sessions": counted}, "facts")
 
 
-def check(family: str, one_in: int) -> None:
+def check(family: str, one_in: int, compat: str = VOLCANO_1_15) -> None:
     """Compare the cases of a family, or a sample of them."""
     cases = list(recorded(DATA / f"{family}.jsonl.gz", one_in))
-    answers = evaluate([line for line, _ in cases], form="queues", compat=VOLCANO_1_15)
+    answers = evaluate([line for line, _ in cases], form="queues", compat=compat)
     problems = []
     for (_, expected), answer in zip(cases, answers, strict=True):
         found = list(differences(expected, answer["result"]))
@@ -94,6 +97,26 @@ def test_sessions_are_those_of_volcano(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_all_sessions_are_those_of_volcano(family: str) -> None:
     check(family, 1)
+
+
+@pytest.mark.parametrize("family", KAI_FAMILIES)
+def test_divisions_are_those_of_kai(family: str) -> None:
+    check(family, ONE_IN, KAI)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("family", KAI_FAMILIES)
+def test_all_divisions_are_those_of_kai(family: str) -> None:
+    check(family, 1, KAI)
+
+
+def test_a_difference_of_a_share_is_found() -> None:
+    line, expected = next(recorded(DATA / "kai-fairshare.jsonl.gz"))
+    (answer,) = evaluate([line], form="queues", compat=KAI)
+    assert not list(differences(expected, answer["result"]))
+    shares = next(iter(answer["result"]["fairShare"].values()))
+    shares["gpu"] += 1
+    assert list(differences(expected, answer["result"]))
 
 
 def test_a_difference_is_found() -> None:

@@ -293,6 +293,47 @@ def test_what_fails_is_reported() -> None:
     assert condition(cluster, "ScalingActive") == ("False", "ScalingDisabled")
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "cause"),
+    [
+        ("a/b/c", "Deployment", "unexpected GroupVersion string: a/b/c"),
+        ("foo/v1", "Bar", 'no matches for kind "Bar" in group "foo"'),
+        ("apps/v1", "DaemonSet", "the server could not find the requested resource"),
+        # Targets are looked up by their group.
+        ("apps/v1beta1", "StatefulSet", 'statefulsets.apps "web" not found'),
+        ("v1", "ReplicationController", 'replicationcontrollers "web" not found'),
+    ],
+)
+def test_a_target_without_a_scale_is_reported(version: str, kind: str, cause: str) -> None:
+    cluster = SmallCluster(1)
+    made = autoscaler()
+    made["spec"]["scaleTargetRef"] = {"apiVersion": version, "kind": kind, "name": "web"}
+    cluster.create(PATH, made)
+    cluster.run(16)
+    assert ("FailedGetScale", cause) in events(cluster)
+
+
+def test_a_load_that_is_no_quantity_is_reported() -> None:
+    cluster = SmallCluster(2)
+    cluster.create(DEPLOYMENTS, web(1, load="much"))
+    cluster.create(PATH, autoscaler())
+    cluster.run(60)
+    assert condition(cluster, "ScalingActive") == ("False", "FailedGetResourceMetric")
+    cause = "annotation stowplan.dev/load-cpu of Deployment web: quantity 'much': expected"
+    assert any(cause in text for _, text in events(cluster))
+
+
+@pytest.mark.parametrize("load", ["1G", "1e400"])
+def test_a_huge_load_scales_to_the_maximum(load: str) -> None:
+    cluster = SmallCluster(2)
+    cluster.create(DEPLOYMENTS, web(1, load=load))
+    cluster.create(PATH, autoscaler(most=3))
+    cluster.run(90)
+    assert replicas(cluster) == 3
+    metric = cluster.the(PATH, "web")["status"]["currentMetrics"][0]["resource"]["current"]
+    assert metric["averageUtilization"] == 2**31 - 1
+
+
 def test_a_behavior_limits_the_rate() -> None:
     cluster = SmallCluster(3)
     cluster.create(DEPLOYMENTS, web(1, load="500m"))

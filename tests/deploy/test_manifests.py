@@ -86,6 +86,9 @@ def needed() -> set[Right]:
     found |= {("", "pods", "get"), ("", "pods", "delete")}
     found |= {("", "pods/binding", "create"), ("", "pods/status", "patch")}
     found |= {("", name, "patch") for name in ("persistentvolumes", "persistentvolumeclaims")}
+    found |= {
+        ("resource.k8s.io", name, "patch") for name in ("resourceclaims", "resourceclaims/status")
+    }
     found |= {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
     for version in GROUP_API_VERSIONS:
         group = version.partition("/")[0]

@@ -151,3 +151,10 @@ def test_what_cannot_be_fitted() -> None:
     with pytest.raises(InputError, match="no pending pods"):
         with_arrivals(trace([], []), parse_arrivals("poisson,rate=5"))
     assert math.isclose(fit_arrivals([one.pods], parse_arrivals("bursts,rate=5")).burst, 10.0)
+
+
+def test_a_rate_whose_arrivals_take_centuries() -> None:
+    with pytest.raises(
+        InputError, match="rate: Invalid value: 1e-300: expected a rate at which all jobs"
+    ):
+        with_arrivals(trace([5.0], [9.0]), parse_arrivals("poisson,rate=1e-300,jobs=5"))

@@ -13,7 +13,8 @@ import pytest
 
 from stowplan.forecast.cluster import QueryableCluster
 from stowplan.forecast.what_if import preemption_chain
-from stowplan.forecast.what_if.questions import Timing, WhatIfOptions
+from stowplan.forecast.what_if.over_time import Timing
+from stowplan.forecast.what_if.questions import WhatIfOptions
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.what_if.result import WhatIf
 

@@ -116,6 +116,9 @@ def test_the_wheel_ships_the_package_and_nothing_else(wheel: Path) -> None:
     modules = {path.relative_to(source).as_posix() for path in source.glob("stowplan/**/*.py")}
     assert modules
     assert modules <= names
+    static = {path.relative_to(source).as_posix() for path in source.glob("stowplan/web/static/*")}
+    assert "stowplan/web/static/report.js" in static
+    assert static <= names
     assert "stowplan/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"stowplan"}
@@ -124,6 +127,14 @@ def test_the_wheel_ships_the_package_and_nothing_else(wheel: Path) -> None:
 def test_the_program_runs_in_an_empty_environment(empty_environment: Path, tmp_path: Path) -> None:
     text = run(empty_environment / "stowplan", "--help", cwd=tmp_path)
     assert "simulate" in text
+
+
+def test_a_report_is_written_in_an_empty_environment(
+    empty_environment: Path, tmp_path: Path
+) -> None:
+    size = ("--node-count", "2", "--pod-count", "3")
+    run(empty_environment / "stowplan", "simulate", *size, "--report", "a.html", cwd=tmp_path)
+    assert "<script" in (tmp_path / "a.html").read_text()
 
 
 def test_imports_in_an_empty_environment(empty_environment: Path, tmp_path: Path) -> None:

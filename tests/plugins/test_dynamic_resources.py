@@ -1,4 +1,4 @@
-"""DynamicResources: pods without claims pass as in the original, pods with claims never run."""
+"""DynamicResources: claims that are missing, and pods without claims."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ from stowplan.objects.pod import Pod
 from stowplan.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from tests.plugins.volume_cases import Case, case, framework_of, node, refusals
 
-REJECTED = f"UnschedulableAndUnresolvable: {DynamicResources.REJECTED.message}"
+MISSING = 'UnschedulableAndUnresolvable: could not find ResourceClaim "default/{}"'
 
 
 def claiming(*claims: dict[str, Any], made: dict[str, str | None] | None = None) -> Pod:
@@ -39,8 +39,8 @@ TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
     ("pod", "why"),
     [
         (claiming(), ""),
-        (claiming(NAMED), REJECTED),
-        (claiming(TEMPLATE, made={"gpu": "pod-gpu"}), REJECTED),
+        (claiming(NAMED), MISSING.format("shared")),
+        (claiming(TEMPLATE, made={"gpu": "pod-gpu"}), MISSING.format("pod-gpu")),
         # On purpose no claim was made: there is nothing to wait for.
         (claiming(TEMPLATE, made={"gpu": None}), ""),
         (
@@ -70,7 +70,7 @@ def post_filter(framework: Framework, asked_for: Case, state: CycleState) -> tup
     [
         (claiming(), "no new claims to deallocate"),
         (claiming(TEMPLATE), "no new claims to deallocate"),
-        (claiming(NAMED), "still not schedulable"),
+        (claiming(NAMED), "no new claims to deallocate"),
     ],
 )
 def test_post_filter(pod: Pod, text: str) -> None:

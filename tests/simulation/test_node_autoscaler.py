@@ -369,7 +369,7 @@ def test_without_an_autoscaler_nothing_changes(tmp_path: Path) -> None:
     found = simulate(read_cluster(path, validate="ignore"), replay=ReplayOptions())
     assert "autoscaler" not in found.summary
     assert "autoscale" not in found.summary["replay"]
-    assert set(found.files()) == {"placements.jsonl", "summary.json", "series.csv"}
+    assert set(found.files()) == {"placements.jsonl", "summary.json", "series.csv", "usage.json"}
 
 
 # Consolidation as Karpenter's.

@@ -239,7 +239,7 @@ def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     first, second, other = (
         {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in "abc"
     )
-    assert set(first) == {"placements.jsonl", "series.csv", "summary.json"}
+    assert set(first) == {"placements.jsonl", "series.csv", "summary.json", "usage.json"}
     assert first == second
     assert first["placements.jsonl"] != other["placements.jsonl"]
     assert json.loads(first["summary.json"])["replay"]["churn"] == {"up_s": 20_000, "down_s": 2000}

@@ -402,7 +402,7 @@ def test_a_missing_plugin_file(tmp_path: Path) -> None:
 def test_files_of_the_same_seed_are_the_same(tmp_path: Path) -> None:
     first = files(simulate(generate_workload(30, 300), seed=3), tmp_path / "a")
     second = files(simulate(generate_workload(30, 300), seed=3), tmp_path / "b")
-    assert set(first) == {"placements.jsonl", "summary.json"}
+    assert set(first) == {"placements.jsonl", "summary.json", "usage.json"}
     assert first == second
     other = files(simulate(generate_workload(30, 300), seed=4), tmp_path / "c")
     assert first["placements.jsonl"] != other["placements.jsonl"]
@@ -416,7 +416,7 @@ def test_files_do_not_depend_on_how_texts_are_hashed(tmp_path: Path) -> None:
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", code, tmp_path / seed], env=env, check=True)
-    for name in ("placements.jsonl", "summary.json"):
+    for name in ("placements.jsonl", "summary.json", "usage.json"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
@@ -435,7 +435,7 @@ def test_what_the_files_hold(tmp_path: Path) -> None:
 def test_files_replace_those_of_an_earlier_run(tmp_path: Path) -> None:
     files(simulate(small(*pods(3))), tmp_path)
     written = files(simulate(small(*pods(1))), tmp_path)
-    assert set(written) == {"placements.jsonl", "summary.json"}
+    assert set(written) == {"placements.jsonl", "summary.json", "usage.json"}
     assert len(written["placements.jsonl"].splitlines()) == 1
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ServerContext, StoreChange
+from stowplan.assembly import controller_manager
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.client.requests import ApiRequest
@@ -28,13 +29,26 @@ from stowplan.simulation import workload_replay
 from stowplan.simulation.api_cluster.api_cluster import ApiCluster
 from stowplan.simulation.api_cluster.function_transport import FunctionTransport
 from stowplan.simulation.cluster.cluster_api import Pace
-from tests.simulation.test_workload_replay import deployment, job, node, replay_of
+from tests.simulation.test_workload_replay import (
+    autoscaler,
+    deployment,
+    job,
+    node,
+    replay_of,
+    template,
+)
 
 Tree = dict[str, Any]
 UNTIL_S = 300.0
 WITHOUT = ("leases", "events", "nodes")
 """Heartbeats, and what is recorded about them."""
 SERVER_FIELDS = ("uid", "resourceVersion", "managedFields")
+UID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+RANDOM_FIELDS = {
+    *("uid", "controller-uid", "batch.kubernetes.io/controller-uid", "containerID"),
+    *("podIP", "podIPs", "clusterIP", "clusterIPs", "addresses", "resourceVersion"),
+}
+"""Fields, at any depth, that are random or hang on what else was written."""
 History = list[tuple[str, float, Tree]]
 """Last change in each second: its type, the virtual second, the object."""
 
@@ -74,17 +88,19 @@ class RecordedCluster(ApiCluster):
 
     def _plain_tree(self, value: Any) -> Any:
         if isinstance(value, dict):
-            hidden = ("uid", "podIP", "podIPs", "containerID", "controller-uid")
-            hidden += ("batch.kubernetes.io/controller-uid",)
-            return {k: self._plain_tree(v) for k, v in value.items() if k not in hidden}
+            found = {k: self._plain_tree(v) for k, v in value.items() if k not in RANDOM_FIELDS}
+            if found.get("endpoints"):
+                # Sorted by addresses and names, which are random.
+                found["endpoints"].sort(key=msgspec.json.encode)
+            return found
         if isinstance(value, list):
             return [self._plain_tree(each) for each in value]
         return plain(value) if isinstance(value, str) else value
 
 
 def plain(name: str) -> str:
-    """A name without its random suffix."""
-    return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$", "-*", name)
+    """A name without its random suffix, or that of its pod, or without the uid of a claim."""
+    return re.sub(rf"-(?:[bcdfghjklmnpqrstvwxz2456789]{{5}}|{UID})(?=$|-tmp$)", "-*", name)
 
 
 class UpTransport(FunctionTransport):
@@ -158,17 +174,22 @@ def both(
     return up, histories(RecordedCluster, tmp_path, monkeypatch, *objects)
 
 
+def check_same(up: RecordedCluster, replayed: RecordedCluster) -> None:
+    """Raises AssertionError."""
+    ours, theirs = up.plain_histories(), replayed.plain_histories()
+    assert ours.keys() == theirs.keys()
+    for name, times in ours.items():
+        # A controller that gathers changes for a second may see one of them in the next.
+        assert times == pytest.approx(theirs[name], abs=1.0), name
+
+
 def test_every_object_has_the_same_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scaled = {"stowplan.dev/replica-changes": "60=5, 150=1"}
     late = {"stowplan.dev/arrival-seconds": "20"}
     objects = (node("n1"), node("n2"), deployment(3, scaled), job(4, 2, 30, late))
     up, replayed = both(tmp_path, monkeypatch, *objects)
     assert sum(path == "pods" for path, _, _ in up.histories) == 9
-    ours, theirs = up.plain_histories(), replayed.plain_histories()
-    assert ours.keys() == theirs.keys()
-    for name, times in ours.items():
-        # A controller that gathers changes for a second may see one of them in the next.
-        assert times == pytest.approx(theirs[name], abs=1.0), name
+    check_same(up, replayed)
 
 
 def test_a_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,3 +200,103 @@ def test_a_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     replay.run(lambda now: None, 3600 * SECOND)
     assert isinstance(replay.cluster, RecordedCluster)
     assert replay.cluster.plain_histories() != up.plain_histories()
+
+
+# Every controller.
+
+AT_WORK = (
+    *("DeploymentController", "ReplicaSetController", "ReplicationControllerController"),
+    *("StatefulSetController", "DaemonSetController", "JobController", "CronJobController"),
+    *("TtlAfterFinishedController", "HorizontalPodAutoscalerController"),
+    *("ResourceQuotaController", "EndpointSliceController", "ServiceAccountController"),
+    *("DisruptionController", "TaintEvictionController", "PersistentVolumeController"),
+    "EphemeralVolumeController",
+)
+IDLE = {
+    "NamespaceController": "no namespace is deleted",
+    "PodGarbageCollector": "no node is deleted",
+    "UnimplementedReporter": "it writes Events only",
+}
+
+
+def made(version: str, kind: str, name: str, spec: Tree, **notes: str) -> Tree:
+    written = {f"stowplan.dev/{note.replace('_', '-')}": text for note, text in notes.items()}
+    meta = {"name": name, "annotations": written}
+    return {"apiVersion": version, "kind": kind, "metadata": meta, "spec": spec}
+
+
+def pods_of(app: str, run_s: int | None = None, **spec: Any) -> Tree:
+    notes = {} if run_s is None else {"stowplan.dev/run-seconds": str(run_s)}
+    found = template("250m", notes, **spec, **({} if run_s is None else {"restartPolicy": "Never"}))
+    found["metadata"]["labels"] = {"app": app}
+    return found
+
+
+def selecting(app: str, **pod_spec: Any) -> Tree:
+    return {"selector": {"matchLabels": {"app": app}}, "template": pods_of(app, **pod_spec)}
+
+
+def of_every_controller() -> list[Tree]:
+    """Something to do for each of `AT_WORK`."""
+    tainted = node("n4") | {"spec": {"taints": [{"key": "old", "effect": "NoExecute"}]}}
+    leaving = {
+        "nodeName": "n4",
+        "tolerations": [{"key": "old", "effect": "NoExecute", "tolerationSeconds": 90}],
+    }
+    claim = {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "fast",
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    claims = [{"metadata": {"name": "data"}, "spec": claim}]
+    scratch = [{"name": "tmp", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}]
+    fast = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "fast"},
+        "provisioner": "csi.example.com",
+    }
+    policy = {"whenScaled": "Delete", "whenDeleted": "Retain"}
+    ordered = {"serviceName": "db", "replicas": 3, "volumeClaimTemplates": claims}
+    ordered["persistentVolumeClaimRetentionPolicy"] = policy
+    minutely = {"jobTemplate": {"spec": {"template": pods_of("tick", 10)}}}
+    once = {"completions": 2, "ttlSecondsAfterFinished": 15, "template": pods_of("once", 5)}
+    old = {"replicas": 2, "selector": {"app": "old"}, "template": pods_of("old")}
+    return [
+        *(node("n1"), node("n2"), node("n3"), tainted, fast),
+        made("apps/v1", "StatefulSet", "db", ordered | selecting("db"), replica_changes="100=1"),
+        made("apps/v1", "DaemonSet", "agent", selecting("agent")),
+        made("batch/v1", "CronJob", "tick", {"schedule": "* * * * *"} | minutely),
+        made("batch/v1", "Job", "once", once),
+        deployment(1, {"stowplan.dev/load-cpu": "2"}),
+        autoscaler(),
+        made("apps/v1", "Deployment", "leaves", selecting("leaves", **leaving)),
+        made("apps/v1", "ReplicaSet", "scratch", selecting("scratch", volumes=scratch)),
+        made("v1", "ReplicationController", "old", old),
+        made("v1", "Service", "web", {"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+        made("v1", "ResourceQuota", "jobs", {"hard": {"count/jobs.batch": "9"}}),
+        made(
+            *("policy/v1", "PodDisruptionBudget", "web"),
+            {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        ),
+    ]
+
+
+def test_objects_of_every_controller_have_the_same_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {kind.__name__ for kind in controller_manager.CONTROLLERS}
+    assert known == {*AT_WORK, *IDLE}
+    up, replayed = both(tmp_path, monkeypatch, *of_every_controller())
+    check_same(up, replayed)
+    # Wrong: one of the controllers does not run in a replay.
+    missed = []
+    for kind in controller_manager.CONTROLLERS:
+        if kind.__name__ in AT_WORK:
+            others = tuple(each for each in controller_manager.CONTROLLERS if each is not kind)
+            with monkeypatch.context() as patch:
+                patch.setattr(controller_manager, "CONTROLLERS", others)
+                without = histories(RecordedCluster, tmp_path, patch, *of_every_controller())
+            if without.plain_histories().keys() == up.plain_histories().keys():
+                missed.append(kind.__name__)
+    assert missed == []

@@ -54,6 +54,7 @@ ALLOWED = {
 CONTRACT = "stowplan.framework.plugin"
 # Methods that a library calls by name.
 CALLED_BY_LIBRARIES = {
+    "_repr_html_": "Jupyter",
     "connection_lost": "asyncio.Protocol",
     "data_received": "asyncio.Protocol",
     "resume_writing": "asyncio.Protocol",

@@ -37,6 +37,10 @@ HAND_WRITTEN: Mapping[str, str] = {
     "apiserver/patch/json_patch.py": "0016-patches.md",
     "apiserver/patch/strategic_merge.py": "0016-patches.md",
     "config/strict_decoder.py": "0017-strict-decoding.md",
+    "cel/cel_types.py": "0031-cel.md",
+    "cel/parser.py": "0031-cel.md",
+    "cel/checker.py": "0031-cel.md",
+    "cel/interpreter.py": "0031-cel.md",
     "columns/engine/kernels.py": "0005-one-kernel-module.md",
 }
 """Part of src/stowplan -> the record that says why no library does it."""

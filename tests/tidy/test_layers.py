@@ -23,6 +23,7 @@ IMPURE = {
     "experiments",
     "benchmarks",
     "forecast",
+    "web",
     "driver",
     "simulation",
     "insight",

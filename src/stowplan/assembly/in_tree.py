@@ -15,6 +15,7 @@ from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.devices.dynamic_resources import DynamicResources
 from stowplan.plugins.gpu_share.gpu_share import GpuShare
+from stowplan.plugins.gpu_share.scores.gpu_topology import GpuTopology
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
 from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
@@ -58,7 +59,7 @@ _IN_ORDER: tuple[type[Any], ...] = (
     NodeDeclaredFeatures,
 )
 
-_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda, GpuShare)
+_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda, GpuShare, GpuTopology)
 
 IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 """Name -> class of every in-tree plugin."""

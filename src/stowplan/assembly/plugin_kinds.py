@@ -10,7 +10,7 @@ from stowplan.framework import Framework
 from stowplan.framework.clusterevents import RESOURCE_OF_KIND
 from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.objects import storage
-from stowplan.objects.devices import device
+from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Object
 
@@ -24,7 +24,7 @@ VOLUME_AND_DEVICE_KINDS: Kinds = (
     storage.CSIDriver,
     storage.CSIStorageCapacity,
     storage.VolumeAttachment,
-    device.ResourceClaim,
+    device_claim.ResourceClaim,
     device.ResourceSlice,
     device.DeviceClass,
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stowplan.benchmarks.benchmark_workload import BenchmarkCase
+from stowplan.benchmarks.device_cases import DEVICE_CLAIM_CASES, GPU_SHARE_CASES
 from stowplan.benchmarks.scheduler_perf_cases import AFFINITY, PLACING, SPREADING
 from stowplan.benchmarks.scheduler_perf_churn import CHURN, VOLUMES
-from stowplan.benchmarks.shared_gpu_cases import GPU_SHARE_CASES
 from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
@@ -15,6 +15,7 @@ CASES: dict[str, BenchmarkCase] = {
     for shape in (
         *STOWPLAN_CASES,
         *GPU_SHARE_CASES,
+        *DEVICE_CLAIM_CASES,
         *PLACING,
         *AFFINITY,
         *SPREADING,

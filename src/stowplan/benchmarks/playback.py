@@ -17,6 +17,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.json_codec import decode, encode
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler import Scheduler
 
@@ -42,6 +43,8 @@ class Playback:
         self.calls: list[tuple[float, int]] = []
         self.seconds = 0.0
         self._client = client
+        # Resource version of the last write.
+        self._version = 1
         self._clock = 0.0
         self._now = 0
         self._wake: int | None = None
@@ -112,7 +115,21 @@ class Playback:
             if isinstance(effect, to_do.Evict):
                 answers.append(happened.EvictDone(effect.effect, effect.uid))
                 answers.append(happened.PodDeleted(self._pods[effect.uid]))
+            elif isinstance(effect, to_do.Write):
+                answers += self._written(effect)
         return answers
+
+    def _written(self, effect: to_do.Write) -> list[Event]:
+        """The outcome of a write, and the object as the watch shows it, decoded again."""
+        self._version += 1
+        version = str(self._version)
+        value = effect.value
+        metadata = replace(value.metadata, resource_version=version)
+        seen = decode(encode(replace(value, metadata=metadata)), type(value))
+        return [
+            happened.WriteDone(effect.effect, effect.uid, version),
+            happened.ObjectUpdated(seen),
+        ]
 
     # Confirmations by the watch.
 
@@ -136,7 +153,9 @@ class Playback:
         pods: dict[str, Pod] = {}
         binds: list[Event] = []
         for effect in effects:
-            if isinstance(effect, to_do.Bind) and effect.uid not in gone:
+            if isinstance(effect, to_do.Write):
+                binds += self._written(effect)
+            elif isinstance(effect, to_do.Bind) and effect.uid not in gone:
                 before = pods.get(effect.uid, self._pods[effect.uid])
                 pods[effect.uid] = bound(before, effect.node)
                 binds.append(happened.BindDone(effect.effect, effect.uid))

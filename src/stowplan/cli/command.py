@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -64,6 +65,11 @@ def _must(kind: click.ParamType[Any]) -> str:
 def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
     """The decorator that gives a command an option."""
     return click.option(*names, cls=Flag, **settings)
+
+
+def command_line(arguments: Sequence[str] | None) -> str:
+    """The command as one would type it. arguments: without the program; None: not known."""
+    return "" if arguments is None else shlex.join([PROGRAM, *arguments])
 
 
 def grouped(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:

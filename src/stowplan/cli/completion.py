@@ -87,6 +87,32 @@ def complete_pods(
     return [CompletionItem(name) for name in found]
 
 
+def complete_only(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem[str]]:
+    """Candidates for KEY=VALUE: names of the plan, where it is a small file."""
+    from pathlib import Path
+
+    from click.shell_completion import CompletionItem
+
+    path = Path(ctx.params.get("plan") or "")
+    trees = list(_trees(path)) if path.is_file() and path.stat().st_size <= FILE_BYTES_MAX else []
+    found = sorted(word for tree in trees for word in _plan_words(tree))
+    return [CompletionItem(word) for word in found if word.startswith(incomplete)]
+
+
+def _plan_words(tree: dict[str, Any]) -> Iterator[str]:
+    for key, field in (("workload", "workloads"), ("policy", "policies")):
+        for entry in tree.get(field) or ():
+            name = entry.get("name") if isinstance(entry, dict) else entry
+            if name:
+                yield f"{key}={name}"
+    seeds = tree.get("seeds", 1)
+    yield from (f"seed={one}" for one in (range(seeds) if isinstance(seeds, int) else seeds))
+    for option, values in (tree.get("options") or {}).items():
+        yield from (f"{option}={one}" for one in (values if isinstance(values, list) else [values]))
+
+
 def _pods_of_files(paths: list[str], namespace: str | None) -> Iterator[str]:
     from pathlib import Path
 

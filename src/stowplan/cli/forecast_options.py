@@ -9,6 +9,8 @@ import click
 from stowplan.cli.command import flag
 
 _NOW_EXPECTED = "must be a time such as 2026-01-31T12:00:00Z"
+# Virtual time is int64 nanoseconds since 1970, which end in 2262; it goes on after `now`.
+_LAST_YEAR = 2200
 
 
 def now_callback(
@@ -23,6 +25,9 @@ def now_callback(
         raise click.BadParameter(_NOW_EXPECTED, ctx, param) from None
     if found.tzinfo is None:
         raise click.BadParameter(_NOW_EXPECTED, ctx, param)
+    if found.timestamp() < 0 or found.year >= _LAST_YEAR:
+        must = f"must be a time from 1970 to {_LAST_YEAR - 1}"
+        raise click.BadParameter(must, ctx, param)
     return found
 
 

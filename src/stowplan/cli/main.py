@@ -30,6 +30,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stowplan.cli.commands.simulate",
         "Schedule a cluster's pending pods in memory, or replay a workload.",
     ),
+    "experiment": (
+        "stowplan.cli.commands.experiments.experiment_command",
+        "Run workloads x policies x seeds, and compare the policies.",
+    ),
     "replay": (
         "stowplan.cli.commands.recordings.replay_command",
         "Restore, verify or change the decisions of a recording.",
@@ -37,6 +41,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": (
         "stowplan.cli.commands.evaluate",
         "Evaluate recorded scheduling cases, one per line.",
+    ),
+    "report": (
+        "stowplan.cli.commands.report",
+        "Write a run or an experiment as one HTML file.",
     ),
     "explain": (
         "stowplan.cli.commands.explain",
@@ -112,7 +120,12 @@ def main(arguments: list[str] | None = None, program: str = PROGRAM) -> None:
 def _exit_code(arguments: list[str] | None, program: str) -> int:
     try:
         code: Any = cli.main(
-            args=arguments, prog_name=program, complete_var=COMPLETE_VARIABLE, standalone_mode=False
+            args=arguments,
+            prog_name=program,
+            complete_var=COMPLETE_VARIABLE,
+            standalone_mode=False,
+            # As typed: reports have the command of their run.
+            obj=sys.argv[1:] if arguments is None else arguments,
         )
     except click.UsageError as problem:
         show_usage_error(problem)

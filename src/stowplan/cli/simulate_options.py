@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.cli.command import flag, grouped
+from stowplan.objects.timing.duration_text import parse_churn, parse_duration
 
 if TYPE_CHECKING:
     from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
@@ -21,20 +21,6 @@ a help text."""
 
 N_NODES = 1000
 N_PODS = 5000
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
-_DURATION_S_MAX = 10**10
-_EXPECTED = "a duration such as 90s, 15m, 12h or 30d"
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a text like 90s, 15m, 12h or 30d; without a unit, seconds. Raises ValueError."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf
-    if seconds > _DURATION_S_MAX:
-        raise ValueError(f"must be {_EXPECTED}")
-    return seconds
 
 
 def duration_callback(
@@ -72,14 +58,10 @@ def churn_callback(
     """Mean seconds for which nodes are present and absent, of an option UP/DOWN."""
     if value is None:
         return None
-    up, slash, down = value.partition("/")
     try:
-        churn = parse_duration(up), parse_duration(down)
-    except ValueError:
-        churn = 0.0, 0.0
-    if not slash or not all(churn):
-        raise click.BadParameter(f"must be UP/DOWN, each {_EXPECTED}", ctx, param)
-    return churn
+        return parse_churn(value)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), ctx, param) from None
 
 
 def autoscale_of(text: str) -> Callable[[Any], Any]:
@@ -182,6 +164,12 @@ arrivals = flag(
     help="Draw jobs from the input and let them arrive at random: poisson, diurnal or bursts; "
     "rate=JOBS_PER_HOUR, jobs=N, amplitude=A, burst=N, run=lognormal|pareto; what is not given is "
     "fitted to the input.  [default: pods arrive as the input says; implies --replay]",
+)
+report = flag(
+    "--report",
+    metavar="FILE.html",
+    type=click.Path(dir_okay=False),
+    help="Write a report of the run as one HTML file. See `stowplan report`.",
 )
 strict = flag(
     "--strict",

@@ -17,7 +17,8 @@ from typing import Any
 import msgspec
 
 from stowplan.client import requests
-from stowplan.client.binding_times import BindingTimes
+from stowplan.client.binding.binding_times import BindingTimes
+from stowplan.client.binding.node_locking import release_lock, take_lock
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import (
@@ -31,9 +32,12 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.encoding.json_codec import DecodeError, decode
 from stowplan.objects.pod import Pod
 
+LOCKED = 423
+"""Status of a binding that was not sent because another pod has the lock of the node."""
 THROTTLED_RETRIES_MAX = 20
 """How often a throttled request is sent at most."""
 
@@ -96,9 +100,28 @@ class ApiCalls:
         notes = effect.annotations
         if effect.times:
             notes = self._binding_times.annotations(effect, self._clock().wall_ns)
+        if effect.lock is not None:
+            return (yield from self._bind_locked(effect, effect.lock, notes))
         answer = yield from send_unthrottled(requests.bind(effect, notes))
         if answer.is_done:
             return happened.BindDone(effect.effect, effect.uid)
+        return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _bind_locked(
+        self, effect: to_do.Bind, lock: NodeLock, notes: dict[str, str]
+    ) -> ApiCallSteps:
+        """Take the node's lock, then bind; the device plugin of the node gives it back."""
+        moment = self._clock()
+        taken_at, now_s = moment.seconds, moment.wall_ns / 1e9
+        reason = yield from take_lock(send_unthrottled, effect, lock, taken_at, now_s)
+        if reason:
+            return happened.BindFailed(effect.effect, effect.uid, LOCKED, reason)
+        answer = yield from send_unthrottled(requests.bind(effect, notes))
+        if answer.is_done:
+            return happened.BindDone(effect.effect, effect.uid)
+        if 400 <= answer.status < 500 and answer.status != 408:
+            # After another failure the pod may be bound, and the lock is the device plugin's.
+            yield from release_lock(send_unthrottled, effect, lock, taken_at)
         return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))
 
     def _read(self, effect: to_do.ReadPod) -> ApiCallSteps:

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from stowplan.client.resources import PODS, ApiResource, path_segment, resource_of
+from stowplan.client.resources import NODES, PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject
@@ -88,6 +88,26 @@ def watch_request(
 def read_pod(effect: ReadPod) -> ApiRequest:
     """Read a pod."""
     return ApiRequest("GET", PODS.path(effect.name, effect.namespace))
+
+
+def read_pod_of(namespace: str, name: str) -> ApiRequest:
+    """Read a pod by namespace and name."""
+    return ApiRequest("GET", PODS.path(name, namespace))
+
+
+def read_node(name: str) -> ApiRequest:
+    """Read a node."""
+    return ApiRequest("GET", NODES.path(name))
+
+
+# Writing about nodes.
+
+
+def patch_node_annotation(name: str, key: str, text: str | None, version: str) -> ApiRequest:
+    """Set an annotation of a node, or with None remove it, if the node has this version."""
+    meta: Tree = {"annotations": {key: text}, "resourceVersion": version}
+    body = msgspec.json.encode({"metadata": meta})
+    return ApiRequest("PATCH", NODES.path(name), body=body, content_type=MERGE_PATCH)
 
 
 # Writing about pods.

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from stowplan.objects import storage, workload
-from stowplan.objects.devices import device
+from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
@@ -85,7 +85,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(storage.CSIDriver, _STORAGE, "csidrivers"),
     ApiResource(storage.CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
     ApiResource(storage.VolumeAttachment, _STORAGE, "volumeattachments"),
-    ApiResource(device.ResourceClaim, _DEVICES, "resourceclaims"),
+    ApiResource(device_claim.ResourceClaim, _DEVICES, "resourceclaims"),
     ApiResource(device.ResourceSlice, _DEVICES, "resourceslices"),
     ApiResource(device.DeviceClass, _DEVICES, "deviceclasses"),
     ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
@@ -94,6 +94,13 @@ RESOURCES: tuple[ApiResource, ...] = (
 )
 """Nodes first: a pod is of more use once its node is known."""
 
+OWNERS: tuple[ApiResource, ...] = (
+    ApiResource(workload.Deployment, "apps/v1", "deployments"),
+    ApiResource(workload.DaemonSet, "apps/v1", "daemonsets"),
+    ApiResource(workload.Job, "batch/v1", "jobs"),
+)
+"""What a scheduler does not read: questions about a cluster list them where they may."""
+
 
 def resources_of(
     kinds: Iterable[type[Object]], *, with_ended: bool = False
@@ -101,7 +108,7 @@ def resources_of(
     """API resources of these kinds, in a fixed order; several API groups serve some kinds.
     with_ended: include finished pods."""
     wanted = set(kinds)
-    found = [resource for resource in RESOURCES if resource.kind in wanted]
+    found = [resource for resource in (*RESOURCES, *OWNERS) if resource.kind in wanted]
     if with_ended:
         found = [msgspec.structs.replace(one, fields="") if one == PODS else one for one in found]
     return tuple(found)
@@ -110,7 +117,7 @@ def resources_of(
 def resource_of(value: Object) -> ApiResource:
     """API resource of an object; raises LookupError for a kind that is not known."""
     version = getattr(value, "api_version", "")
-    for resource in RESOURCES:
+    for resource in (*RESOURCES, *OWNERS):
         if type(value) is resource.kind and version in ("", resource.api_version):
             return resource
     raise LookupError(f"no API resource for kind {type(value).__name__} in version {version!r}")

@@ -7,19 +7,28 @@ one attempt of kube-scheduler: verdicts, reasons, scores, preemption and message
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
 from stowplan.conformance.case_lines import case_configuration, case_reader
+from stowplan.conformance.device_answers import (
+    allocations_of,
+    extended_claims_of,
+    post_filter_claims,
+)
 from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_independently, score_pod
 from stowplan.cycle.decision import nominated_row, run_post_filters
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.inputs.input_error import mismatch
 from stowplan.objects import storage, workload
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
@@ -28,6 +37,8 @@ from stowplan.plugins.preemption.default_preemption import PreemptionReport
 from stowplan.plugins.volumes.volume_binding import VolumeBinding
 
 Answer = dict[str, Any]
+RECORDED_AT = datetime.datetime(2026, 6, 1, tzinfo=datetime.UTC)
+"""Time of day in recorded questions."""
 
 
 class AttemptCase(Value, frozen=True, gc=True):
@@ -52,6 +63,9 @@ class AttemptCase(Value, frozen=True, gc=True):
     volume_attachments: tuple[storage.VolumeAttachment, ...] = ()
     pdbs: tuple[workload.PodDisruptionBudget, ...] = ()
     scvs: tuple[Scv, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
 
@@ -61,8 +75,17 @@ class AttemptCase(Value, frozen=True, gc=True):
             *self.namespaces, *self.services, *self.replication_controllers, *self.replica_sets,
             *self.stateful_sets, *self.pvs, *self.pvcs, *self.storage_classes, *self.csi_nodes,
             *self.csi_drivers, *self.csi_storage_capacities, *self.volume_attachments, *self.pdbs,
-            *self.scvs,
+            *self.scvs, *map(_with_uid, self.resource_claims), *self.device_classes,
+            *self.resource_slices,
         ))  # fmt: skip
+
+
+def _with_uid(claim: ResourceClaim) -> ResourceClaim:
+    """The claim with a uid: NAMESPACE/NAME where it has none."""
+    metadata = claim.metadata
+    if metadata.uid:
+        return claim
+    return replace(claim, metadata=replace(metadata, uid=claim.key))
 
 
 read_case = case_reader(AttemptCase)
@@ -75,11 +98,15 @@ def answer(case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[An
     default ones, unless the case's profile disables them.
     """
     framework = framework_of(case, columns=columns, plugins=plugins)
+    object_store = case.object_store()
+    framework.shared.object_store = object_store
+    framework.shared.now = RECORDED_AT
+    framework.shared.creates_claims = True
     gate = framework.run_pre_enqueue(case.pod)
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
-    snapshot = Snapshot(table, case.object_store(), Nominations(case.nominated_pods))
+    snapshot = Snapshot(table, object_store, Nominations(case.nominated_pods))
     return answer_of(filter_pod(case.pod, snapshot, framework))
 
 
@@ -117,7 +144,7 @@ def answer_of(attempt: Attempt) -> Answer:
         result |= _refused(attempt)
     if attempt.failure is not None:
         result |= _failed(attempt)
-    if attempt.diagnosis.plugins:
+    if attempt.diagnosis.plugins and attempt.failure is None:
         result["unschedulablePlugins"] = sorted(attempt.diagnosis.plugins)
     return {key: value for key, value in result.items() if value not in ({}, [])}
 
@@ -147,7 +174,7 @@ def _filter(attempt: Attempt) -> Answer:
     entries: Answer = {}
     for place, row in enumerate(verdicts.rows.tolist()):
         status = verdicts.at(place)
-        if status.is_success or not status.is_rejected:
+        if status.is_success:
             continue
         failing = {
             name: _status(answers.explain(int(answers.codes[place])))
@@ -164,6 +191,8 @@ def _scheduled(attempt: Attempt) -> Answer:
     nodes = attempt.snapshot.nodes
     names = [nodes.names[row] for row in attempt.feasible]
     result: Answer = {"outcome": "scheduled", "volumeBindings": _volumes(attempt, names)}
+    result["allocations"] = allocations_of(attempt, names)
+    result["extendedResourceClaim"] = extended_claims_of(attempt, names)
     best = names
     if attempt.framework.at("score"):
         if score_pod(attempt) is None:
@@ -226,6 +255,7 @@ def _refused(attempt: Attempt) -> Answer:
     report = attempt.state.find("DefaultPreemption")
     if isinstance(report, PreemptionReport):
         entry |= _preemption(report)
+    entry |= post_filter_claims(attempt)
     if found.nominated_node == "":
         entry["nominatedNode"] = ""
     result["postFilter"] = entry

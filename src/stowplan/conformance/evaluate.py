@@ -20,6 +20,7 @@ from stowplan.conformance import (
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
 from stowplan.conformance.queue_models import (
+    kai_cases,
     kueue_cases,
     queue_model_answers,
     queue_model_cases,
@@ -39,7 +40,7 @@ BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 
 COMPATS_OF: dict[str, tuple[str, ...]] = {
     "session": tuple(COMPATS),
-    "queues": (volcano_cases.VOLCANO_1_15, kueue_cases.KUEUE),
+    "queues": (volcano_cases.VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE),
 }
 """Format -> schedulers whose defects can be reproduced."""
 
@@ -174,9 +175,13 @@ def _checked_compat(source: str, form: str, compat: str) -> str:
 
 
 def compat_for(form: str, compats: Sequence[str]) -> str:
-    """Of several compat names the one that concerns a format, or the first; "" for none."""
+    """Of several compat names the one that concerns a format, or the first; "" for none.
+
+    Of two schedulers of one format the earlier one in `COMPATS_OF` counts: the later one has no
+    defects that are mended.
+    """
     known = COMPATS_OF.get(form, ())
-    return next((name for name in compats if name in known), compats[0] if compats else "")
+    return next((name for name in known if name in compats), compats[0] if compats else "")
 
 
 def encoded(answer: dict[str, Any]) -> bytes:

@@ -6,6 +6,7 @@ asked for separately. The JSON form is described in docs/explain-schema.md.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import Any
 
@@ -21,6 +22,7 @@ from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
 from stowplan.objects.devices.binding_annotations import without_binding_annotations
 from stowplan.objects.encoding.dataframes import to_dataframe
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
@@ -52,12 +54,14 @@ class NodeExplanation(msgspec.Struct, frozen=True, gc=False, rename="camel", omi
     failing: tuple[RuleRefusal, ...] = ()
 
 
-class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
-    """A plugin's score of a node. final: normalised score times weight."""
+class PluginScore(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A plugin's score of a node. final: normalised score times weight. details: what it rests on,
+    from a plugin that scores, does not filter, and explains."""
 
     raw: int
     weight: int
     final: int
+    details: tuple[str, ...] = ()
 
 
 class NodeScore(msgspec.Struct, frozen=True, rename="camel"):
@@ -141,6 +145,22 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
         where = f", node {self.node!r}" if self.node else ""
         count = f"{fitting} of {len(self.nodes)} nodes fit"
         return f"Explanation({self.pod!r}, {self.state}{where}, {count})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the message, refusals by rule, the best nodes, the smallest changes."""
+        refusals: Counter[tuple[str, str]] = Counter()
+        for node in self.nodes:
+            if node.first is not None:
+                refusals[node.first.plugin, ", ".join(node.first.reasons)] += 1
+        rows = ((count, *key) for key, count in refusals.most_common())
+        return html_summary(
+            repr(self),
+            html_text(self.message),
+            html_table(("Nodes", "Rule", "Reason"), rows),
+            html_table(("Best node", "Score"), ((one.name, one.total) for one in self.scores)),
+            html_table(("Change that helps",), ((one.text,) for one in self.changes)),
+            *map(html_text, self.notes),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The nodes as a DataFrame of pandas or polars, one row per node.
@@ -342,9 +362,22 @@ def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
                     int(scores.raw[name][place]),
                     members[name].weight,
                     int(scores.final[name][place]),
+                    _score_details(attempt, name, int(scores.rows[place])),
                 )
                 for name in scores.raw
             },
         )
         for place in positions
     ]
+
+
+def _score_details(attempt: Attempt, plugin: str, row: int) -> tuple[str, ...]:
+    """What a score rests on; the details of a plugin that filters are about refusals."""
+    calls = attempt.framework.members[plugin].calls
+    if calls["explain"] is None or calls["filter"] is not None:
+        return ()
+    try:
+        node = attempt.snapshot.nodes.info(row)
+        return tuple(calls["explain"](attempt.pod, node, attempt.state))
+    except ContractError as fault:
+        return (str(fault),)

@@ -74,7 +74,13 @@ class QueryableCluster(cluster_reader.Cluster):
 
         file = None if kubeconfig is None else str(kubeconfig)
         deciders = read_deciders(config, tuple(plugins))
-        listed = list_once(load_client_config(file, context), deciders, partial=True)
+        listed = list_once(
+            load_client_config(file, context),
+            deciders,
+            partial=True,
+            with_finished=True,
+            with_workloads=True,
+        )
         found = cluster_reader.Cluster(
             listed.nodes, listed.pods, listed.objects, notes=listed.notes
         )

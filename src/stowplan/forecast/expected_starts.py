@@ -15,8 +15,8 @@ PENDING, RUNNING, FINISHED = "Pending", "Running", "Finished"
 class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """When something starts, in seconds from now, over the draws.
 
-    earliest_s, median_s, latest_s: None where it does not start in as many draws. median_at: the
-    median as a timestamp. probability: share of the draws in which it starts.
+    earliest_s, median_s, latest_s: None where it does not start before the horizon in as many
+    draws. median_at: the median as a timestamp. probability: share of the draws in which it starts.
     """
 
     earliest_s: float | None = None
@@ -26,8 +26,8 @@ class StartInterval(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     probability: float = 0.0
 
     @property
-    def is_never(self) -> bool:
-        """True if it starts in no draw."""
+    def is_late(self) -> bool:
+        """True if it starts before the horizon in no draw."""
         return not self.probability
 
 
@@ -36,7 +36,8 @@ class ExpectedStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     pod: NAMESPACE/NAME. state: Pending, Running or Finished. owner: `job/train`, "" for none.
     pod_group: NAMESPACE/NAME. start: None for a pod that is not pending. run_time: what is assumed
-    of its own run time. never: why it does not start. at: when a pod that is not pending started or
+    of its own run time. never: why it cannot start, whatever ends. late: why it does not start
+    before the horizon, where it may start later. at: when a pod that is not pending started or
     ended.
     """
 
@@ -47,6 +48,7 @@ class ExpectedStart(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     start: StartInterval | None = None
     run_time: str = ""
     never: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
     at: str = ""
 
 
@@ -56,7 +58,7 @@ class ExpectedJobStart(msgspec.Struct, frozen=True, rename="camel", omit_default
     name: `podgroup/train`, `job/train` or `pod/web`. pods: all pods that are not finished. pending:
     of them. needed: pods that must have a node for the job to have started: minMember of a
     PodGroup, else 1. start: when as many have one; None if they have. complete: when all pods have
-    one. never: why it does not start.
+    one. never, late: as those of `ExpectedStart`.
     """
 
     name: str
@@ -68,19 +70,22 @@ class ExpectedJobStart(msgspec.Struct, frozen=True, rename="camel", omit_default
     complete: StartInterval | None
     run_time: str = ""
     never: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
 
 
 class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
     """Expected starts of pods and of their jobs.
 
     now: the moment from which seconds count. percentiles: of `earliest_s` and `latest_s`. draws:
-    number of simulations. assumptions: what the forecast takes for granted.
+    number of simulations. horizon_s: where they end, in seconds from now. assumptions: what the
+    forecast takes for granted.
     """
 
     api_version: str
     now: str
     percentiles: tuple[int, int]
     draws: int
+    horizon_s: float
     seed: int
     jobs: tuple[ExpectedJobStart, ...]
     pods: tuple[ExpectedStart, ...]
@@ -88,8 +93,10 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
 
     def __repr__(self) -> str:
         waiting = [pod for pod in self.pods if pod.start is not None]
-        n_never = sum(pod.start is None or pod.start.is_never for pod in waiting)
-        return f"ExpectedStarts({len(waiting)} pending pods, {n_never} of them never start)"
+        n_never = sum(bool(pod.never) for pod in waiting)
+        n_late = sum(pod.start is not None and pod.start.is_late for pod in waiting) - n_never
+        found = f"{len(waiting)} pending pods, {n_never} of them never start"
+        return f"ExpectedStarts({found}, {n_late} not within the horizon)"
 
     def to_frame(self, library: str = "") -> Any:
         """The pods as a DataFrame, one row each, with the fields of their `start`.
@@ -105,4 +112,5 @@ class ExpectedStarts(msgspec.Struct, frozen=True, rename="camel"):
             values = (getattr(pod.start, field.name, None) for pod in self.pods)
             columns[field.name] = list(values)
         columns["never"] = ["; ".join(pod.never) for pod in self.pods]
+        columns["late"] = ["; ".join(pod.late) for pod in self.pods]
         return to_dataframe(columns, library)

@@ -27,6 +27,7 @@ from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.kube_batch_v05.amounts import MEMORY_MIN, MILLI_MIN
 from stowplan.kube_batch_v05.jobs import KubeBatchTask
 from stowplan.kube_batch_v05.session import KubeBatchSession
+from stowplan.objects.encoding.html_summary import html_summary, html_table, html_text
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
@@ -83,6 +84,16 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     message: str = ""
     changes: tuple[Change, ...] = ()
     not_searched: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """For notebooks: state, reasons per node, and the changes that help."""
+        reasons = ((one.name, "; ".join(one.reasons)) for one in self.nodes)
+        return html_summary(
+            f"{self.pod or self.pod_group}: {self.state}",
+            *map(html_text, (self.message, *self.never, *self.evictions)),
+            html_table(("Node", "Reasons"), reasons),
+            html_table(("Change that helps",), ((one.text,) for one in self.changes)),
+        )
 
     @property
     def is_placed(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.pod import Pod
 
 T = TypeVar("T")
@@ -27,13 +28,15 @@ class CycleState:
     to_activate: pods by uid to move to the active queue when this pod passes Permit, and again when
     it is bound. binding_annotations: written by Reserve, Permit or PreBind; the binding carries
     them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
-    value is the time of the binding in that unit since 1970; replaced, not changed. Plugins that
-    bind by `perform`, and extenders, do not send either.
+    value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
+    of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
+    send none of these.
     """
 
     __slots__ = (
         "_values",
         "binding_annotations",
+        "binding_lock",
         "binding_times",
         "skip_filter",
         "skip_pre_bind",
@@ -49,6 +52,7 @@ class CycleState:
         self.to_activate: dict[str, Pod] = {}
         self.binding_annotations: dict[str, str] = {}
         self.binding_times: Mapping[str, str] = NO_TIMES
+        self.binding_lock: NodeLock | None = None
 
     def write(self, key: str, value: object) -> None:
         """Store `value` under `key`, replacing the previous one."""
@@ -86,4 +90,5 @@ class CycleState:
         copy.to_activate = dict(self.to_activate)
         copy.binding_annotations = dict(self.binding_annotations)
         copy.binding_times = self.binding_times
+        copy.binding_lock = self.binding_lock
         return copy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping
 
 from stowplan._deprecated import deprecated_property
@@ -116,7 +117,8 @@ class HandleState:
     waiting: pods at Permit. preempting: uids of pods held back until their victims are gone.
     to_activate: pods to move to the active queue, by uid; emptied when the plugin returns.
     object_store: current objects, for gates and hints, which are called between attempts; during an
-    attempt a plugin reads its snapshot's.
+    attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
+    creates_claims: True where plugins may decide on claims that have to be created.
     """
 
     def __init__(self) -> None:
@@ -124,6 +126,8 @@ class HandleState:
         self.preempting: set[str] = set()
         self.to_activate: dict[str, Pod] = {}
         self.object_store = ObjectStore()
+        self.now: datetime.datetime | None = None
+        self.creates_claims = False
 
     @property
     def has_pending_requests(self) -> bool:

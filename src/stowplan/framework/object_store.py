@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ class ObjectStore:
     notice.
 
     An object may be assumed: it is shown as a decided change will leave it until the watch shows
-    the object again.
+    the object again, or shows it in a state that ends the assumption.
 
     Source, of assuming: kube-scheduler v1.36, plugins/volumebinding/passive_assume_cache.go.
     """
@@ -33,6 +33,10 @@ class ObjectStore:
         self._kinds: dict[type[Object], dict[str, Object]] = {}
         # For assumed objects: their latest version from the watch.
         self._observed: dict[tuple[type[Object], str], Object] = {}
+        # What ends an assumption that outlasts versions from the watch.
+        self._ends: dict[tuple[type[Object], str], Callable[[Any], bool]] = {}
+        # Changed keys, per kind that a reader follows.
+        self._journals: dict[type[Object], dict[str, None]] = {}
         self.version = 0
         self._versions: dict[type[Object], int] = {}
         for value in objects:
@@ -41,47 +45,84 @@ class ObjectStore:
     def put(self, value: Object) -> None:
         """Add or replace an object as the watch shows it."""
         kind, key = type(value), key_of(value)
+        self.version += 1
+        if self._observed and self._outlasts(kind, key, value):
+            self._observed[kind, key] = value
+            return
         objects = self._kinds.setdefault(kind, {})
         before, objects[key] = objects.get(key), value
         if self._observed:
-            self._observed.pop((kind, key), None)
-        self.version += 1
+            self._forget((kind, key))
         if before is None or not is_same_to_plugins(before, value):
-            self._changed(kind)
+            self._changed(kind, key)
+
+    def _outlasts(self, kind: type[Object], key: str, value: Object) -> bool:
+        """True where an assumption holds although the watch shows the object."""
+        ends = self._ends.get((kind, key))
+        same = ends is not None and self._kinds[kind][key].metadata.uid == value.metadata.uid
+        return same and ends is not None and not ends(value)
+
+    def _forget(self, where: tuple[type[Object], str]) -> None:
+        self._observed.pop(where, None)
+        self._ends.pop(where, None)
 
     def drop(self, kind: type[Object], key: str) -> None:
         """Remove an object; raises KeyError when it does not exist."""
         del self._kinds[kind][key]
         if self._observed:
-            self._observed.pop((kind, key), None)
+            self._forget((kind, key))
         self.version += 1
-        self._changed(kind)
+        self._changed(kind, key)
 
-    def assume(self, value: Object) -> None:
+    def assume(self, value: Object, ends: Callable[[Any], bool] | None = None) -> None:
         """Show this version of an object until the watch shows it again; no effect when it does not
-        exist."""
+        exist.
+
+        ends: answers, for a version from the watch, whether it ends the assumption; a change in
+        several writes is shown by the last one only. None: every version does. An object of another
+        uid always does.
+        """
         kind, key = type(value), key_of(value)
         objects = self._kinds.get(kind, {})
         if key in objects:
             self._observed.setdefault((kind, key), objects[key])
+            self._ends.pop((kind, key), None)
+            if ends is not None:
+                self._ends[kind, key] = ends
             objects[key] = value
             self.version += 1
-            self._changed(kind)
+            self._changed(kind, key)
 
     def restore(self, value: Object) -> None:
-        """End an assumption, unless the watch has shown a newer version than `value` was made from.
-        Idempotent."""
+        """End an assumption, unless the watch has shown a newer version than `value` was made from
+        and so ended it. Idempotent."""
         where = type(value), key_of(value)
         observed = self._observed.get(where)
         version = value.metadata.resource_version
-        if observed is not None and observed.metadata.resource_version == version:
-            del self._observed[where]
+        if observed is None:
+            return
+        if where in self._ends:
+            is_held = self._kinds[where[0]][where[1]] is value
+        else:
+            is_held = observed.metadata.resource_version == version
+        if is_held:
+            self._forget(where)
             self._kinds[where[0]][where[1]] = observed
             self.version += 1
-            self._changed(where[0])
+            self._changed(*where)
 
-    def _changed(self, kind: type[Object]) -> None:
+    def _changed(self, kind: type[Object], key: str) -> None:
         self._versions[kind] = self._versions.get(kind, 0) + 1
+        journal = self._journals.get(kind)
+        if journal is not None:
+            journal[key] = None
+
+    def take_changed(self, kind: type[Object]) -> list[str]:
+        """Keys of a kind that changed since the last call; at the first call all keys. One reader
+        per kind may follow it so."""
+        known = self._journals.get(kind)
+        self._journals[kind] = {}
+        return list(self._kinds.get(kind, {}) if known is None else known)
 
     def version_of(self, kinds: Iterable[type[Object]]) -> int:
         """Revision token; changes with every change to these kinds that plugins can notice."""

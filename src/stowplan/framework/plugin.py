@@ -364,7 +364,8 @@ class ObjectChange(msgspec.Struct, frozen=True):
     `value`.
 
     value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
-    that Stowplan does not know.
+    that Stowplan does not know; a patch of `status` alone goes to the subresource. Of several
+    changes of one object in a row each is applied to the result of the one before.
     """
 
     value: Object
@@ -524,10 +525,12 @@ class KernelTermsPlugin(Protocol):
 
 @runtime_checkable
 class Explain(Protocol):
-    """Details of a rejection: what the pod requires and what the node has."""
+    """Details of a rejection: what the pod requires and what the node has; of a plugin that scores
+    and does not filter, what its score rests on."""
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Called only for a node that this plugin's `filter` rejects, when a user asks why.
+        """Called when a user asks why: for a node that this plugin's `filter` rejects, or, where it
+        has no `filter`, for one that it has scored.
 
         One short text per cause, requirement first: "cpu: needs 2000m, 1500m free of 4000m".
         """

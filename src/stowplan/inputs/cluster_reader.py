@@ -29,6 +29,12 @@ from stowplan.inputs.scheduler_exports import export_of, unzipped
 from stowplan.inputs.traces.trace_formats import TraceFiles
 from stowplan.inputs.validation.object_validation import ObjectValidator
 from stowplan.inputs.workloads.workload_expansion import ExpandedCluster, expand_workloads
+from stowplan.objects.encoding.html_summary import (
+    html_bars,
+    html_summary,
+    html_table,
+    html_text,
+)
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object
@@ -68,6 +74,22 @@ class Cluster(msgspec.Struct):
     def __repr__(self) -> str:
         pods = f"{count_of(len(self.pods), 'pod')}, {len(self.pending()):,} of them pending"
         return f"Cluster({count_of(len(self.nodes), 'node')}, {pods})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is requested and allocatable, as table and bars."""
+        table = self.table()
+        names = [name for name in sorted(table.resources.values) if name != "pods"]
+        amounts = [
+            (name, int(table.requested(name).sum()), int(table.allocatable(name).sum()))
+            for name in names
+        ]
+        rows = [(name, f"{used:,}", f"{whole:,}") for name, used, whole in amounts]
+        return html_summary(
+            repr(self),
+            html_bars((name, used / whole) for name, used, whole in amounts if whole),
+            html_table(("Resource", "Requested (milli-CPU, bytes)", "Allocatable"), rows),
+            *map(html_text, self.notes),
+        )
 
     def table(self) -> NodeTable:
         """A new node table with the bound pods."""

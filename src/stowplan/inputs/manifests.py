@@ -18,7 +18,7 @@ from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
 from stowplan.objects import storage, workload
-from stowplan.objects.devices import device
+from stowplan.objects.devices import device, device_claim
 from stowplan.objects.devices.scv import Scv
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
@@ -109,7 +109,7 @@ KINDS: Mapping[str, ManifestKind] = {
     "CSIStorageCapacity": ManifestKind(_STORAGE, storage.CSIStorageCapacity),
     "VolumeAttachment": ManifestKind(_STORAGE, storage.VolumeAttachment),
     "PodDisruptionBudget": ManifestKind(("policy",), workload.PodDisruptionBudget),
-    "ResourceClaim": ManifestKind(_DEVICES, device.ResourceClaim),
+    "ResourceClaim": ManifestKind(_DEVICES, device_claim.ResourceClaim),
     "ResourceSlice": ManifestKind(_DEVICES, device.ResourceSlice),
     "DeviceClass": ManifestKind(_DEVICES, device.DeviceClass),
     "PriorityClass": ManifestKind(("scheduling.k8s.io",), workload.PriorityClass),

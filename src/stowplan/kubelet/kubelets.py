@@ -191,6 +191,7 @@ class Kubelets(Controller):
         typed = self._typed(pod)
         found = check_admit(typed, node_state.node, node_state.account, self._devices)
         now = self.api.now
+        self._answer(pod, typed, worker.node, is_served=found is None)
         if found is not None:
             pod_status_updates.set_rejected(pod, node_state.host, found.reason, found.message, now)
             self._write(pod)
@@ -206,6 +207,23 @@ class Kubelets(Controller):
             pod_status_updates.set_creating(pod, node_state.host, now)
             self._write(pod)
         return True
+
+    def _answer(self, pod: Tree, typed: Pod, host: str, *, is_served: bool) -> None:
+        """Write what the device plugins note on the pod, and remove the locks of the node that its
+        scheduler took for it."""
+        notes = {} if self._devices is None else self._devices.answers(typed, is_served=is_served)
+        if self._devices is None or not notes:
+            return
+        pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], **notes}
+        stored = self.api.update(PODS, pod)
+        pod["metadata"] = stored["metadata"]
+        node = self.api.get(NODES, "", host)
+        held = ((node or {}).get("metadata") or {}).get("annotations") or {}
+        released = self._devices.released_locks(typed, held)
+        if node is not None and released:
+            kept = {key: text for key, text in held.items() if key not in released}
+            node["metadata"]["annotations"] = kept
+            self.api.update(NODES, node)
 
     def _begin(
         self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode

@@ -8,7 +8,7 @@ Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,15 @@ class DeviceManager(Protocol):
 
     def release(self, key: str, node: str) -> None:
         """Give back the devices of a pod, by its namespace and name."""
+
+    def answers(self, pod: Pod, *, is_served: bool) -> dict[str, str]:
+        """The annotations that the node's device plugins set on a pod that they have served, or
+        could not serve."""
+        ...
+
+    def released_locks(self, pod: Pod, node_annotations: Mapping[str, str]) -> Sequence[str]:
+        """The annotations of the node that they then remove."""
+        ...
 
 
 class AdmittedPods:

@@ -42,6 +42,7 @@ class ObjectMeta(Value, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
     resource_version: str = ""
     generate_name: str = ""
+    finalizers: tuple[str, ...] = ()
 
 
 class Object(Value, frozen=True):

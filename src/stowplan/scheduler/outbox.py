@@ -28,6 +28,8 @@ from stowplan.messages.effects import (
     Write,
 )
 from stowplan.messages.extender_api import ExtenderRequest
+from stowplan.objects.devices.gpu_cards import ASSUME_TIMES, INDEX_KEY
+from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.pod import Pod
 
 NOTE_BYTES_MAX = 1024
@@ -110,13 +112,14 @@ class Outbox:
         node: str,
         annotations: dict[str, str] = NO_ANNOTATIONS,
         times: Mapping[str, str] = NO_TIMES,
+        lock: NodeLock | None = None,
     ) -> int:
         """Bind a pod through the API server, which adds the annotations to it. times: annotations
-        whose value is the time of the request, with its unit."""
+        whose value is the time of the request, with its unit. lock: of the node, taken before."""
         self._last = number = self._last + 1
         own = NO_ANNOTATIONS if times is NO_TIMES else dict(times)
         self._effects.append(
-            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations, own)
+            Bind(number, self.term, uid, pod.namespace, pod.name, node, annotations, own, lock)
         )
         return number
 
@@ -128,16 +131,21 @@ class Outbox:
         annotations: Sequence[dict[str, str]] = (),
     ) -> range:
         """Bind pods, each to its node; returns the numbers of the effects. annotations: of each
-        pod, empty for none."""
+        pod, empty for none; with cards goes the time of the binding."""
         term, numbers = self.term, range(self._last + 1, self._last + 1 + len(pods))
         self._last += len(pods)
         metas = [pod.metadata for pod in pods]
         if not annotations:
             self._bind_runs.append(BindRun(len(self._effects), pods, nodes))
         notes = annotations or repeat(NO_ANNOTATIONS, len(pods))
+        times = [
+            ASSUME_TIMES if INDEX_KEY in own else NO_ANNOTATIONS for own in annotations
+        ] or repeat(NO_ANNOTATIONS, len(pods))
         self._effects += [
-            Bind(number, term, uid, meta.namespace or DEFAULT, meta.name, node, own)
-            for number, uid, meta, node, own in zip(numbers, uids, metas, nodes, notes, strict=True)
+            Bind(number, term, uid, meta.namespace or DEFAULT, meta.name, node, own, moments)
+            for number, uid, meta, node, own, moments in zip(
+                numbers, uids, metas, nodes, notes, times, strict=True
+            )
         ]
         return numbers
 

@@ -47,6 +47,7 @@ from stowplan.insight.placement_failures import PlacementFailure, failures_of
 from stowplan.insight.pod_owners import owners_of
 from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import QueueOptions
 from stowplan.recording.recording_header import (
@@ -74,6 +75,13 @@ from stowplan.simulation.pod_explanation import (
     position_of,
 )
 from stowplan.simulation.replay import PodHistory, Replay, ReplayOptions, last_arrival
+from stowplan.simulation.results.node_use import (
+    NodeUse,
+    NodeUseSampler,
+    pod_table,
+    resources_of,
+    use_of_fill,
+)
 from stowplan.simulation.results.pod_history import placement_of
 from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.results.simulated_objects import SimulatedObjects
@@ -93,6 +101,7 @@ PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
 GPU_NODES = "gpu_nodes.csv"
+USAGE = "usage.json"
 AUTOSCALER = "autoscaler.jsonl"
 KERNEL_LOAD_MIN = 1000
 """Pods from which loading compiled kernels from disk pays."""
@@ -117,6 +126,7 @@ class Simulation(msgspec.Struct):
     node, as CSV. failures: pods without a node, by owner and
     reason. explanation: of the pod named by `explain`. node_events: what an
     autoscaler did. objects: for measures; None for a result that was read from files.
+    node_use: nodes over the run, for reports.
     """
 
     placements: list[Placement]
@@ -127,11 +137,24 @@ class Simulation(msgspec.Struct):
     gpu_nodes: bytes = b""
     node_events: tuple[NodeEvent, ...] = ()
     objects: SimulatedObjects | None = None
+    node_use: NodeUse | None = None
 
     def __repr__(self) -> str:
         figures = self.summary
         placed, pods, nodes = (figures[name] for name in ("placed", "pods", "nodes"))
         return f"Simulation({placed:,} of {pods:,} pods on {count_of(nodes, 'node')})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: utilization at the end, waits, and why pods have no node."""
+        use: dict[str, dict[str, float]] = self.summary["utilisation"]
+        waits: dict[str, float] = self.summary.get("waits_s", {})
+        failed: dict[str, int] = self.summary["failed"]
+        return html_summary(
+            repr(self),
+            html_bars((name, one["share"]) for name, one in use.items() if one["allocatable"]),
+            html_table(("Wait", "Seconds"), waits.items()),
+            html_table(("Pods", "Reason"), ((count, reason) for reason, count in failed.items())),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The placements as a DataFrame of pandas or polars, one row per pod.
@@ -149,7 +172,8 @@ class Simulation(msgspec.Struct):
         if self.node_events:
             events = (msgspec.json.encode(event) + b"\n" for event in self.node_events)
             found[AUTOSCALER] = b"".join(events)
-        more = {SERIES: self.series, GPU_NODES: self.gpu_nodes}
+        usage = b"" if self.node_use is None else msgspec.json.encode(self.node_use) + b"\n"
+        more = {SERIES: self.series, GPU_NODES: self.gpu_nodes, USAGE: usage}
         return found | {name: content for name, content in more.items() if content}
 
     def write(self, directory: str | Path) -> None:
@@ -165,7 +189,7 @@ def as_json(tree: dict[str, Any]) -> bytes:
 def simulate(
     cluster: Cluster | str | Path | Iterable[str | Path] | None = None,
     *,
-    config: Configuration | ConfigSource | None = None,
+    config: Deciders | Configuration | ConfigSource | None = None,
     plugins: Iterable[PluginSource] = (),
     extenders: Iterable[ExtenderSource] | ExtenderSource = (),
     seed: int = 0,
@@ -181,20 +205,20 @@ def simulate(
     """Schedule the pending pods of a cluster.
 
     cluster: files and directories as for `--cluster`, or a Cluster; None: a generated workload.
-    config: a Configuration, or its files. plugins: classes, decorated functions, or files that
-    define them. extenders: classes that answer in place of the configuration's extenders, or files
-    with such classes; an extender without a class accepts every node. seed: of the generated
-    workload, of ties between nodes and of all other random choices. compat: the scheduler whose
-    defects sessions reproduce. profile: schedule every pod by this profile. node_count: shrink or
-    grow the cluster. replay: options of a replay in virtual time; None: try each pod once.
+    config: a Configuration, or its files; Deciders have their plugins already. plugins: classes,
+    decorated functions, or files that define them. extenders: classes that answer in place of the
+    configuration's extenders, or files with such classes; an extender without a class accepts every
+    node. seed: of the generated workload, of ties between nodes and of all other random choices.
+    compat: the scheduler whose defects sessions reproduce. profile: schedule every pod by this
+    profile. node_count: shrink or grow the cluster. replay: options of a replay in virtual time;
+    None: try each pod once.
     explain: a pending pod by `NAMESPACE/NAME`; the result explains its attempt (in a replay: why it
     is pending at the end). recorder: records the scheduler. Raises InputError, ConfigError and
     ContractError.
     """
     given: object = config
-    if not isinstance(given, Configuration | str | Path | list | tuple | None):
-        wanted = "file names or a Configuration"
-        raise InputError("config", "", f"a {type(given).__name__}", wanted)
+    if not isinstance(given, Deciders | Configuration | str | Path | list | tuple | None):
+        raise InputError("config", "", f"a {type(given).__name__}", "file names or a Configuration")
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
@@ -292,6 +316,8 @@ def _filled(
     summary |= extender_summary(answering) | _found(warnings, answering)
     found = Simulation(placements, summary, explanation=explanation)
     found.objects = _objects_of(cluster, cluster.pending())
+    pods = pod_table(cluster.pending(), cluster.objects)
+    found.node_use = use_of_fill(placements, pods, scheduler.cache.nodes)
     _add_cards(found, _meter(cluster, configuration), scheduler)
     return found
 
@@ -346,9 +372,11 @@ def _replayed(
     answering = extender_factory.of(run.instance)
     meter = _meter(cluster, deciders.configuration)
     series = TimeSeries(PodSizes(cluster.pending()), meter)
+    sampler = NodeUseSampler(resources_of(cluster.pending()))
 
     def on_sample(now: int) -> None:
         series.take(now, scheduler)
+        sampler.take(now, scheduler.cache.nodes)
         if on_tick is not None:
             on_tick(run.binds, run.n_waiting, in_seconds(now))
 
@@ -361,15 +389,7 @@ def _replayed(
         | extender_summary(answering)
         | _found(warnings, answering)
     )
-    if scheduler.lanes.batch:
-        summary["sessions"] = scheduler.lanes.n_sessions
-    summary["not_created"] = run.not_created
-    summary["notes"] += run.failure_notes
-    if run.has_served_volumes:
-        summary["notes"].append(VOLUMES_NOTE)
-    if summary["deleted"]:
-        n_deleted = count_of(summary["deleted"], "pod")
-        summary["notes"].append(f"deleted before being bound, and not counted: {n_deleted}")
+    _add_notes(summary, run)
     known = (pod_history.pod for pod_history in run.pod_histories.values())
     failures = failures_of(placements, known)
     explanation = None
@@ -381,6 +401,7 @@ def _replayed(
     found = Simulation(list(placements), summary, series.csv(), failures, explanation)
     found.node_events = () if run.autoscaler is None else tuple(run.autoscaler.log)
     found.objects = _objects_of(cluster, [pod_history.pod for pod_history in arrived])
+    found.node_use = sampler.result([one.pod for one in arrived], cluster.objects)
     _add_cards(found, meter, scheduler)
     return found
 
@@ -396,6 +417,20 @@ def _arrived(run: Replay) -> list[PodHistory]:
 
 def _objects_of(cluster: Cluster, pods: list[Pod]) -> SimulatedObjects:
     return SimulatedObjects(cluster.nodes, pods, cluster.bound(), cluster.objects)
+
+
+def _add_notes(summary: dict[str, Any], run: Replay) -> None:
+    """Add sessions, rejected objects and notes of a replay."""
+    lanes = run.scheduler.lanes
+    if lanes.batch:
+        summary["sessions"] = lanes.n_sessions
+    summary["not_created"] = run.not_created
+    summary["notes"] += run.failure_notes
+    if run.has_served_volumes:
+        summary["notes"].append(VOLUMES_NOTE)
+    if summary["deleted"]:
+        n_deleted = count_of(summary["deleted"], "pod")
+        summary["notes"].append(f"deleted before being bound, and not counted: {n_deleted}")
 
 
 def _meter(cluster: Cluster, configuration: Configuration) -> CardFragmentationMeter | None:
@@ -526,9 +561,13 @@ def assign_profile(profile: str, cluster: Cluster) -> Cluster:
 
 
 def _deciders(
-    config: Configuration | ConfigSource | None, plugins: list[PluginSource], compat: str
+    config: Deciders | Configuration | ConfigSource | None,
+    plugins: list[PluginSource],
+    compat: str,
 ) -> Deciders:
     """The deciders of a configuration or of its files."""
+    if isinstance(config, Deciders):
+        return config
     if isinstance(config, Configuration):
         return replace(read_deciders(None, plugins, compat), configuration=config)
     return read_deciders(config, plugins, compat)

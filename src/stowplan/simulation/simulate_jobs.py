@@ -14,6 +14,7 @@ from stowplan.assembly.deciders import Deciders
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.plugin_sources import PluginSource
 from stowplan.insight.pod_placement import Placement, frame_of
+from stowplan.objects.encoding.html_summary import html_bars, html_summary, html_table
 from stowplan.recording.recording_header import (
     SIMULATION,
     SchedulerRecorder,
@@ -49,6 +50,16 @@ class JobSimulation(msgspec.Struct):
         jobs = f"{figures['jobs_ready']:,} of {figures['jobs']:,} jobs ready"
         pods = f"{figures['placed']:,} of {figures['pods']:,} pods placed"
         return f"JobSimulation({pods}, {jobs})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: utilization at the end, and the jobs."""
+        use: dict[str, dict[str, float]] = self.summary["utilisation"]
+        rows = ((job.uid, len(job.placed), job.is_ready, job.reason) for job in self.jobs)
+        return html_summary(
+            repr(self),
+            html_bars((name, one["share"]) for name, one in use.items() if one["allocatable"]),
+            html_table(("Job", "Placed", "Ready", "Reason"), rows),
+        )
 
     def to_frame(self, library: str = "") -> Any:
         """The placements as a DataFrame; see `Simulation.to_frame`."""

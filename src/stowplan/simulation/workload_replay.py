@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
+from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.timestamps import format_time
@@ -66,7 +67,8 @@ class WorkloadReplay(Replay):
     ) -> None:
         """cluster: with `manifests`. profile: schedulerName of all pending pods, "" for theirs.
         Raises InputError."""
-        self._documents = WorkloadDocuments(_documents(cluster), options.speedup, profile)
+        documents = self._documents_of(cluster)
+        self._documents = WorkloadDocuments(documents, options.speedup, profile)
         if options.until_s is None:
             trees = [arrival.tree for arrival in self._documents.arrivals]
             _check_ends(trees, departures=options.departures)
@@ -74,16 +76,27 @@ class WorkloadReplay(Replay):
         self._deciders = deciders
         super().__init__(cluster, scheduler, options, seed)
 
+    def _documents_of(self, cluster: Cluster) -> list[Tree]:
+        """The objects that are created, as manifests."""
+        return _documents(cluster)
+
+    @property
+    def _start_s(self) -> float:
+        """Unix seconds of virtual time 0."""
+        return self._documents.start_s
+
+    @property
+    def _default_run_s(self) -> float:
+        """Run time of pods that end and declare none, in seconds."""
+        return PodLifecycleDefaults().run_s
+
     def _make_cluster(self) -> ClusterApi:
         options = self.options
         rng = np.random.default_rng([self._seed, 3])
-        self._api = ApiCluster(
-            self.event_queue,
-            rng,
-            self._documents.start_s,
-            options.pace,
-            departures=options.departures,
+        lifecycle = PodLifecycleDefaults(
+            options.pace.start_s, self._default_run_s, options.pace.grace_s, options.departures
         )
+        self._api = ApiCluster(self.event_queue, rng, self._start_s, options.pace, lifecycle)
         self._api.on_created = self._created
         return self._api
 

@@ -1,7 +1,9 @@
-"""kubectl rollout of a StatefulSet and a DaemonSet: status, history, undo, restart.
+"""kubectl and controllers: rollouts of a StatefulSet and a DaemonSet, a CronJob, an autoscaler.
 
 The commands and what they print are those of kubernetes.io/docs/tutorials/stateful-application/
-basic-stateful-set and kubernetes.io/docs/tasks/manage-daemon/{update,rollback}-daemon-set.
+basic-stateful-set, kubernetes.io/docs/tasks/manage-daemon/{update,rollback}-daemon-set,
+kubernetes.io/docs/tasks/job/automated-tasks-with-cron-jobs and
+kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale-walkthrough.
 """
 
 from __future__ import annotations
@@ -55,13 +57,25 @@ CONVERSATION = (
     ("rollout restart sts/web ds/log", "daemonset.apps/log restarted"),
     ("rollout status sts/web", "roll out complete: 1 new pods have been updated..."),
     ("get sts", "web    1/1"),
+    ("create cronjob tick --image=tick --schedule=@every_2s", "cronjob.batch/tick created"),
+    ("wait --for=jsonpath={.status.lastScheduleTime} cronjob/tick", "tick condition met"),
+    ("get events --field-selector reason=SuccessfulCreate", "Created job tick-"),
+    ("create job once --from=cronjob/tick", "job.batch/once created"),
+    ("create deployment busy --image=busy", "deployment.apps/busy created"),
+    ("set resources deployment busy --requests=cpu=100m", "busy resource requirements updated"),
+    ("annotate deployment busy stowplan.dev/load-cpu=150m", "busy annotated"),
+    ("autoscale deployment busy --max=3 --cpu-percent=50", "busy autoscaled"),
+    ("wait --for=jsonpath={.status.desiredReplicas}=3 hpa/busy", "busy condition met"),
+    ("rollout status deployment/busy", "successfully rolled out"),
+    ("get hpa busy", "Deployment/busy"),
+    ("get deployment busy -o jsonpath={.spec.replicas}", "3"),
 )
 """Command, and a part of its output."""
 
 
 @needs_kubectl
 @pytest.mark.slow
-def test_sets_are_rolled_out_and_back(tmp_path: Path) -> None:
+def test_sets_are_rolled_out_jobs_start_and_deployments_scale(tmp_path: Path) -> None:
     assert KUBECTL is not None
     items = [
         workload("StatefulSet", "web", replicas=3, serviceName="web"),
@@ -71,7 +85,8 @@ def test_sets_are_rolled_out_and_back(tmp_path: Path) -> None:
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     with up(tmp_path, "--node-count", "2", str(file), schedules=True) as cluster:
         for command, expected in CONVERSATION:
-            words = [*command.split(), *([WAIT] if command.startswith("rollout status") else [])]
+            words = [word.replace("every_", "every ") for word in command.split()]
+            words += [WAIT] if command.startswith(("rollout status", "wait")) else []
             ran = subprocess.run(
                 [KUBECTL, "--kubeconfig", str(cluster.kubeconfig), *words],
                 capture_output=True,

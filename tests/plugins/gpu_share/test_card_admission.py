@@ -13,6 +13,7 @@ from stowplan.forecast.cluster import Cluster
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_admission import CardAdmission
+from stowplan.plugins.gpu_share.conventions import volcano_vgpu
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.testing import node, pod
 from tests.apiserver.small_cluster import SmallCluster, container
@@ -141,6 +142,54 @@ def test_a_kubelet_fails_a_pod_whose_card_is_in_use() -> None:
     cluster.server.bind(cluster.create("pods", manifest("d", notes=notes)), "node-1", cluster.now)
     cluster.run(2)
     assert cluster.the("pods", "d")["status"]["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    ("lock", "remains"),
+    [
+        ("2026-11-23T20:00:00Z", False),
+        ("2026-11-23T20:00:00Z,default,a", False),
+        ("2026-11-23T20:00:00Z,default,other", True),
+    ],
+)
+@pytest.mark.parametrize("device", ["GPU-0", "GPU-9"])
+def test_a_device_plugin_answers_on_the_pod_and_releases_its_lock(
+    lock: str, remains: bool, device: str
+) -> None:
+    cluster = SmallCluster(1, schedules=False, capacity={"volcano.sh/vgpu-number": "2"})
+    node = cluster.the("nodes", "node-1")
+    notes = {
+        volcano_vgpu.REGISTER: "GPU-0,2,1000,T4,true,hami-core:",
+        "volcano.sh/mutex.lock": lock,
+    }
+    node["metadata"]["annotations"] = {**node["metadata"].get("annotations", {}), **notes}
+    cluster.api.update("nodes", node)
+    made = manifest("a", notes={
+        volcano_vgpu.NODE: "node-1",
+        volcano_vgpu.IDS: f"{device},NVIDIA,400,0:",
+        volcano_vgpu.PHASE: "allocating",
+    })  # fmt: skip
+    limits = {volcano_vgpu.NUMBER: "1", volcano_vgpu.MEMORY: "400"}
+    made["spec"]["containers"] = [container(resources={"limits": limits, "requests": limits})]
+    cluster.server.bind(cluster.create("pods", made), "node-1", cluster.now)
+    cluster.run(2)
+    pod = cluster.the("pods", "a")
+    is_served = device == "GPU-0"
+    assert pod["status"]["phase"] == ("Running" if is_served else "Failed")
+    phase = pod["metadata"]["annotations"][volcano_vgpu.PHASE]
+    assert phase == ("success" if is_served else "failed")
+    held = cluster.the("nodes", "node-1")["metadata"]["annotations"]
+    assert ("volcano.sh/mutex.lock" in held) == remains
+
+
+def test_device_plugins_of_a_simulation_release_locks_at_once(tmp_path: Path) -> None:
+    tree = json.loads(configuration(nodeLocks=True))
+    tree["profiles"][0]["pluginConfig"].append(IGNORED)
+    (tmp_path / "config.json").write_text(json.dumps(tree))
+    pods = [vgpu_pod(name, 1, 400) for name in "abc"]
+    options = ReplayOptions()
+    found = simulate(Cluster([CARDS], pods), config=tmp_path / "config.json", replay=options)
+    assert (found.summary["placed"], found.summary["refusals"]) == (3, 0)
 
 
 def test_a_kubelet_fails_a_pod_beyond_the_counted_devices() -> None:

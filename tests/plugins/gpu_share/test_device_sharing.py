@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -13,19 +11,18 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.assembly.build import configuration_of, scheduler_for
-from stowplan.client.binding_times import BindingTimes
+from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.framework import ConfigError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.devices.node_lock import HAMI_LOCK, VOLCANO_LOCK, NodeLock
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions import hami, kai_fractions, volcano_vgpu
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     DeviceShare,
-    GpuDevice,
     NodeDevices,
-    closest,
 )
 from stowplan.plugins.gpu_share.conventions.share_texts import parse_shares
 from stowplan.testing import node, pod
@@ -237,6 +234,21 @@ def test_cores_and_slots() -> None:
     assert Cluster(volcano_node("n", ("GPU-0", 16000))).place(
         vgpu_pod("a", 1, 1), vgpu_pod("b", 1, 1, 100)
     ) == ["n", ""]
+
+
+@pytest.mark.parametrize(
+    ("node", "pod", "lock"),
+    [
+        (volcano_node("n", ("GPU-0", 1000)), vgpu_pod("a"), VOLCANO_LOCK),
+        (hami_node("n", ("GPU-0", 1000)), gpu_pod("a", {hami.MEMORY: 400}), HAMI_LOCK),
+    ],
+)
+def test_locks_are_taken_where_arguments_say_so(node: Node, pod: Pod, lock: NodeLock) -> None:
+    for args, expected in (({}, None), ({"nodeLocks": True}, lock)):
+        cluster = Cluster(node, **args)
+        cluster.pods[pod.name] = pod
+        effects = cluster.handle(happened.PodAdded(pod))
+        assert [one.lock for one in effects if isinstance(one, to_do.Bind)] == [expected]
 
 
 def test_types_ids_and_groups() -> None:
@@ -486,24 +498,6 @@ def test_several_whole_cards_are_the_closest_ones() -> None:
         cluster.place(gpu_pod("a", {hami.NUMBER: 2}), gpu_pod("b", {hami.NUMBER: 2})) == ["n"] * 2
     )
     assert [cluster.cards("a"), cluster.cards("b")] == [["G0", "G2"], ["G1", "G3"]]
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.integers(3, 7), st.integers(2, 4), st.randoms(use_true_random=False))
-def test_no_set_of_cards_is_closer(n_cards: int, count: int, rng: random.Random) -> None:
-    count = min(count, n_cards - 1)
-    devices = [GpuDevice(str(i), 1) for i in range(n_cards)]
-    links = {
-        (str(i), str(j)): rng.randint(0, 9) for i in range(n_cards) for j in range(i + 1, n_cards)
-    }
-
-    def total(ids: list[str]) -> int:
-        return sum(links[min(a, b), max(a, b)] for a, b in combinations(ids, 2))
-
-    best = max(total([d.id for d in some]) for some in combinations(devices, count))
-    assert total([one.id for one in closest(devices, count, links)]) == best
-    # The wrong variant takes the first cards that suffice.
-    assert total([one.id for one in devices[:count]]) <= best
 
 
 # The device plugins' matching.

@@ -19,6 +19,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.devices.gpu_cards import (
+    ASSUME_TIME_KEY,
     COUNT_KEY,
     INDEX_KEY,
     MILLI_KEY,
@@ -45,7 +46,7 @@ from stowplan.plugins.gpu_share.descheduling import (
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.gpu_share import GpuShare, GpuShareArgs, settle_ties
 from stowplan.plugins.gpu_share.policies import GpuPolicy
-from stowplan.testing import check_plugin
+from stowplan.testing import check_plugin, pod
 from tests.plugins.gpu_share.gpu_cases import WORKLOAD, configuration, gpu_node, gpu_pod
 
 
@@ -91,6 +92,14 @@ def test_cards_are_held_before_the_binding_is_seen() -> None:
     pods = [gpu_pod(name, 1, 1000) for name in "abc"]
     binds = cluster.handle(*map(happened.PodAdded, pods))
     assert [one.annotations for one in binds] == [{INDEX_KEY: "0"}, {INDEX_KEY: "1"}]
+
+
+def test_a_binding_with_cards_carries_its_time() -> None:
+    cluster = Cluster(gpu_node("n", 2))
+    pods = [gpu_pod("a", 1, 1000), gpu_pod("b", 1, 500, cards="1"), pod("c")]
+    binds = cluster.handle(*map(happened.PodAdded, pods))
+    # A kernel places a, a Reserve b.
+    assert [one.times for one in binds] == [{ASSUME_TIME_KEY: "ns"}, {ASSUME_TIME_KEY: "ns"}, {}]
 
 
 def test_a_refused_binding_gives_the_cards_back() -> None:

@@ -9,13 +9,17 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stowplan.apis.batch.job_policy_validation import (
+    validate_failure_policy,
+    validate_success_policy,
+)
 from stowplan.apis.batch.job_status import is_condition_true, validate_job_status_update
 from stowplan.apis.core.workload_validation import PodTemplateStrategy, validate_pod_template
 from stowplan.apis.kind.printing import TEMPLATE_COLUMNS, PrintedTable, containers_of, selector_text
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required, too_many
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.schema.internal_form import internal_form
@@ -248,18 +252,25 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if name in spec:
                 yield invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
-    yield from _validate_managed_by(spec, mode, path)
-    failure = spec.get("podFailurePolicy")
-    if failure is not None:
-        yield from _validate_failure_rules(
-            failure["rules"] or [], spec, f"{path}.podFailurePolicy.rules"
-        )
+    yield from _validate_managed_by(spec, path)
+    yield from _validate_policies(spec, mode, path)
     yield from _validate_replacement_policy(spec, f"{path}.podReplacementPolicy")
     yield from validate_pod_template(spec["template"], f"{path}.template")
     yield from _validate_restart_policy(spec, f"{path}.template.spec.restartPolicy")
 
 
-def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
+def _validate_policies(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
+    if spec.get("podFailurePolicy") is not None:
+        yield from validate_failure_policy(spec, f"{path}.podFailurePolicy")
+    if spec.get("successPolicy") is not None:
+        if mode == "Indexed":
+            yield from validate_success_policy(spec, f"{path}.successPolicy")
+        else:
+            printed = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
+            yield invalid(f"{path}.successPolicy", printed, "requires indexed completion mode")
+
+
+def _validate_managed_by(spec: Tree, path: str) -> Iterator[Cause]:
     manager = spec.get("managedBy")
     if manager is not None:
         host, _, rest = manager.partition("/")
@@ -268,9 +279,6 @@ def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
             yield invalid(f"{path}.managedBy", manager, text)
         else:
             yield from field_checks.dns_subdomain(host, f"{path}.managedBy")
-    if "successPolicy" in spec and mode != "Indexed":
-        printed = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
-        yield invalid(f"{path}.successPolicy", printed, "requires indexed completion mode")
 
 
 def _validate_indexed(spec: Tree, path: str) -> Iterator[Cause]:
@@ -285,24 +293,6 @@ def _validate_indexed(spec: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.maxFailedIndexes", failed, text)
     if failed is not None and failed > 100_000:
         yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to 100000")
-
-
-def _validate_failure_rules(rules: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
-    if len(rules) > 20:
-        yield too_many(path, len(rules), 20)
-    actions = ["Count", "FailIndex", "FailJob", "Ignore"]
-    for at, rule in enumerate(rules):
-        here = f"{path}[{at}]"
-        if not rule["action"]:
-            yield required(
-                f"{here}.action", "valid values: " + ", ".join(f'"{a}"' for a in actions)
-            )
-        elif rule["action"] not in actions:
-            yield not_supported(f"{here}.action", rule["action"], actions)
-        elif rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
-            yield invalid(
-                f"{here}.action", "FailIndex", "requires the backoffLimitPerIndex to be set"
-            )
 
 
 def _validate_replacement_policy(spec: Tree, path: str) -> Iterator[Cause]:

@@ -14,7 +14,7 @@ from stowplan.cli.errors import print_error
 FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "queues", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
-COMPATS = ("kube-batch-0.5", "volcano-1.15", "kueue")
+COMPATS = ("kube-batch-0.5", "volcano-1.15", "kai", "kueue")
 """All of `stowplan.conformance.evaluate.COMPATS_OF`."""
 
 INVALID_LISTED = 10

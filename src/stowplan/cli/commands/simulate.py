@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from stowplan.cli import live_options, options, record_options, simulate_options
-from stowplan.cli.command import Command, flag
+from stowplan.cli.command import Command, command_line, flag
 from stowplan.driver.gc_settings import infrequent_collections
 
 OUTPUTS = ("table", "wide", "json", "yaml", "csv", "name")
@@ -28,6 +28,8 @@ stowplan simulate -f trace.csv --replay --until 1d --out results
 
 # Replay jobs of a trace at random times, twice as many in an hour, with three seeds
 stowplan simulate -f trace.swf --arrivals poisson,rate=240 --seeds 3
+# Replay a generated workload and write a report to look at
+stowplan simulate --replay --report run.html
 
 # Compare five random seeds
 stowplan simulate --node-count 20 --pod-count 50 --seeds 5
@@ -51,6 +53,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @options.namespace
 @options.all_namespaces
 @options.out
+@simulate_options.report
 @flag(
     "-o",
     "--output",
@@ -80,6 +83,7 @@ def command(**given: Any) -> None:
         from stowplan.cli.runs.cluster_source import ClusterSource
         from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
 
+        given["command_line"] = command_line(click.get_current_context().obj)
         given["record"] = record_options.RecordRequest.take(given)
         source = ClusterSource.take(given)
         own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}

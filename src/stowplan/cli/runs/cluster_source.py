@@ -95,16 +95,24 @@ def read_cluster_source(
     keep_manifests: bool = False,
     partial: bool = False,
     with_finished: bool = False,
+    with_workloads: bool = False,
 ) -> Cluster:
     """The cluster of the files, or what the plugins read of a live one, listed once.
 
     notes: print the notes of the cluster, for commands that print them nowhere else.
     keep_manifests: as for `read_cluster`. partial: leave out kinds that may not be listed, with a
-    note, except nodes and pods. with_finished: list finished pods too. Raises InputError, usage
-    errors, and CommandError where the API server does not answer.
+    note, except nodes and pods. with_finished: list finished pods too. with_workloads: list what
+    owns pods, too. Raises InputError, usage errors, and CommandError where the API server does not
+    answer.
     """
     if source.is_live:
-        return _list_cluster(source, deciders, partial=partial, with_finished=with_finished)
+        return _list_cluster(
+            source,
+            deciders,
+            partial=partial,
+            with_finished=with_finished,
+            with_workloads=with_workloads,
+        )
     if source.record_file is not None:
         return _recorded_cluster(source.record_file, source.at)
     if not source.paths:
@@ -126,9 +134,7 @@ def _recorded_cluster(file: Path, at: str) -> Cluster:
     return cluster_of(restored, recording)
 
 
-def _list_cluster(
-    source: ClusterSource, deciders: Deciders, *, partial: bool, with_finished: bool
-) -> Cluster:
+def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:
     from stowplan.driver.client.credentials import CredentialError
     from stowplan.driver.client.kubeconfig_loading import load_client_config
     from stowplan.driver.client.one_shot_requests import ServerUnreachable, list_once
@@ -136,7 +142,7 @@ def _list_cluster(
 
     with reported(ServerUnreachable, CredentialError):
         client_config = load_client_config(source.kubeconfig, source.context)
-        found = list_once(client_config, deciders, partial=partial, with_finished=with_finished)
+        found = list_once(client_config, deciders, **how)
     return Cluster(found.nodes, found.pods, found.objects, notes=found.notes)
 
 

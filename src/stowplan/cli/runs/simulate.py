@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
@@ -48,6 +50,8 @@ class SimulateRequest(NamedTuple):
     namespace: str | None
     all_namespaces: bool
     out: str | None
+    report: str | None
+    command_line: str
     output: str
     strict: bool
     record: RecordRequest | None
@@ -93,6 +97,7 @@ def _run_simulate(
             results.output,
             strict=strict,
             recording=(recorder, request.plugin_files),
+            on_files=partial(_write_report, request),
         )
         return strict_exit_code(code, cluster, strict=strict)
     how = {
@@ -116,6 +121,8 @@ def _run_simulate(
         runs[seed] = _run(used, seed, {**how, "explain": explain})
     if results.out is not None:
         write_files(results.out, files_of(runs))
+    if request.report is not None:
+        _write_report(request, next(iter(runs.values())).files())
     print_simulation(runs, results)
     is_short = any(has_unplaced_pods(run.summary) for run in runs.values())
     return strict_exit_code(1 if request.strict and is_short else 0, cluster, strict=request.strict)
@@ -130,9 +137,25 @@ def _check(request: SimulateRequest, results: OutputRequest) -> bool:
         raise click.UsageError("--explain cannot be used with several seeds")
     if request.explain and results.output in ("csv", "name"):
         raise click.UsageError(f"--explain cannot be used with -o {results.output}")
+    if request.report is not None and len(request.seeds) > 1:
+        raise click.UsageError(
+            "--report cannot be used with several seeds; use --out and `stowplan report`"
+        )
     if results.out is not None:
         check_directory(results.out)
+    if request.report is not None:
+        check_directory(Path(request.report).parent)
     return given
+
+
+def _write_report(request: SimulateRequest, files: dict[str, bytes]) -> None:
+    """Write the report of the only run, if one is asked for."""
+    if request.report is not None:
+        from stowplan.web.report import write_run_report
+
+        write_run_report(files, request.report, request.command_line)
+        if request.output in ("table", "wide"):
+            click.echo(f"Report: {request.report}", err=True)
 
 
 def _explained_key(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -48,9 +48,10 @@ def run_sessions(
     *,
     strict: bool,
     recording: tuple[SchedulerRecorder | None, Sequence[str]],
+    on_files: Callable[[dict[str, bytes]], None],
 ) -> int:
     """Run sessions, and print and write the results; the exit code. recording: the recorder, and
-    the plugin files that it notes."""
+    the plugin files that it notes. on_files: called with the result files by name."""
     if cluster is None:
         raise click.UsageError(
             "no cluster given: the generated workload has no gangs for actions and tiers"
@@ -61,6 +62,7 @@ def run_sessions(
     )
     if out is not None:
         write_files(out, run.files())
+    on_files(run.files())
     if output in TREES:
         placements: list[Any] = [msgspec.to_builtins(one) for one in run.placements]
         click.echo(tree_text(run.summary | {"placements": placements}, output), nl=False)

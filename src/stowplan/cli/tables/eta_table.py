@@ -22,7 +22,7 @@ NEVER = "never"
 
 
 def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool = False) -> None:
-    """A line per job, then why some never start, and what was assumed. wide: a line per pod."""
+    """A line per job, then why some do not start, and what was assumed. wide: a line per pod."""
     if not found.pods:
         screen.print("No pending pods.")
         return
@@ -34,7 +34,12 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         *("AT", "RUN TIME"),
         right=("PENDING",),
     )
-    lines = [_pod(pod) for pod in found.pods] if wide else [_job(job) for job in found.jobs]
+    horizon = human_duration(found.horizon_s)
+    lines = (
+        [_pod(pod, horizon) for pod in found.pods]
+        if wide
+        else [_job(job, horizon) for job in found.jobs]
+    )
     for line in lines:
         table.add_row(*map(Text, line))
     screen.print(table)
@@ -46,36 +51,41 @@ def print_expected_starts(found: ExpectedStarts, screen: Console, *, wide: bool 
         screen.print(Text(f"- {text}"), soft_wrap=True)
 
 
-def _job(job: ExpectedJobStart) -> list[str]:
+def _job(job: ExpectedJobStart, horizon: str) -> list[str]:
     pending = f"{job.pending}/{job.pods}"
-    start = "started" if job.start is None else _median(job.start)
-    between, at = ("", "") if job.start is None else (_between(job.start), job.start.median_at)
-    complete = "" if job.complete is None else _median(job.complete)
+    late = NEVER if job.never else f"not in {horizon}"
+    start = "started" if job.start is None else _median(job.start, late)
+    between, at = "", ""
+    if job.start is not None:
+        between, at = _between(job.start, horizon), job.start.median_at
+    complete = "" if job.complete is None else _median(job.complete, late)
     return [job.namespace, job.name, pending, start, between, complete, at, job.run_time]
 
 
-def _pod(pod: ExpectedStart) -> list[str]:
+def _pod(pod: ExpectedStart, horizon: str) -> list[str]:
     namespace, _, name = pod.pod.partition("/")
     if pod.start is None:
         return [namespace, name, pod.state.lower(), "", pod.at, pod.run_time]
-    start = pod.start
-    return [namespace, name, _median(start), _between(start), start.median_at, pod.run_time]
+    start, late = pod.start, NEVER if pod.never else f"not in {horizon}"
+    between = _between(start, horizon)
+    return [namespace, name, _median(start, late), between, start.median_at, pod.run_time]
 
 
-def _median(start: StartInterval) -> str:
-    if start.is_never:
-        return NEVER
+def _median(start: StartInterval, late: str) -> str:
+    """late: text for what starts in no simulation."""
+    if start.is_late:
+        return late
     if start.median_s is None:
         return f"in {start.probability:.0%} of cases"
     return _in(start.median_s)
 
 
-def _between(start: StartInterval) -> str:
-    if start.is_never or start.earliest_s is None:
+def _between(start: StartInterval, horizon: str) -> str:
+    if start.is_late or start.earliest_s is None:
         return ""
     if start.earliest_s == start.latest_s:
         return _in(start.earliest_s)
-    latest = NEVER if start.latest_s is None else _in(start.latest_s)
+    latest = f"over {horizon}" if start.latest_s is None else _in(start.latest_s)
     return f"{_in(start.earliest_s)} to {latest}"
 
 
@@ -84,12 +94,17 @@ def _in(seconds: float) -> str:
 
 
 def _reasons(found: ExpectedStarts) -> list[str]:
-    """A line per pod that is not pending, and per job that never starts."""
+    """A line per pod that is not pending, and per job that does not start."""
     words = {"Running": "is running since", "Finished": "has finished at"}
     lines = [
         f"pod {pod.pod} {words[pod.state]} {pod.at or 'an unknown time'}"
         for pod in found.pods
         if pod.start is None
     ]
-    never = (job for job in found.jobs if job.never)
-    return lines + [f"{job.name} never starts: {'; '.join(job.never)}" for job in never]
+    horizon = human_duration(found.horizon_s)
+    for job in found.jobs:
+        if job.never:
+            lines.append(f"{job.name} never starts: {'; '.join(job.never)}")
+        elif job.late:
+            lines.append(f"{job.name} does not start in {horizon}: {'; '.join(job.late)}")
+    return lines

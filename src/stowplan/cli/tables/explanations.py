@@ -195,6 +195,9 @@ def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) 
     for name, score in zip(names, listed, strict=True):
         if name != score.name:
             screen.print(Text(f"{name} {score.name}"))
+    for score in listed:
+        for line in (line for one in score.plugins.values() for line in one.details):
+            screen.print(Text(f"{score.name}: {line}"))
 
 
 def _preemption(explanation: Explanation) -> Text:

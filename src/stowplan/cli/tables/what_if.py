@@ -13,6 +13,7 @@ from stowplan.insight.what_if.result import (
     BLOCKED,
     EFFECTS,
     EVICTED,
+    AutoscalerUse,
     PodDifference,
     PreemptionPreview,
     PreemptionStep,
@@ -37,8 +38,21 @@ def print_what_if(found: WhatIf, screen: Console, *, wide: bool = False) -> None
     _print_steps(found.preemptions, screen)
     _print_resources(found, screen)
     _print_queues(found, screen)
+    if found.autoscaler is not None:
+        before, after = found.autoscaler.before, found.autoscaler.after
+        text = f"\nAutoscaler: {_nodes_added(after)} (before: {_nodes_added(before)})"
+        screen.print(Text(text), soft_wrap=True)
     for note in found.notes:
         screen.print(Text(f"Note: {note}"), soft_wrap=True)
+
+
+def _nodes_added(use: AutoscalerUse) -> str:
+    """Nodes by pool, and what they cost."""
+    pools = ", ".join(f"{number} {pool}" for pool, number in use.by_pool.items())
+    text = f"{count_of(use.added, 'node')} added" + (f" ({pools})" if pools else "")
+    if use.removed:
+        text += f", {use.removed} removed"
+    return text if use.cost is None else f"{text}, cost {use.cost:.2f}"
 
 
 def _headline(found: WhatIf) -> str:

@@ -32,7 +32,7 @@ from stowplan.batch.queues.kueue.kueue_options import (
     ResourceTransformation,
     enabled_gates,
 )
-from stowplan.batch.queues.kueue.quota.fair_share import dominant_share
+from stowplan.batch.queues.kueue.quota.dominant_share import dominant_share
 from stowplan.batch.queues.kueue.quota.quota_amounts import UNLIMITED
 from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase

@@ -25,7 +25,14 @@ from stowplan.controller_runtime.object_fields import (
 )
 from stowplan.controller_runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controller_runtime.object_times import format_time
-from stowplan.controller_runtime.resource_paths import AUTOSCALERS, PODS
+from stowplan.controller_runtime.resource_paths import (
+    AUTOSCALERS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
 from stowplan.controllers.autoscaling.replica_calculator import (
     MetricsError,
     MetricTarget,
@@ -46,11 +53,12 @@ COMPONENT = "horizontal-pod-autoscaler"
 PERIOD_SECONDS = 15.0
 """How often an autoscaler is synced."""
 _SCALABLE = {
-    ("apps", "Deployment"),
-    ("apps", "ReplicaSet"),
-    ("apps", "StatefulSet"),
-    ("", "ReplicationController"),
+    ("apps", "Deployment"): DEPLOYMENTS,
+    ("apps", "ReplicaSet"): REPLICA_SETS,
+    ("apps", "StatefulSet"): STATEFUL_SETS,
+    ("", "ReplicationController"): REPLICATION_CONTROLLERS,
 }
+"""Group and kind -> path. A target is found by its group; its version is not compared."""
 _UNKNOWN_METRICS = {
     "ContainerResource": "FailedGetContainerResourceMetric",
     "External": "FailedGetExternalMetric",
@@ -142,19 +150,22 @@ class HorizontalPodAutoscalerController(Controller):
     def _target(self, key: Key, autoscaler: Tree) -> tuple[str, Tree] | None:
         """Path and object of the target; None, with event and condition, if it has no scale."""
         reference = autoscaler["spec"]["scaleTargetRef"]
-        group = reference.get("apiVersion", "").rpartition("/")[0]
+        version = reference.get("apiVersion", "")
+        group = version.rpartition("/")[0]
         kind, name = reference["kind"], reference["name"]
-        found = self.api.path_of(reference.get("apiVersion", ""), kind)
-        workload = None if found is None else self.api.get(found[0], key[0], name)
-        if found is None:
-            text = f'no matches for kind "{kind}" in group "{group}"'
-        elif (group, kind) not in _SCALABLE:
-            text = "the server could not find the requested resource"
-        elif workload is None:
-            plural = found[0].rpartition("/")[2]
+        path = _SCALABLE.get((group, kind))
+        workload = None if path is None else self.api.get(path, key[0], name)
+        if path is not None and workload is not None:
+            return path, workload
+        if path is not None:
+            plural = path.rpartition("/")[2]
             text = f'{plural}{"." if group else ""}{group} "{name}" not found'
+        elif version.count("/") > 1:
+            text = f"unexpected GroupVersion string: {version}"
+        elif self.api.path_of(version, kind) is None:
+            text = f'no matches for kind "{kind}" in group "{group}"'
         else:
-            return found[0], workload
+            text = "the server could not find the requested resource"
         self._record(autoscaler, "FailedGetScale", text, "Warning")
         text = f"the HPA controller was unable to get the target's current scale: {text}"
         self._set(autoscaler, "AbleToScale", False, "FailedGetScale", text)

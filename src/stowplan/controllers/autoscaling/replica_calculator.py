@@ -2,6 +2,8 @@
 
 Amounts are int: thousandths of a unit (milli-CPU, thousandths of a byte), as in the original.
 
+Differs: a utilization over `UTILIZATION_MAX` counts as that; the original's int32 overflows.
+
 Source: kube-controller-manager v1.36, pkg/controller/podautoscaler/replica_calculator.go and
 metrics/utilization.go.
 """
@@ -17,6 +19,8 @@ INITIAL_READINESS_SECONDS = 30.0
 METRIC_WINDOW_SECONDS = 15.0
 """Time over which CPU usage is averaged: metrics-server's resolution."""
 DEFAULT_TOLERANCE = 0.1
+UTILIZATION_MAX = 2**31 - 1
+"""In percent: the status has an int32."""
 
 
 class MetricsError(Exception):
@@ -149,7 +153,7 @@ def _usage_ratio(
     requested = sum(requests[name] for name in usages)
     if not requested:
         raise MetricsError("no metrics returned matched known pods")
-    utilization = total * 100 // requested
+    utilization = min(total * 100 // requested, UTILIZATION_MAX)
     return utilization / target.utilization, utilization, average
 
 

@@ -2,7 +2,7 @@
 
 `stowplan.dev/load-cpu: "4"` on the target of an autoscaler (a Deployment, say) is spread evenly
 over its ready pods; `stowplan.dev/cpu-usage: "250m"` on a pod (by its template) is that pod's.
-The same for memory. Without any of them a pod has no metric.
+The same for memory. Without any of them a pod has no metric; one that is no quantity is an error.
 """
 
 from __future__ import annotations
@@ -19,10 +19,15 @@ from stowplan.objects.quantity import QuantityError
 USAGE_ANNOTATIONS = {"cpu": "stowplan.dev/cpu-usage", "memory": "stowplan.dev/memory-usage"}
 LOAD_ANNOTATIONS = {"cpu": "stowplan.dev/load-cpu", "memory": "stowplan.dev/load-memory"}
 _PER_MILLI = 10**6
+_MILLI_MAX = 2**63 - 1
+"""Larger quantities count as this one, as in the original."""
 
 
 def pod_samples(target: Tree, pods: Sequence[Tree], resource: str) -> list[PodSample]:
-    """The pods with their usage of a resource. Raises MetricsError if none has a metric."""
+    """The pods with their usage of a resource.
+
+    Raises MetricsError if none has a metric, or one is no quantity.
+    """
     load = _amount_in(target, LOAD_ANNOTATIONS.get(resource, ""))
     serving = [pod for pod in pods if _serves(pod)]
     share = None if load is None or not serving else load // len(serving)
@@ -50,8 +55,8 @@ def with_requests(
 
 
 def milli_amount(quantity: str | int) -> int:
-    """A quantity in thousandths of a unit, rounded up. Raises QuantityError."""
-    return -(-to_billionths(quantity) // _PER_MILLI)
+    """A quantity in thousandths of a unit, rounded up, an int64. Raises QuantityError."""
+    return min(-(-to_billionths(quantity) // _PER_MILLI), _MILLI_MAX)
 
 
 def _sample(pod: Tree, usage: int | None) -> PodSample:
@@ -74,14 +79,15 @@ def _serves(pod: Tree) -> bool:
 
 
 def _amount_in(obj: Tree, annotation: str) -> int | None:
-    """The amount in an annotation, in thousandths; None if it is absent or no quantity."""
+    """The amount in an annotation, in thousandths; None if it is absent. Raises MetricsError."""
     text = (obj["metadata"].get("annotations") or {}).get(annotation)
     if text is None:
         return None
     try:
         return max(0, milli_amount(text))
-    except QuantityError:
-        return None
+    except QuantityError as error:
+        kind, name = obj.get("kind", ""), obj["metadata"]["name"]
+        raise MetricsError(f"annotation {annotation} of {kind} {name}: {error}") from None
 
 
 def _request(pod: Tree, resource: str) -> int:

@@ -25,8 +25,28 @@ from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
+from stowplan.objects.workload import (
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 
 TIMEOUT_S = 10.0
+WORKLOADS: tuple[type[Object], ...] = (
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    ReplicationController,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 LIST_ATTEMPTS_MAX = 4
 """How often a list is tried that is throttled or whose continue token has expired."""
 
@@ -50,13 +70,17 @@ def list_once(
     *,
     partial: bool = False,
     with_finished: bool = False,
+    with_workloads: bool = False,
 ) -> ClusterListing:
     """List all objects that scheduling reads, once. Raises ServerUnreachable and CredentialError.
 
     partial: note the kinds that the user may not list and go on, except for nodes and pods.
-    with_finished: list finished pods too, which sessions read anyway.
+    with_finished: list finished pods too, which sessions read anyway. with_workloads: list what
+    owns pods, and their disruption budgets, which decisions need not read.
     """
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
+    if with_workloads:
+        kinds += WORKLOADS
     resources = resources_of(kinds, with_ended=with_finished or deciders.batch is not None)
     return asyncio.run(_list_resources(client_config, resources, partial=partial))
 

@@ -82,18 +82,25 @@ class OpenBWorkload(NamedTuple):
 
 def read_workload(folder: str | Path, name: str) -> OpenBWorkload:
     """A workload from the folder with the published files; raises InputError."""
+    files = Path(folder) / NODES_FILE, Path(folder) / PODS_FILES.format(name)
+    return workload_of(name, *((read_bytes(path).decode(), str(path)) for path in files))
+
+
+def workload_of(name: str, nodes: tuple[str, str], pods: tuple[str, str]) -> OpenBWorkload:
+    """A workload of two texts in the published format, each with its source; raises InputError."""
     reader = OpenBReader()
-    nodes = _sorted(reader, Path(folder) / NODES_FILE, Node)
-    pods = _sorted(reader, Path(folder) / PODS_FILES.format(name), Pod)
-    requests = tuple(gpu_request_of(PodInfo.of(pod)) for pod in pods)
-    return OpenBWorkload(name, nodes, pods, requests)
+    sorted_nodes, sorted_pods = _sorted(reader, *nodes, Node), _sorted(reader, *pods, Pod)
+    requests = tuple(gpu_request_of(PodInfo.of(pod)) for pod in sorted_pods)
+    return OpenBWorkload(name, sorted_nodes, sorted_pods, requests)
 
 
-def _sorted(reader: OpenBReader, path: Path, kind: type[NodeOrPod]) -> tuple[NodeOrPod, ...]:
+def _sorted(
+    reader: OpenBReader, text: str, source: str, kind: type[NodeOrPod]
+) -> tuple[NodeOrPod, ...]:
     found: list[NodeOrPod] = []
-    for place, value in reader.objects(read_bytes(path).decode(), str(path)):
+    for place, value in reader.objects(text, source):
         if not isinstance(value, kind):
             wanted = f"a file of {kind.__name__.lower()}s"
-            raise InputError(str(path), place, type(value).__name__, wanted)
+            raise InputError(source, place, type(value).__name__, wanted)
         found.append(value)
     return tuple(sorted(found, key=lambda one: one.metadata.name))

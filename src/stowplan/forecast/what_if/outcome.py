@@ -14,7 +14,7 @@ from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.insight.pod_placement import Placement
-from stowplan.insight.what_if.result import QueueState
+from stowplan.insight.what_if.result import AutoscalerUse, QueueState
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import requested
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -28,7 +28,7 @@ class DecisionOutcome(msgspec.Struct):
     version: the cluster before its pending pods were decided. placements: of the pending pods.
     evicted: pod -> the pod, or job, for which a session or the scheduler evicted it. resources:
     name -> (requested, allocatable) on nodes that are not cordoned. waits: pod -> seconds from its
-    arrival to its node, with a duration.
+    arrival to its node, with a duration. autoscaled: what an autoscaler did, None without one.
     """
 
     version: Cluster
@@ -37,6 +37,7 @@ class DecisionOutcome(msgspec.Struct):
     resources: dict[str, tuple[int, int]] = {}
     waits: dict[str, float] = {}
     notes: list[str] = []
+    autoscaled: AutoscalerUse | None = None
 
     def node_of(self, pod: Pod) -> str:
         """The node of a pod of the version, "" for none."""

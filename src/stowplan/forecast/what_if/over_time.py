@@ -2,21 +2,27 @@
 
 Pods that wait have arrived at the start. A pod ends after its run time, less the time that it has
 run already: the smaller of `stowplan.dev/run-seconds` and `activeDeadlineSeconds`, else the
-default.
+default. Where the version has workloads, their controllers and kubelets do this.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.forecast.what_if.autoscaled_nodes import AutoscaledPools, use_over_time
+from stowplan.forecast.what_if.controller_replay import ControllerReplay, has_controllers
 from stowplan.forecast.what_if.outcome import DecisionOutcome, resource_use_of
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.counts import count_of
 from stowplan.insight.pod_placement import Placement, strip_node_counts, unplaced
+from stowplan.insight.what_if.owned_pods import is_created_again
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.duration import SECOND
@@ -27,7 +33,15 @@ from stowplan.simulation.cluster.cluster_api import OK
 from stowplan.simulation.cluster.simulated_cluster import run_of
 from stowplan.simulation.event_queue import in_seconds
 from stowplan.simulation.replay import Replay, ReplayOptions
-from stowplan.simulation.simulate import assign_profile
+from stowplan.simulation.simulate import assign_profile, autoscaler_frameworks
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """A duration in virtual time. default_s: run time of pods of Jobs and of pods without owner
+    that declare none; None: they run on."""
+
+    for_s: float
+    default_s: float | None = None
 
 
 class _RunTime(NamedTuple):
@@ -37,7 +51,7 @@ class _RunTime(NamedTuple):
     left_s: float | None
 
 
-class _ForecastReplay(Replay):
+class _PodReplay(Replay):
     """A replay from now on, in which all pending pods have arrived.
 
     runs: pod -> run time. takers: victim -> uid of the pod that evicted it.
@@ -62,6 +76,9 @@ class _ForecastReplay(Replay):
         seconds = run.left_s if is_first else run.total_s
         return None if seconds is None else round(seconds * SECOND)
 
+    def _ended(self, pod: Pod, why: str) -> None:
+        super()._ended(pod, why if is_created_again(pod) else "")
+
     def _taken(self, effect: Effect, code: int) -> None:
         super()._taken(effect, code)
         if isinstance(effect, to_do.Evict) and code == OK:
@@ -71,42 +88,91 @@ class _ForecastReplay(Replay):
 def decide_over_time(
     version: Cluster,
     deciders: Deciders,
-    for_s: float,
+    timing: Timing,
     *,
-    default_s: float | None = None,
     now: datetime | None = None,
     seed: int = 0,
     profile: str | None = None,
+    pools: AutoscaledPools | None = None,
 ) -> DecisionOutcome:
-    """The outcome after `for_s` virtual seconds.
+    """The outcome after `timing.for_s` virtual seconds.
 
-    default_s: run time of pods of Jobs and of pods without owner that declare none; None: they run
-    on. now: until when running pods have run; None: they start at the beginning.
+    Where the version has workloads their controllers run, as in `simulate --replay`. now: until
+    when running pods have run; None: they start at the beginning. pools: of an autoscaler.
     """
-    pods = _arriving(version)
-    timed = replace(version, pods=pods, manifests=[])
-    runs = {pod.key: _run_time(pod, default_s, now) for pod in pods}
     if profile is not None:
-        timed = assign_profile(profile, timed)
+        version = assign_profile(profile, version)
     rng = np.random.default_rng(seed)
     scheduler = deciders.scheduler(rng=rng, options=SchedulerOptions(counts_repeats=False))
-    replay = _ForecastReplay(timed, scheduler, ReplayOptions(until_s=for_s), seed, runs)
-    replay.run(lambda now: None, max(round(for_s * SECOND), 1))
+    autoscale = None if pools is None else pools.config
+    options = ReplayOptions(until_s=timing.for_s, autoscale=autoscale)
+    replay: ControllerReplay | _PodReplay
+    if has_controllers(version):
+        run_s = math.inf if timing.default_s is None else timing.default_s
+        replay = ControllerReplay(version, deciders, scheduler, options, seed, run_s, now)
+    else:
+        pods = _arriving(version)
+        runs = {pod.key: _run_time(pod, timing.default_s, now) for pod in pods}
+        timed = replace(version, pods=pods, manifests=[])
+        replay = _PodReplay(timed, scheduler, options, seed, runs)
+    if pools is not None:
+        templates = pools.of(version)
+        replay.start_autoscaler(templates, autoscaler_frameworks(deciders, version), seed)
+    replay.run(lambda now: None, max(round(timing.for_s * SECOND), 1))
+    found = _outcome(version, replay, scheduler)
+    if pools is not None and replay.autoscaler is not None:
+        found.autoscaled = use_over_time(replay.autoscaler, templates)
+    return found
+
+
+def _outcome(
+    version: Cluster, replay: ControllerReplay | _PodReplay, scheduler: Scheduler
+) -> DecisionOutcome:
+    """What became of the pods of a version. A pod that was created in place of another one counts
+    as that one."""
+    successors, notes = {}, replay.failure_notes
+    if isinstance(replay, ControllerReplay):
+        successors = replay.successors
+        notes += _notes_of(replay)
+    histories = replay.pod_histories
+    uids = {history.pod.uid: key for key, history in histories.items()}
     placements: dict[str, Placement] = {}
     waits: dict[str, float] = {}
-    uids = {history.pod.uid: key for key, history in replay.pod_histories.items()}
-    for key, history in replay.pod_histories.items():
+    for pod in version.pods:
+        key = last = pod.key
+        while last in successors:
+            last = successors[last]
+        history = histories.get(last)
+        if history is None:
+            continue
+        is_gone = last == key and history.ended is not None and not history.restarts
+        if is_gone and key in replay.takers:
+            # It was evicted, and no controller creates it again.
+            continue
         if history.waited is not None and not history.bound_at_start:
             waits[key] = in_seconds(history.waited)
-        is_same = history.bound_at_start and not history.restarts
+        is_same = last == key and history.bound_at_start and not history.restarts
         if history.node and not is_same:
             placements[key] = Placement(key, history.node)
         elif not history.node:
             note = history.note or "not tried yet"
-            placements[key] = unplaced(history.pod, strip_node_counts(note), note)
+            placements[key] = replace(unplaced(history.pod, strip_node_counts(note), note), pod=key)
     evicted = {key: uids.get(uid, uid) for key, uid in replay.takers.items()}
     use = resource_use_of(scheduler.cache.nodes)
-    return DecisionOutcome(version, placements, evicted, use, waits)
+    return DecisionOutcome(version, placements, evicted, use, waits, notes)
+
+
+def _notes_of(replay: ControllerReplay) -> list[str]:
+    """What controllers did beside replacing pods."""
+    notes = []
+    if replay.added:
+        histories = [replay.pod_histories[key] for key in replay.added]
+        n_bound = sum(history.bound is not None for history in histories)
+        pods = count_of(len(histories), "pod")
+        notes.append(f"controllers create {pods} more in this time, {n_bound} of them get a node")
+    for key, why in replay.not_created.items():
+        notes.append(f"pod {key} could not be created: {why}")
+    return notes
 
 
 def _arriving(version: Cluster) -> list[Pod]:

@@ -10,6 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders
+from stowplan.forecast.what_if.autoscaled_nodes import (
+    AutoscaledPools,
+    decide_with_more_nodes,
+)
 from stowplan.forecast.what_if.loaded_cluster import LoadedCluster
 from stowplan.forecast.what_if.outcome import (
     DecisionOutcome,
@@ -18,11 +22,13 @@ from stowplan.forecast.what_if.outcome import (
     queue_states,
     resource_use_of,
 )
-from stowplan.forecast.what_if.over_time import decide_over_time
+from stowplan.forecast.what_if.over_time import Timing, decide_over_time
 from stowplan.forecast.what_if.preemption_chain import ChainResult, PreemptionChain
 from stowplan.inputs.cluster_reader import Cluster, read_addition, read_cluster
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.autoscaler_notes import autoscaler_note
+from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
 from stowplan.insight.gang_notes import gang_notes
 from stowplan.insight.pod_placement import Placement
 from stowplan.insight.what_if.application import NOT_OF_CLUSTER, apply_changes
@@ -33,6 +39,7 @@ from stowplan.insight.what_if.requested_changes import RequestedChange, RequestS
 from stowplan.insight.what_if.result import (
     EFFECTS,
     SCHEMA,
+    AutoscalerDifference,
     ChangeEffect,
     PodDifference,
     QueueDifference,
@@ -44,19 +51,11 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
-from stowplan.simulation.simulate import check_profile_of
+from stowplan.simulation.simulate import assign_profile, check_profile_of
 from stowplan.simulation.simulate_jobs import is_for_sessions
 
 DRAIN_ROUNDS_MAX = 20
 """How often a drain is decided again because a disruption budget keeps further pods in place."""
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """A duration in virtual time. default_s: run time of pods that declare none, see
-    `decide_over_time`; now: until when running pods have run."""
-
-    for_s: float
-    default_s: float | None = None
 
 
 class WhatIfOptions(msgspec.Struct, frozen=True):
@@ -73,6 +72,7 @@ class WhatIfOptions(msgspec.Struct, frozen=True):
     preemption: bool = True
     timing: Timing | None = None
     now: datetime | None = None
+    autoscale: AutoscaleConfig | None = None
 
 
 class Question(msgspec.Struct):
@@ -218,19 +218,30 @@ def _decided(
     question: Question, version: Cluster, deciders: Deciders, loaded: LoadedCluster, n_pods: int
 ) -> DecisionOutcome:
     options = question.options
+    pools = None
+    if options.autoscale is not None:
+        pools = AutoscaledPools(options.autoscale, question.cluster)
     if options.timing is not None:
         return decide_over_time(
             version,
             deciders,
-            options.timing.for_s,
-            default_s=options.timing.default_s,
+            options.timing,
             now=present(question),
             seed=options.seed,
             profile=options.profile,
+            pools=pools,
         )
-    if is_for_sessions(deciders, version):
-        return decide_sessions(version, deciders, options.seed)
-    return decide_pods(loaded, version, n_pods)
+
+    def decide(grown: Cluster) -> DecisionOutcome:
+        if is_for_sessions(deciders, grown):
+            return decide_sessions(grown, deciders, options.seed)
+        return decide_pods(loaded, grown, n_pods)
+
+    if pools is None:
+        return decide(version)
+    if options.profile is not None:
+        version = assign_profile(options.profile, version)
+    return decide_with_more_nodes(version, deciders, pools, decide, options.seed)
 
 
 def _chain(
@@ -304,7 +315,16 @@ def _result(
         uses,
         None if timing is None else timing.for_s,
         tuple(dict.fromkeys([*_notes(question, changed, pods, chain), *notes, *after.notes])),
+        _autoscaler_difference(before, after),
     )
+
+
+def _autoscaler_difference(
+    before: DecisionOutcome, after: DecisionOutcome
+) -> AutoscalerDifference | None:
+    if before.autoscaled is None or after.autoscaled is None:
+        return None
+    return AutoscalerDifference(before.autoscaled, after.autoscaled)
 
 
 def _after_chain(after: DecisionOutcome, chain: ChainResult) -> DecisionOutcome:
@@ -350,6 +370,11 @@ def _summary(
     found["daemons"] = changed.daemons
     found["nodes"] = sum(not node.spec.unschedulable for node in after.version.nodes)
     found["nodes_before"] = sum(not node.spec.unschedulable for node in before.version.nodes)
+    for name, outcome in (("", after), ("_before", before)):
+        if outcome.autoscaled is not None:
+            found[f"autoscaled{name}"] = outcome.autoscaled.added
+            if outcome.autoscaled.cost is not None:
+                found[f"cost{name}"] = outcome.autoscaled.cost
     if after.waits:
         found["wait_s"] = round(sum(after.waits.values()) / len(after.waits), 3)
     for name, (requested, allocatable) in after.resources.items():
@@ -380,6 +405,11 @@ def _notes(
         notes.append(f"preemption loops: {', '.join(chain.loops)} evicted twice")
     if chain is not None and chain.untried:
         notes.append(f"the preemption chain was cut: {len(chain.untried):,} pods were not tried")
+    options = question.options
+    note = autoscaler_note(cluster.nodes, is_modelled=options.autoscale is not None)
+    notes += [note] if note else []
+    if options.autoscale is not None and options.timing is None:
+        notes.append("the autoscaler only adds nodes here; start-up and scale-down need --for")
     return notes + gang_notes(changed.cluster.pending(), question.deciders)
 
 

@@ -40,6 +40,8 @@ PEAK_H = 15
 """Hour of the day with the most arrivals, of a process with an amplitude."""
 BURST_DEFAULT = 10.0
 JOBS_MAX = 10_000_000
+SPAN_S_MAX = 100 * 365 * 86_400.0
+"""Longest mean span of arrivals, in seconds: dates and nanoseconds must hold them."""
 _RUN_MIN_S = 1.0
 """Shorter run times are fitted as this."""
 
@@ -136,6 +138,9 @@ def with_arrivals(cluster: Cluster, request: ArrivalRequest, seed: int = 0) -> C
         raise InputError(SOURCE, "", "no pending pods", "pods to draw jobs from")
     model = fit_arrivals(jobs, request)
     rng = np.random.default_rng([seed, 7])
+    if model.jobs * HOUR_S > model.rate * SPAN_S_MAX:
+        wanted = "a rate at which all jobs arrive within 100 years"
+        raise InputError(SOURCE, "rate", f"{model.rate:g}", wanted)
     times = model.arrival_times(rng)
     chosen = rng.integers(0, len(jobs), model.jobs)
     run_s = None if model.run == "trace" else model.run_times(rng)

@@ -16,6 +16,9 @@ from stowplan.insight.node_pools import pool_of
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
 
+PRICE_MAX = 1e12
+"""Highest price of a node: sums and bounds stay finite."""
+
 
 class PricedPool(msgspec.Struct, frozen=True):
     """Nodes that can be added: new ones take the templates in turn, which differ in labels (zones)
@@ -56,14 +59,16 @@ def pools_of(
     differ in resources or taints is one pool for each kind.
 
     prices: pool -> price of one node; empty: each node costs 1. Raises InputError for a price of an
-    unknown pool.
+    unknown pool, and one that is not above 0 up to PRICE_MAX.
     """
     known = {pool_of(node) for node in nodes}
-    for name in prices:
+    for name, price in prices.items():
         if name not in known:
             hint = did_you_mean(name, known)
             wanted = f"one of the pools {', '.join(sorted(known))}"
             raise InputError("price", "", repr(name), f"{wanted}; {hint}" if hint else wanted)
+        if not 0 < price <= PRICE_MAX:
+            raise InputError("price", name, f"{price:g}", f"a number above 0 up to {PRICE_MAX:g}")
     first: dict[tuple[str, object], Node] = {}
     for node in nodes:
         first.setdefault((pool_of(node), _shape(node)), node)

@@ -98,6 +98,23 @@ class QueueDifference(msgspec.Struct, frozen=True):
     after: QueueState
 
 
+class AutoscalerUse(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What an autoscaler did. added, removed: nodes. by_pool: pool -> nodes added. cost: of all
+    nodes in virtual time, by the prices of their pools; None without either."""
+
+    added: int
+    removed: int
+    by_pool: dict[str, int] = {}
+    cost: float | None = None
+
+
+class AutoscalerDifference(msgspec.Struct, frozen=True):
+    """What an autoscaler does before and after."""
+
+    before: AutoscalerUse
+    after: AutoscalerUse
+
+
 class Victim(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A pod that preemption evicts.
 
@@ -171,6 +188,7 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     summary: measure -> number, for conditions. pods: those with a difference. budgets: disruption
     budgets that drains meet. preemptions: of pods that do not fit otherwise. resources, queues: by
     name. for_s: virtual time, None where pods are decided once. notes: limits of the answer.
+    autoscaler: None where none was modelled.
     """
 
     api_version: str
@@ -183,6 +201,7 @@ class WhatIf(msgspec.Struct, frozen=True, rename="camel"):
     queues: dict[str, QueueDifference]
     for_s: float | None
     notes: tuple[str, ...]
+    autoscaler: AutoscalerDifference | None = None
 
     def __repr__(self) -> str:
         figures = [

@@ -166,8 +166,8 @@ def label_change(change: RequestedChange) -> tuple[str, str, str | None]:
 
 
 def count_after(change: RequestedChange, least: int) -> tuple[str, int]:
-    """(what, number) of WHAT=N; raises InputError for a number below `least`."""
+    """(what, number) of WHAT=N; raises InputError for a number that is not `least` to 9,999,999."""
     what, equals, number = change.text.rpartition("=")
     if not equals or not what or not re.fullmatch(r"\d{1,7}", number) or int(number) < least:
-        raise change.error(f"expected a whole number of at least {least} after =")
+        raise change.error(f"expected a whole number from {least} to 9999999 after =")
     return what, int(number)

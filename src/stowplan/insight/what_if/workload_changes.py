@@ -46,8 +46,8 @@ def scale(state: ChangeState, change: RequestedChange) -> str:
     target = target_of(change, what, state.namespace)
     if target.kind not in _SCALABLE:
         raise change.error(f"cannot scale a {target.kind}: expected one of {', '.join(_SCALABLE)}")
-    workload = object_of(target, state.objects)
     pods = _active(state, target)
+    workload = object_of(target, state.objects) or _replica_set_of(state, target, pods)
     if workload is None and not pods:
         raise not_found(change, target, state.given.pods)
     before = len(pods)
@@ -56,6 +56,20 @@ def scale(state: ChangeState, change: RequestedChange) -> str:
     else:
         _scale_pods(state, target, pods, n_pods)
     return f"{target.text} scaled from {before} to {n_pods}"
+
+
+def _replica_set_of(state: ChangeState, target: Target, pods: list[Pod]) -> ReplicaSet | None:
+    """The ReplicaSet of a Deployment that is not in the input, of its newest pods."""
+    if target.kind != "Deployment":
+        return None
+    owners = [pod.controller.name for pod in pods if pod.controller is not None]
+    for name in reversed(owners):
+        found = object_of(Target("ReplicaSet", target.namespace, name), state.objects)
+        if isinstance(found, ReplicaSet):
+            template = f"new pods have the template of replicaset {name}"
+            state.found.notes.append(f"{target.text} is not in the input: {template}")
+            return found
+    return None
 
 
 def _active(state: ChangeState, target: Target) -> list[Pod]:

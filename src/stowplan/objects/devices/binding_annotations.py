@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stowplan.objects.devices.gpu_cards import INDEX_KEY
+from stowplan.objects.devices.gpu_cards import ASSUME_TIME_KEY, INDEX_KEY
 from stowplan.objects.pod import Pod
 
 BINDING_ANNOTATIONS = frozenset(
     (
         INDEX_KEY,
-        "alibabacloud.com/assume-time",
+        ASSUME_TIME_KEY,
         "volcano.sh/vgpu-node",
         "volcano.sh/vgpu-time",
         "volcano.sh/vgpu-ids-new",

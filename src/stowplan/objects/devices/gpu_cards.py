@@ -19,6 +19,9 @@ MILLI_KEY = "alibabacloud.com/gpu-milli"
 COUNT_KEY = "alibabacloud.com/gpu-count"
 MODEL_KEY = "alibabacloud.com/gpu-card-model"
 INDEX_KEY = "alibabacloud.com/gpu-index"
+ASSUME_TIME_KEY = "alibabacloud.com/assume-time"
+ASSUME_TIMES = {ASSUME_TIME_KEY: "ns"}
+"""The time of the binding, which goes onto a pod with its cards, and its unit."""
 
 SHARE_KIND = "share"
 """The kind of pods that request a part of one card."""

@@ -1,8 +1,7 @@
-"""DynamicResources: resource claims of pods.
+"""DynamicResources: devices for the claims of a pod, and for its extended resources.
 
-Claims are not allocated yet. A pod without resource claims passes as in the original, down to the
-message that PostFilter adds to every refusal. A pod with claims is refused, so that it never runs
-without its devices.
+PreFilter reads the claims, Filter searches devices node by node (`claim_search`), Reserve assumes
+the allocation of the chosen node, and PreBind writes it into the claims (`claim_binding`).
 
 Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocation resourceclaim.
 """
@@ -20,9 +19,11 @@ from stowplan.framework import (
     SKIP,
     CycleState,
     Handle,
+    NodeInfo,
     NodeTable,
     ObjectStore,
     PostFilterResult,
+    PreBindWait,
     Problem,
     Rows,
     Snapshot,
@@ -44,17 +45,40 @@ from stowplan.framework.clusterevents import (
     RegisteredEvents,
     on,
 )
+from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
-from stowplan.objects.devices.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.objects.pod_requests import pod_requests
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
+from stowplan.plugins.devices.claim_binding import (
+    AssumedClaims,
+    assume_claims,
+    check_claims,
+)
+from stowplan.plugins.devices.claim_search import (
+    CANNOT_ALLOCATE,
+    STEPS_PER_SECOND,
+    ClaimSearch,
+    NodeAllocation,
+    SearchSettings,
+)
+from stowplan.plugins.devices.cluster_devices import ClusterDevices
+from stowplan.plugins.devices.device_selectors import DeviceSelectors
+from stowplan.plugins.devices.device_states import PER_NODE, REFUSED
+from stowplan.plugins.devices.extended_resources import (
+    in_memory_claim,
+    is_device_resource,
+    left_over_claim,
+)
 from stowplan.plugins.pod_hints import queueing_hint
 
 
 class DynamicResourcesArgs(PluginArgs, frozen=True):
-    """filter_timeout: limit of the device search per node, 0 for none. binding_timeout: limit until
-    devices are ready. Both are validated and have no effect yet."""
+    """filter_timeout: limit of the device search per node, 0 for none; it counts steps of the
+    search, not time. binding_timeout: limit until devices are ready."""
 
     filter_timeout: timedelta = timedelta(seconds=10)
     binding_timeout: timedelta = timedelta(seconds=600)
@@ -71,11 +95,21 @@ class DynamicResourcesArgs(PluginArgs, frozen=True):
 
 
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
-NO_RESOURCE_CLAIMS: tuple[str, ...] = ()
+
+
+class NoClaimSearch:
+    """State of an attempt without claims, or in which PreFilter refused the pod."""
+
+
+NO_CLAIM_SEARCH = NoClaimSearch()
 
 
 class DynamicResources:
-    """Skips pods without resource claims and refuses the others."""
+    """Every extension point from PreEnqueue to PreBind for pods with claims.
+
+    Differs: devices for extended resources are decided in recorded questions only, since the claim
+    that they need is not created yet; elsewhere such resources are read from the nodes.
+    """
 
     name = "DynamicResources"
     declaration = Plugin(
@@ -86,19 +120,22 @@ class DynamicResources:
         rests_when_skipped=True,
     )
     Args = DynamicResourcesArgs
-    # Differs: the original allocates devices. Device classes that provide extended resources are
-    # not read either: such resources are read from the nodes only. Unresolvable: evicting pods does
-    # not help, since no claim is allocated.
-    REJECTED = unresolvable("resource claims are not supported yet, so the pod would lack devices")
+    RESERVED = "DynamicResources/reserved"
+    UNUSED = "DynamicResources/unused"
     NO_STATE = error("not found")
+    NO_ALLOCATION = error("claim allocation not found for node")
     NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
     NOTHING_HELPS = unschedulable("still not schedulable")
+    DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
+    DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
+    TIMED_OUT = "device binding timeout"
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self.args = args
         self.handle = handle
         self._is_enabled = handle.gates.dynamic_resource_allocation
+        self._selectors = DeviceSelectors()
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Success once every claim of the pod exists and, if generated, belongs to the pod."""
@@ -137,91 +174,263 @@ class DynamicResources:
     def _after_pod(self, pod: Pod, old: Pod, new: Pod) -> QueueingHint:
         return queueing_hint(new.uid == pod.uid and not isinstance(self._claims(new), Status))
 
-    def applies_to(self, pod: Pod) -> bool:
-        """False for a pod without claims."""
-        return bool(pod.spec.resource_claims)
+    # Before any node.
 
-    def pre_filter(self, pod: Pod, state: CycleState) -> Status:
-        """Skip for a pod without claims. Refuses a pod whose claims are not generated yet."""
+    def applies_to(self, pod: Pod) -> bool:
+        """False for a pod without claims and without resources that devices may provide."""
+        return bool(pod.spec.resource_claims) or bool(self._amounts(pod))
+
+    def _amounts(self, pod: Pod) -> dict[str, int]:
+        """What the pod requests of resources that a class may provide; {} where that is off."""
+        if not (self.handle.gates.dra_extended_resource and self.handle.shared.creates_claims):
+            return {}
+        requests = pod_requests(pod, use_status=False)
+        return {name: n for name, n in requests.items() if n and is_device_resource(name)}
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Read the claims. Refuses a pod with a claim that is missing, not the pod's, being
+        allocated for another pod, or of a class that does not exist; Skip without claims."""
         if not self._is_enabled:
             return SKIP
         # Written in any case: PostFilter fails where PreFilter did not run.
-        state.write(self.name, NO_RESOURCE_CLAIMS)
-        if not pod.spec.resource_claims:
-            return SKIP
-        names = []
-        for use in pod.spec.resource_claims:
-            name = resource_claim_name_of(pod, use)
-            if isinstance(name, Status):
-                return name
-            if name is not None:
-                names.append(name)
-        state.write(self.name, tuple(names))
-        return OK if names else SKIP
+        state.write(self.name, NO_CLAIM_SEARCH)
+        search = self._search(pod, snapshot.object_store)
+        if isinstance(search, Status):
+            return search
+        state.write(self.name, search)
+        return OK
 
-    def filter(self, state: CycleState) -> Status:
-        """Success without claims."""
+    def _search(self, pod: Pod, object_store: ObjectStore) -> ClaimSearch | Status:
+        claims = resource_claims_of(pod, object_store)
+        if isinstance(claims, Status):
+            return claims
+        amounts = self._amounts(pod)
+        if not claims and not amounts:
+            return SKIP
+        devices = ClusterDevices.of(object_store)
+        extended = None
+        if any(name in devices.by_resource for name in amounts):
+            extended = left_over_claim(pod, object_store.all(ResourceClaim))
+            extended = in_memory_claim(pod) if extended is None else extended
+        if not claims and extended is None:
+            return SKIP
+        for claim in claims:
+            fault = claim_fault(claim, object_store, devices)
+            if fault is not None:
+                return fault
+        return ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
+
+    def _settings(self) -> SearchSettings:
+        steps = int(self.args.filter_timeout.total_seconds() * STEPS_PER_SECOND)
+        now = self.handle.shared.now
+        return SearchSettings(self._selectors, steps, self.args.binding_timeout, now)
+
+    # Nodes.
+
+    def filter(self, node: NodeInfo, state: CycleState) -> Status:
+        """Success where all claims are available or can be allocated."""
         if not self._is_enabled:
             return OK
-        names: tuple[str, ...] | None = state.find(self.name)
-        if names is None:
+        search = state.find(self.name)
+        if search is None:
             return self.NO_STATE
-        return self.REJECTED if names else OK
+        if not isinstance(search, ClaimSearch):
+            return OK
+        return search.on_node(node.node, node.allocatable).status
 
     def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
-        """int64 (n_rows,): `filter` is the same for every row."""
-        return np.full(n_rows_of(rows), not self.filter(state).is_success, dtype=np.int64)
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
+        search = state.find(self.name)
+        codes = np.zeros(n_rows_of(rows), dtype=np.int64)
+        if not self._is_enabled or isinstance(search, NoClaimSearch):
+            return codes
+        statuses = self._statuses(state)
+        asked = np.arange(nodes.n_nodes)[rows]
+        if isinstance(search, ClaimSearch):
+            found = search.on_rows(nodes, asked)
+        else:
+            found = np.full(asked.shape[0], PER_NODE, dtype=np.int64)
+        if (found == REFUSED).any():
+            codes[found == REFUSED] = statuses.setdefault(CANNOT_ALLOCATE, len(statuses) + 1)
+        for place in np.flatnonzero(found == PER_NODE).tolist():
+            status = self.filter(nodes.info(int(asked[place])), state)
+            if not status.is_success:
+                codes[place] = statuses.setdefault(status, len(statuses) + 1)
+        return codes
 
-    def filter_status(self, state: CycleState) -> Status:
-        """The refusal of a code of `filter_column`."""
-        return self.filter(state)
+    def _statuses(self, state: CycleState) -> dict[Status, int]:
+        """Refusals of this attempt and their codes."""
+        kept: dict[Status, int] | None = state.find(f"{self.name}/statuses")
+        if kept is None:
+            kept = {}
+            state.write(f"{self.name}/statuses", kept)
+        return kept
+
+    def filter_status(self, code: int, state: CycleState) -> Status:
+        """The refusal, or the error, of a code of `filter_column`."""
+        return next(status for status, own in self._statuses(state).items() if own == code)
+
+    # No node.
 
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
-        """False: no claim is deallocated."""
+        """False: the pod does not fit at once."""
         return False
 
-    def post_filter(self, state: CycleState) -> PostFilterResult:
-        """Refuses: no claim is deallocated; an error where PreFilter did not run."""
+    def post_filter(
+        self, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
+    ) -> PostFilterResult:
+        """Names the claims of which one is to be deallocated, since no node can use it; an error
+        where PreFilter did not run.
+
+        Differs: recorded answers count the deallocation as done; it is not written to the cluster
+        yet, so the claim stays with its devices until its user deletes it.
+        """
         if not self._is_enabled:
             return PostFilterResult(self.DISABLED)
-        names: tuple[str, ...] | None = state.find(self.name)
-        if names is None:
+        search = state.find(self.name)
+        if search is None:
             return PostFilterResult(self.NO_STATE)
-        return PostFilterResult(self.NOTHING_HELPS if names else self.NOTHING_TO_DEALLOCATE)
+        if not isinstance(search, ClaimSearch):
+            return PostFilterResult(self.NOTHING_TO_DEALLOCATE)
+        unused = tuple(self._deallocatable(search, snapshot.nodes, diagnosis))
+        state.write(self.UNUSED, unused)
+        if unused:
+            return PostFilterResult(self.DEALLOCATED)
+        return PostFilterResult(self.DELETED if search.has_left_over_claim else self.NOTHING_HELPS)
 
-    def score(self) -> int:
-        """0: the score ranks alternatives among devices, and there are no devices."""
-        return 0
+    def _deallocatable(
+        self, search: ClaimSearch, nodes: NodeTable, diagnosis: Diagnosis
+    ) -> Iterator[ResourceClaim]:
+        """Claims for which this plugin refused a node, and that no other pod has reserved."""
+        found: set[int] = set()
+        for row in range(nodes.n_nodes):
+            unavailable = search.unavailable_on(nodes.names[row])
+            if unavailable and diagnosis.status_of(row).plugin == self.name:
+                found.update(unavailable)
+        for index in sorted(found):
+            claim = search.claims[index]
+            users = {one.uid for one in claim.status.reserved_for}
+            if claim is not search.extended and users <= {search.pod.uid}:
+                yield claim
 
-    def score_column(self, rows: Rows) -> Ints:
+    # Scores.
+
+    def score(self, node: NodeInfo, state: CycleState) -> int:
+        """Preference of the chosen alternatives; see `ClaimSearch.score`."""
+        search = state.find(self.name)
+        return search.score(node.name) if isinstance(search, ClaimSearch) else 0
+
+    def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
-        return np.zeros(n_rows_of(rows), dtype=np.int64)
+        search = state.find(self.name)
+        scores = np.zeros(n_rows_of(rows), dtype=np.int64)
+        if isinstance(search, ClaimSearch) and search.has_alternatives:
+            for place, row in enumerate(np.arange(nodes.n_nodes)[rows].tolist()):
+                scores[place] = search.score(nodes.names[row])
+        return scores
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): percentages of the highest score."""
         return default_normalize_score(scores)
 
-    def reserve(self) -> Status:
-        """Success: a pod with claims is refused before."""
+    # After the node is chosen.
+
+    def allocation(self, node_name: str, state: CycleState) -> NodeAllocation | None:
+        """What Reserve would use on a node; None where nothing is to be allocated."""
+        search = state.find(self.name)
+        if not isinstance(search, ClaimSearch) or not search.to_allocate:
+            return None
+        return search.known(node_name)
+
+    def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Assume the allocation, so that the next pods see its devices in use."""
+        search = state.find(self.name)
+        if not isinstance(search, ClaimSearch):
+            return OK
+        object_store = self.handle.shared.object_store
+        if search.version == ClusterDevices.of(object_store).version:
+            answer = search.known(node_name)
+        else:
+            # Pods of a session are decided together and reserved one after the other.
+            again = self._search(pod, object_store)
+            if isinstance(again, Status):
+                return again
+            answer, search = search.repeated_on(node_name, again), again
+        if answer is None:
+            return self.NO_ALLOCATION if search.to_allocate else OK
+        if not answer.status.is_success:
+            return answer.status
+        reserved = assume_claims(pod, search.claims, answer.results)
+        reserved.apply(object_store)
+        state.write(self.RESERVED, reserved)
         return OK
 
-    def unreserve(self) -> None:
-        """No effect: nothing was reserved."""
+    def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """End the assumption. What was written by then remains."""
+        reserved = state.find(self.RESERVED)
+        if isinstance(reserved, AssumedClaims):
+            reserved.revert(self.handle.shared.object_store)
+            state.write(self.RESERVED, None)
 
-    def pre_bind(self) -> Status:
-        """Success: there is nothing to allocate."""
-        return OK
+    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
+        """Write allocation and reservation into the claims, and wait until devices are ready."""
+        reserved = state.find(self.RESERVED)
+        if not isinstance(reserved, AssumedClaims) or reserved.is_empty:
+            return OK
+        timeout_s = self.args.binding_timeout.total_seconds()
+        return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
 
-    def explain(self, pod: Pod, state: CycleState) -> list[str]:
+    def pre_bind_progress(
+        self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
+    ) -> Status:
+        """Success when all devices are ready, Wait until then, an error where one has failed."""
+        reserved = state.read(self.RESERVED, AssumedClaims)
+        return check_claims(pod, reserved, snapshot.object_store)
+
+    def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
         """The claims of the pod."""
-        return [f"resource claims: needs {', '.join(state.find(self.name) or ())}"]
+        search = state.find(self.name)
+        if not isinstance(search, ClaimSearch):
+            return []
+        return [f"resource claims: needs {', '.join(claim.name for claim in search.claims)}"]
 
     def signature(self, pod: Pod) -> object:
         """The claims, their generated names and the pod's identity: some belong to one pod."""
         claims = pod.spec.resource_claims
+        amounts = tuple(self._amounts(pod).items())
         if not claims:
-            return ()
-        return claims, pod.status.resource_claim_statuses, pod.namespace, pod.uid
+            return amounts
+        return claims, amounts, pod.status.resource_claim_statuses, pod.namespace, pod.uid
+
+
+def claim_fault(
+    claim: ResourceClaim, object_store: ObjectStore, devices: ClusterDevices
+) -> Status | None:
+    """Why a claim cannot be allocated on any node, None where it may."""
+    key = claim.key
+    observed = object_store.observed(ResourceClaim, key)
+    in_flight = observed is not None and observed.status.allocation is None
+    if claim.status.allocation is not None:
+        if not in_flight:
+            return None
+        return unresolvable(f"resource claim {key} is in the process of being allocated")
+    for request in claim.spec.devices.requests:
+        if request.exactly is not None:
+            named = [(request.name, request.exactly.device_class_name)]
+        elif request.first_available:
+            named = [
+                (f"{request.name}/{one.name}", one.device_class_name)
+                for one in request.first_available
+            ]
+        else:
+            text = f"resource claim {key}, request {request.name}: unknown request type"
+            return unresolvable(text)
+        for name, class_name in named:
+            if not class_name:
+                return error(f"request {name}: unsupported request type")
+            if class_name not in devices.classes:
+                return unresolvable(f"request {name}: device class {class_name} does not exist")
+    return None
 
 
 def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | None:

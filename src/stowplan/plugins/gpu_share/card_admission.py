@@ -10,21 +10,39 @@ read by no device plugin; a pod whose cards they name gets these, a pod without 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, MILLI_KEY
+from stowplan.objects.devices.node_lock import is_released_by, lock_texts
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.card_ledger import gpu_node_of, gpu_request_of
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS, hami, kai_fractions, volcano_vgpu
+from stowplan.plugins.gpu_share.conventions import (
+    CONVENTIONS,
+    aliyun_gpu_mem,
+    hami,
+    kai_fractions,
+    volcano_vgpu,
+)
 from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.device_ledger import NodeReport, report_of
 from stowplan.plugins.gpu_share.conventions.gpu_devices import DeviceReport, GpuDevice
 
 NODE_ANNOTATIONS = {"volcano": volcano_vgpu.NODE, "hami": hami.NODE}
 """Annotation that names the node for which the devices of a pod were chosen, by convention."""
+
+
+WAITING = {
+    volcano_vgpu.PHASE: volcano_vgpu.ALLOCATING,
+    hami.PHASE: hami.ALLOCATING,
+    aliyun_gpu_mem.ASSIGNED: aliyun_gpu_mem.WAITING,
+}
+"""Annotation of a pod -> its value until a device plugin has served the pod."""
+SERVED = {volcano_vgpu.ALLOCATING: "success", aliyun_gpu_mem.WAITING: "true"}
+FAILED = {volcano_vgpu.ALLOCATING: "failed"}
+"""What a device plugin writes instead."""
 
 
 class CardUse(NamedTuple):
@@ -77,6 +95,27 @@ class CardAdmission:
         held = self._held.get(node)
         if held is not None:
             held.pop(key, None)
+
+    def answers(self, pod: Pod, *, is_served: bool) -> dict[str, str]:
+        """The annotations by which device plugins say that they have served a pod, or could not.
+
+        Differs: HAMi's plugin also empties the list of devices that it has served.
+        """
+        notes = pod.metadata.annotations
+        answer = SERVED if is_served else FAILED
+        return {
+            key: answer[waiting]
+            for key, waiting in WAITING.items()
+            if notes.get(key) == waiting and waiting in answer
+        }
+
+    def released_locks(self, pod: Pod, node_annotations: Mapping[str, str]) -> list[str]:
+        """The locks of the node that device plugins remove once they have answered for a pod."""
+        return [
+            key
+            for key, text in lock_texts(node_annotations).items()
+            if is_released_by(text, pod.namespace, pod.name)
+        ]
 
     def uses(self, node: str, without: str = "") -> dict[str, CardUse]:
         """What the admitted pods of a node have of each card. without: a pod that does not

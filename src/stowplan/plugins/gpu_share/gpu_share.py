@@ -47,6 +47,7 @@ from stowplan.framework.clusterevents import (
 from stowplan.framework.deciders.kernel_terms import KernelTerm
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.devices.gpu_cards import (
+    ASSUME_TIMES,
     COUNT_KEY,
     INDEX_KEY,
     MILLI_KEY,
@@ -56,6 +57,7 @@ from stowplan.objects.devices.gpu_cards import (
     format_card_indices,
     is_accessible,
 )
+from stowplan.objects.node import Node
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.gpu_share.card_choice import (
     CardChoiceOptions,
@@ -90,6 +92,7 @@ from stowplan.plugins.gpu_share.conventions.device_sharing import (
     refusal,
     requests_of,
 )
+from stowplan.plugins.gpu_share.conventions.gpu_links import LINKS_KEY
 from stowplan.plugins.gpu_share.fragmentation import TypicalPod
 from stowplan.plugins.gpu_share.policies import (
     GpuPolicy,
@@ -98,6 +101,7 @@ from stowplan.plugins.gpu_share.policies import (
     normalize_gpu_scores,
 )
 from stowplan.plugins.gpu_share.scores.dot_product import DotProductExtension, DotProductNorm
+from stowplan.plugins.gpu_share.scores.gpu_topology import closest_whole_cards, is_several_whole
 from stowplan.plugins.gpu_share.typical_pods import TypicalPodsOptions, typical_pods
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 
@@ -129,6 +133,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     DotProd and their divisor. workload: source of the typical pods of FGD, with the options below.
     ties: which of the nodes with the highest score is to win. seed: of Random. conventions: ways
     of registering and requesting GPUs that count beside the annotations of open-gpu-share.
+    node_locks: take the lock of the node by which Volcano's or HAMi's device plugin knows the pod.
     """
 
     policy: GpuPolicy = GpuPolicy.BEST_FIT
@@ -143,6 +148,7 @@ class GpuShareArgs(PluginArgs, frozen=True):
     ties: GpuTies = GpuTies.NAME
     seed: int = 0
     conventions: tuple[str, ...] = ("volcano", "hami", "aliyun-gpu-mem")
+    node_locks: bool = False
 
     def problems(self, path: str) -> Iterator[Problem]:
         """FGD without workload, and figures out of range."""
@@ -378,13 +384,15 @@ class GpuShare:
 
     def kernel_terms(self, pod: Pod, snapshot: Snapshot) -> tuple[KernelTerm, ...] | None:
         """The request; None for a pod that prescribes its cards, or requests registered devices,
-        and where nodes register some."""
+        and where nodes register some; None for several whole cards where nodes report links."""
         devices = attempt_of(pod, snapshot, self._conventions)
         if not devices.is_count or devices.has_devices().any() or request_problem(pod):
             return None
         attempt = self._state(pod, snapshot)
         request = attempt.request
         if request.prescribed is not None:
+            return None
+        if is_several_whole(request) and _has_links(snapshot.nodes):
             return None
         inventory = attempt.ledger.inventories.get(self)
         if inventory is None:
@@ -411,12 +419,14 @@ class GpuShare:
         row = attempt.nodes.row(node_name)
         if row < 0:
             return self.REFUSALS[NO_SUCH_CARDS]
-        left = attempt.ledger.state(attempt.nodes.info(row), pod.uid)
-        cards = self._chosen(pod, left, attempt.request)
+        info = attempt.nodes.info(row)
+        left = attempt.ledger.state(info, pod.uid)
+        cards = self._chosen(pod, info.node, left, attempt.request)
         if cards is None:
             return self.REFUSALS[TOO_LITTLE_LEFT]
         attempt.ledger.reserve(pod.uid, row, cards)
         state.binding_annotations[INDEX_KEY] = format_card_indices(cards)
+        state.binding_times = {**state.binding_times, **ASSUME_TIMES}
         return OK
 
     def _reserve_devices(
@@ -429,13 +439,18 @@ class GpuShare:
         if notes is not None:
             state.binding_annotations.update(notes.annotations)
             state.binding_times = {**state.binding_times, **notes.times}
+            if self.args.node_locks:
+                state.binding_lock = notes.lock
         return OK
 
     def _chosen(
-        self, pod: Pod, left: CardState, request: GpuShareRequest
+        self, pod: Pod, node: Node, left: CardState, request: GpuShareRequest
     ) -> tuple[int, ...] | None:
         if not fits_distinct_cards(left, request):
             return None
+        closest = closest_whole_cards(node, left, request)
+        if closest is not None:
+            return closest
         choices = candidate_cards(left, request, self._choice)
         # Only RANDOM has several.
         return choices[self._draw(pod, CARD_KEY) % len(choices)] if choices else None
@@ -494,6 +509,17 @@ def _after_deletion(pod: Pod, old: Pod, new: None) -> QueueingHint:
     devices = requests_of(old, tuple(CONVENTIONS.values()))
     freed = bool(devices) or gpu_request_of(PodInfo.of(old)).milli > 0
     return queueing_hint(is_assigned_or_nominated(old) and freed)
+
+
+def _has_links(nodes: NodeTable) -> bool:
+    """True where a node is annotated with the links between its cards."""
+
+    def evaluate(rows: Rows) -> Bools:
+        numbers = np.arange(nodes.n_nodes)[rows].tolist()
+        found = [LINKS_KEY in nodes.nodes[row].metadata.annotations for row in numbers]
+        return np.array(found, dtype=np.bool_)
+
+    return bool(ColumnCache.of(nodes).column("has gpu links", nodes, evaluate).any())
 
 
 def settle_ties(scores: Ints, names: Sequence[str]) -> None:

@@ -58,6 +58,8 @@ from stowplan.objects.pod_requests import (
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.selectors import label_key_errors
 from stowplan.plugins.args_base import PluginArgs
+from stowplan.plugins.devices.cluster_devices import ClusterDevices
+from stowplan.plugins.devices.extended_resources import is_device_resource
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.resources.resource_allocation import (
     NONZERO_RESOURCES,
@@ -112,8 +114,10 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 class NodeResourcesFit:
     """Filter on free resources and pod slots, score by utilization.
 
-    Differs: extended resources that a DeviceClass maps to devices are not left to DynamicResources;
-    device classes are read for queueing hints only.
+    Extended resources that a DeviceClass provides are left to DynamicResources on nodes that have
+    none of their own.
+
+    Differs: they are so in recorded questions only, see DynamicResources.
     """
 
     name = "NodeResourcesFit"
@@ -157,6 +161,8 @@ class NodeResourcesFit:
         code = _TOO_MANY_PODS if len(node.pods) + 1 > node.pod_limit else 0
         for place, (name, amount) in enumerate(self.wanted(pod)):
             offered = node.allocatable.get(name, 0)
+            if offered <= 0 and self._is_left_to_devices(name):
+                continue
             if amount > node.free(name):
                 code |= _resource_bit(place) | (_UNRESOLVABLE if amount > offered else 0)
         return self.filter_status(code, pod) if code else OK
@@ -167,6 +173,8 @@ class NodeResourcesFit:
         for place, (name, amount) in enumerate(self.wanted(pod)):
             offered = nodes.allocatable(name)[rows]
             short = amount > offered - nodes.requested(name)[rows]
+            if self._is_left_to_devices(name):
+                short &= offered > 0
             if short.any():
                 codes[short] |= _resource_bit(place)
                 codes[short & (amount > offered)] |= _UNRESOLVABLE
@@ -277,6 +285,14 @@ class NodeResourcesFit:
             old is None
             or _has_more_allocatable(wanted, allocatable_amounts(old), offered, self._is_delegated)
         )
+
+    def _is_left_to_devices(self, resource: str) -> bool:
+        """True for a resource that DynamicResources provides where a node has none."""
+        if not self.handle.shared.creates_claims or not self.handle.gates.dra_extended_resource:
+            return False
+        if not is_device_resource(resource):
+            return False
+        return resource in ClusterDevices.of(self.handle.shared.object_store).by_resource
 
     def _is_delegated(self, resource: str) -> bool:
         """True for an extended resource that a device class may provide."""

@@ -255,7 +255,8 @@ class BindingCycles:
             record.binding.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
             notes, times = state.binding_annotations, state.binding_times
-            bind = self._context.outbox.bind(pod, record.uid, node, notes, times)
+            lock = state.binding_lock
+            bind = self._context.outbox.bind(pod, record.uid, node, notes, times, lock)
             record.binding.awaits = (bind,)
 
     # Outcomes.

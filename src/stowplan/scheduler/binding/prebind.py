@@ -58,6 +58,18 @@ class AppliedChange(msgspec.Struct, frozen=True):
         return now is not self.before
 
 
+def _following(applied: list[AppliedChange], change: ObjectChange) -> ObjectChange:
+    """The change, on the version that the change before it gave the same object."""
+    if not applied:
+        return change
+    before, value = applied[-1], change.value
+    same = type(before.change.value) is type(value) and key_of(before.change.value) == key_of(value)
+    if not same or not before.version:
+        return change
+    metadata = msgspec.structs.replace(value.metadata, resource_version=before.version)
+    return ObjectChange(msgspec.structs.replace(value, metadata=metadata), change.patch)
+
+
 class PreBindInProgress(msgspec.Struct):
     """One plugin's wait on behalf of one pod.
 
@@ -160,7 +172,7 @@ class PreBindRunner:
         """Send the next change; after the last one, poll the plugin."""
         context, changes = self._context, wait.asked.changes
         if len(wait.applied) < len(changes):
-            change = changes[len(wait.applied)]
+            change = _following(wait.applied, changes[len(wait.applied)])
             wait.sent = context.cache.object_store.observed(
                 type(change.value), key_of(change.value)
             )

@@ -55,10 +55,8 @@ class ApiCluster:
         rng: np.random.Generator,
         start_s: float,
         pace: Pace,
-        *,
-        departures: bool = True,
+        lifecycle: PodLifecycleDefaults,
     ) -> None:
-        """departures: whether pods with a run time end."""
         self.event_queue = event_queue
         self.pace = pace
         self.pods: dict[str, Pod] = {}
@@ -71,7 +69,6 @@ class ApiCluster:
         self._start_s = start_s
         self._away: dict[str, Tree] = {}
         self._tick_at: int | None = None
-        lifecycle = PodLifecycleDefaults(start_s=pace.start_s, stop_s=pace.grace_s, ends=departures)
         self.cluster = self._embedded(
             rng, ControllerManagerOptions(pod_lifecycle=lifecycle, heartbeats=False)
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stowplan.client.binding_times import BindingTimes
+from stowplan.client.binding.binding_times import BindingTimes
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.scheduler.binding.plugin_io import PluginIO

@@ -11,7 +11,7 @@ from stowplan.batch.queues.kueue.admission_queue import AdmissionQueue, Admissio
 from stowplan.batch.queues.kueue.admission_workload import AdmissionWorkload
 from stowplan.batch.queues.kueue.flavor_assignment import FlavorAssignment
 from stowplan.batch.queues.kueue.preemption.preemption_targets import PreemptionTarget
-from stowplan.batch.queues.kueue.quota.fair_share import DominantShare, dominant_share
+from stowplan.batch.queues.kueue.quota.dominant_share import DominantShare, dominant_share
 from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options
-from stowplan.cli.command import Command, flag
+from stowplan.cli import forecast_options, live_options, options, simulate_options
+from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.completion import complete_pods
 
 EXAMPLES = """
@@ -26,6 +26,30 @@ stowplan eta --all -f dump.json --now 2026-05-01T12:00:00Z -o json
 """
 
 
+future_options = grouped(
+    flag(
+        "--horizon",
+        "horizon_s",
+        metavar="DURATION",
+        callback=simulate_options.positive_duration_callback,
+        help="Simulate so far ahead, as 12h or 30d.  [default: 30d; with --arrivals 1d]",
+    ),
+    flag(
+        "--arrivals",
+        "arrivals_s",
+        metavar="DURATION",
+        callback=simulate_options.positive_duration_callback,
+        help="Pods go on arriving as those that were created in this time, such as 6h, before "
+        "now.  [default: no more pods arrive]",
+    ),
+    simulate_options.autoscale_of(
+        "Add and remove nodes as an autoscaler with the pools of this file does.  [default: nodes "
+        "stay]"
+    ),
+)
+"""What happens until pods start."""
+
+
 @click.command(name="eta", cls=Command, examples=EXAMPLES)
 @click.argument("target", metavar="[JOB|POD]", required=False, shell_complete=complete_pods)
 @live_options.source_options
@@ -40,12 +64,8 @@ stowplan eta --all -f dump.json --now 2026-05-01T12:00:00Z -o json
     "else default; with --all all of them]",
 )
 @flag("--all", "every", is_flag=True, help="Forecast all pending pods; without JOB or POD.")
-@flag(
-    "--now",
-    metavar="TIME",
-    help="The moment from which to simulate, in RFC 3339.  [default: of a live cluster now, else "
-    "the latest time that pods in the files show]",
-)
+@future_options
+@forecast_options.now
 @flag(
     "--draws",
     type=click.IntRange(min=1, max=10_000),
@@ -79,11 +99,12 @@ def command(**given: Any) -> None:
     POD is NAME, NAMESPACE/NAME or pod/NAME.
 
     Pods run for as long as the annotation stowplan.dev/run-seconds says, else as finished pods of
-    the same owner did (drawn once per simulation), else until activeDeadlineSeconds. Pods of
-    services, and pods of unknown run time, do not end. The table has the median, and an interval
-    over the simulations; `-o wide` lists pods. What was assumed is printed below.
+    the same owner did (drawn once per simulation), else until activeDeadlineSeconds, else as
+    finished pods of other owners. Pods of services do not end. The table has the median, and an
+    interval over the simulations; `-o wide` lists pods. What was assumed is printed below.
 
-    Exit code 1 if something never starts: no pod that ends makes room for it.
+    "never" is what no node could take even without other pods. Exit code 1 if something starts in
+    no simulation before the horizon.
     """
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.forecasts.eta import EtaRequest, run_eta

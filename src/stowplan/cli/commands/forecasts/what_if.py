@@ -82,6 +82,10 @@ change_options = grouped(
     help="With --for, run time of pods of Jobs and of bare pods that declare none.  [default: they "
     "run on]",
 )
+@simulate_options.autoscale_of(
+    "Add nodes for pods that do not fit, and with --for remove them, as an autoscaler with the "
+    "pools of this file does.  [default: nodes stay]"
+)
 @flag(
     "--fail-if",
     metavar="EXPR",

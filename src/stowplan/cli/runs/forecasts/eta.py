@@ -13,6 +13,7 @@ from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
+from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
 from stowplan.driver.gc_settings import paused_collector
@@ -33,7 +34,10 @@ class EtaRequest(NamedTuple):
     source: ClusterSource
     namespace: str | None
     every: bool
-    now: str | None
+    horizon_s: float | None
+    arrivals_s: float | None
+    autoscale: str | None
+    now: datetime.datetime | None
     draws: int
     interval: str
     seed: int
@@ -49,10 +53,13 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             raise click.UsageError("--all takes no JOB or POD")
         # The first argument is a file: there is no target before it.
         source = source._replace(paths=(request.target, *source.paths))
-    now, percentiles = _moment(request.now), _percentiles(request.interval)
+    now, percentiles = request.now, _percentiles(request.interval)
     if now is None and source.is_live:
         now = datetime.datetime.now(datetime.UTC)
-    cluster = read_cluster_source(source, deciders, notes=True, with_finished=True)
+    autoscale = read_autoscale_option(request.autoscale)
+    cluster = read_cluster_source(
+        source, deciders, partial=True, with_finished=True, with_workloads=True
+    )
     if request.every or request.target is None:
         pods = [
             pod for pod in cluster.pending() if request.namespace in (None, pod.metadata.namespace)
@@ -68,6 +75,9 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
             draws=request.draws,
             percentiles=percentiles,
             seed=request.seed,
+            horizon_s=request.horizon_s,
+            arrivals_s=request.arrivals_s,
+            autoscale=autoscale,
         )
     if output in TREES:
         print_tree(found, output)
@@ -75,7 +85,7 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
         print_names("pod", [pod.name for pod in pods])
     else:
         print_expected_starts(found, stdout_console(), wide=output == "wide")
-    return 1 if any(pod.start is not None and pod.start.is_never for pod in found.pods) else 0
+    return 1 if any(pod.start is not None and pod.start.is_late for pod in found.pods) else 0
 
 
 def find_pods(text: str, namespace: str, cluster: Cluster) -> list[Pod]:
@@ -150,18 +160,6 @@ def _not_found(text: str, namespace: str, cluster: Cluster) -> str:
     names = {pod.name for pod in own} | {group_of(pod).partition("/")[2] for pod in own}
     close = guess(name, {*names, *(owner for _, owner in owners)} - {""})
     return f'pods "{name}" not found in namespace "{namespace}"{close}'
-
-
-def _moment(text: str | None) -> datetime.datetime | None:
-    if text is None:
-        return None
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise invalid_argument(text, "--now", "must be a time such as 2026-05-01T12:00:00Z")
-    return found
 
 
 def _percentiles(text: str) -> tuple[int, int]:

@@ -10,15 +10,12 @@ import click
 from stowplan.cli.options import TREES
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
 from stowplan.cli.runs.scheduler_config import read_command_deciders
+from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.what_if import print_what_if
 from stowplan.driver.gc_settings import paused_collector
-from stowplan.forecast.what_if.questions import (
-    Timing,
-    WhatIfOptions,
-    answer,
-    question_of,
-)
+from stowplan.forecast.what_if.over_time import Timing
+from stowplan.forecast.what_if.questions import WhatIfOptions, answer, question_of
 from stowplan.inputs.document_reader import documents
 from stowplan.inputs.files import read_bytes
 from stowplan.insight.measure_conditions import parse_condition
@@ -34,6 +31,7 @@ class WhatIfRequest(NamedTuple):
     changes_file: str | None
     for_s: float | None
     default_s: float | None
+    autoscale: str | None
     fail_if: str | None
     no_preemption: bool
     config_files: tuple[str, ...]
@@ -54,7 +52,14 @@ def run_what_if(request: WhatIfRequest) -> int:
     if not changes:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
     deciders = read_command_deciders(request.config_files, request.plugin_files, None)
-    cluster = read_cluster_source(request.source, deciders, partial=True)
+    autoscale = read_autoscale_option(request.autoscale)
+    cluster = read_cluster_source(
+        request.source,
+        deciders,
+        partial=True,
+        keep_manifests=request.for_s is not None,
+        with_workloads=True,
+    )
     timing = None if request.for_s is None else Timing(request.for_s, request.default_s)
     now = request.now
     if now is None and request.source.is_live:
@@ -66,6 +71,7 @@ def run_what_if(request: WhatIfRequest) -> int:
         preemption=not request.no_preemption,
         timing=timing,
         now=now,
+        autoscale=autoscale,
     )
     with paused_collector():
         question = question_of(

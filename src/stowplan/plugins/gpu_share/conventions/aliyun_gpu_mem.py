@@ -30,6 +30,7 @@ INDEX, OF_POD, OF_DEVICE = (
     "ALIYUN_COM_GPU_MEM_DEV",
 )
 ASSIGNED, ASSUME_TIME = "ALIYUN_COM_GPU_MEM_ASSIGNED", "ALIYUN_COM_GPU_MEM_ASSUME_TIME"
+WAITING = "false"
 
 
 def report(node: Node) -> DeviceReport | None:
@@ -75,7 +76,7 @@ def notes(pod: Pod, request: DeviceRequest, given: PodShares, node: Node) -> Bin
             INDEX: share.id,
             OF_POD: str(share.memory),
             OF_DEVICE: str(sizes.get(share.id, 0)),
-            ASSIGNED: "false",
+            ASSIGNED: WAITING,
         },
         {ASSUME_TIME: "ns"},
     )

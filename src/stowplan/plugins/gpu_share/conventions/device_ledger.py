@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.table_watcher import TableWatcher
 from stowplan.framework import NodeInfo, PodInfo
 from stowplan.objects.node import Node
-from stowplan.plugins.gpu_share.conventions import CONVENTIONS
+from stowplan.plugins.gpu_share.conventions import CONVENTIONS, kai_fractions
 from stowplan.plugins.gpu_share.conventions.convention import Convention
 from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     DeviceReport,
@@ -22,6 +24,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     NodeDevices,
     PodShares,
 )
+from stowplan.plugins.gpu_share.conventions.gpu_links import annotated_links, links_by_socket
 
 
 class NodeReport(NamedTuple):
@@ -40,8 +43,18 @@ class NodeReport(NamedTuple):
 def report_of(node: Node, conventions: Sequence[Convention]) -> NodeReport:
     """What a node reports, in any of these conventions."""
     found = [(one, report) for one in conventions if (report := one.report(node)) is not None]
-    report = found[0][1] if len(found) == 1 else DeviceReport()
+    report = with_links(node, *found[0]) if len(found) == 1 else DeviceReport()
     return NodeReport(tuple(one for one, _ in found), report)
+
+
+def with_links(node: Node, convention: Convention, report: DeviceReport) -> DeviceReport:
+    """The report with the links of the node's annotation, else those that it has, else those of
+    sockets. KAI's cards are chosen by the kubelet, which looks at no links."""
+    if convention.name == kai_fractions.CONVENTION.name or not report.devices:
+        return report
+    links, problem = annotated_links(node, len(report.devices))
+    links = links or report.links or links_by_socket([one.numa for one in report.devices])
+    return replace(report, links=links, links_problem=problem)
 
 
 class DeviceLedger(TableWatcher):

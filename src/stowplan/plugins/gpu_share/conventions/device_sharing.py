@@ -33,6 +33,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     DeviceRequest,
     NodeDevices,
 )
+from stowplan.plugins.gpu_share.conventions.gpu_links import LinkRows
 
 FITS = 0
 KAI = kai_fractions.CONVENTION.name
@@ -168,6 +169,23 @@ class DeviceAttempt(msgspec.Struct, frozen=True):
             return REFUSALS[TOO_LITTLE_LEFT]
         self.ledger.reserve(pod.uid, row, given)
         return convention.notes(pod, request, given, node.node)
+
+    def linked_on(
+        self, node: NodeInfo
+    ) -> tuple[LinkRows, tuple[str, ...], list[tuple[int, ...]]] | None:
+        """Links and ids of a node's devices, and those that each container with several would get;
+        None on a node that registers none, no links, or too few that are free."""
+        found = self.ledger.report(node, self.conventions)
+        request = None if found.only is None else self.requests.get(found.only.name)
+        if found.only is None or request is None or not found.report.links:
+            return None
+        given = self.ledger.devices(node, found.only, found.report).place(request)
+        if given is None:
+            return None
+        ids = tuple(device.id for device in found.report.devices)
+        places = {name: index for index, name in enumerate(ids)}
+        chosen = [tuple(places[one.id] for one in some) for some in given if len(some) > 1]
+        return found.report.links, ids, chosen
 
     def unreserve(self, pod: Pod, node_name: str) -> None:
         """Take the devices back."""

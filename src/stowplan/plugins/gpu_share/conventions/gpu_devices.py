@@ -7,16 +7,13 @@ HAMi's scheduler have in common.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
-from math import comb
 
 import msgspec
 
 from stowplan.objects.devices.gpu_cards import CARD_MILLI
+from stowplan.plugins.gpu_share.conventions.gpu_links import LinkRows, closest_cards
 
 ALL_CORES = 100
-SETS_MAX = 20_000
-"""Sets of devices that are compared by their links."""
 UNLIMITED = 1 << 30
 """Pods per device where the node names no limit."""
 
@@ -36,11 +33,13 @@ class GpuDevice(msgspec.Struct, frozen=True):
 
 class DeviceReport(msgspec.Struct, frozen=True):
     """The devices of a node. problem: why they cannot be used, "" if they can. links: how close two
-    devices are, by their ids in order; higher is closer, a pair that is not there counts 0."""
+    devices are, by index; empty where nothing is known. links_problem: why the links that a node is
+    annotated with do not count, "" if they do."""
 
     devices: tuple[GpuDevice, ...] = ()
     problem: str = ""
-    links: Mapping[tuple[str, str], int] = {}
+    links: LinkRows = ()
+    links_problem: str = ""
 
 
 class ContainerDevices(msgspec.Struct, frozen=True):
@@ -245,48 +244,28 @@ class NodeDevices:
     def _for_container(
         self, part: ContainerDevices, request: DeviceRequest, order: list[int]
     ) -> tuple[DeviceShare, ...] | None:
-        suiting = [
-            device
-            for device in (self.devices[index] for index in order)
-            if not self.refusal(device, part, request)
-        ]
+        devices = self.devices
+        suiting = [one for one in order if not self.refusal(devices[one], part, request)]
         if request.accepted.numa:
-            suiting = _of_one_numa_node(suiting, part.count)
+            suiting = _of_one_numa_node(devices, suiting, part.count)
         if len(suiting) < part.count:
             return None
-        chosen = suiting[: part.count]
-        if self.links and 1 < part.count < len(suiting):
-            chosen = closest(suiting, part.count, self.links)
+        chosen = tuple(suiting[: part.count])
+        if self.links:
+            chosen = closest_cards(self.links, tuple(suiting), part.count)
         return tuple(
-            DeviceShare(device.id, part.memory_on(device), part.cores) for device in chosen
+            DeviceShare(device.id, part.memory_on(device), part.cores)
+            for device in (devices[index] for index in chosen)
         )
 
 
-def closest(
-    devices: Sequence[GpuDevice], count: int, links: Mapping[tuple[str, str], int]
-) -> list[GpuDevice]:
-    """The devices with the highest sum of links between them; the first such set in the order of
-    `combinations`. Where there are more than SETS_MAX sets, they are found one after the other."""
-
-    def link(one: GpuDevice, other: GpuDevice) -> int:
-        first, second = sorted((one.id, other.id))
-        return links.get((first, second), 0)
-
-    if comb(len(devices), count) <= SETS_MAX:
-        sets = combinations(devices, count)
-        return list(max(sets, key=lambda some: sum(link(*two) for two in combinations(some, 2))))
-    chosen = list(max(combinations(devices, 2), key=lambda two: link(*two)))
-    while len(chosen) < count:
-        left = [device for device in devices if device not in chosen]
-        chosen.append(max(left, key=lambda one: sum(link(one, other) for other in chosen)))
-    return chosen
-
-
-def _of_one_numa_node(devices: Sequence[GpuDevice], count: int) -> list[GpuDevice]:
+def _of_one_numa_node(
+    devices: Sequence[GpuDevice], suiting: Sequence[int], count: int
+) -> list[int]:
     """Those of the first NUMA node that has enough of them; none if none has."""
-    by_node: dict[int, list[GpuDevice]] = {}
-    for device in devices:
-        by_node.setdefault(device.numa, []).append(device)
+    by_node: dict[int, list[int]] = {}
+    for index in suiting:
+        by_node.setdefault(devices[index].numa, []).append(index)
     return next((some for some in by_node.values() if len(some) >= count), [])
 
 

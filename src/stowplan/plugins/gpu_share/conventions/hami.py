@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.objects.devices.node_lock import HAMI_LOCK
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.gpu_share.conventions.convention import (
@@ -28,6 +29,7 @@ from stowplan.plugins.gpu_share.conventions.gpu_devices import (
     PodShares,
     listed,
 )
+from stowplan.plugins.gpu_share.conventions.gpu_links import LINK_MAX, LinkRows, link_rows
 from stowplan.plugins.gpu_share.conventions.share_texts import (
     format_container,
     is_number,
@@ -75,27 +77,29 @@ def report(node: Node) -> DeviceReport | None:
         return DeviceReport(problem=f"annotation {REGISTER} has MIG devices")
     cordoned = listed(node.metadata.annotations, CORDONED)
     checked = checked_report(node, [_cordoned(one, cordoned) for one in found], REGISTER, NUMBER)
-    return replace(checked, links=_links(node.metadata.annotations.get(LINKS, "[]")))
+    text = node.metadata.annotations.get(LINKS, "[]")
+    return replace(checked, links=_links(text, [one.id for one in checked.devices]))
 
 
-def _links(text: str) -> dict[tuple[str, str], int]:
+def _links(text: str, ids: list[str]) -> LinkRows:
     """How close devices are, of `[{"uuid": ID, "score": {ID: NUMBER}}]`; entries that are not
     understood are left out, since no device is lost by it."""
     try:
         entries: Any = json.loads(text)
     except (ValueError, RecursionError):
-        return {}
-    found: dict[tuple[str, str], int] = {}
+        return ()
+    found: dict[frozenset[str], int] = {}
     for entry in entries if isinstance(entries, list) else ():
         one = entry.get("uuid") if isinstance(entry, dict) else None
         scores = entry.get("score") if isinstance(entry, dict) else None
         if not isinstance(one, str) or not isinstance(scores, dict):
             continue
         for other, score in scores.items():
-            if type(score) is int and other != one:
-                first, second = sorted((one, other))
-                found[first, second] = score
-    return found
+            if type(score) is int and 0 <= score <= LINK_MAX:
+                found[frozenset((one, other))] = score
+    if not found:
+        return ()
+    return link_rows(len(ids), lambda i, j: found.get(frozenset((ids[i], ids[j])), 0))
 
 
 def _cordoned(device: GpuDevice, cordoned: tuple[str, ...]) -> GpuDevice:
@@ -220,6 +224,7 @@ def notes(pod: Pod, request: DeviceRequest, given: PodShares, node: Node) -> Bin
     return BindingNotes(
         {NODE: node.name, TO_ALLOCATE: text, ALLOCATED: text, PHASE: ALLOCATING},
         {TIME: "s", BIND_TIME: "s"},
+        HAMI_LOCK,
     )
 
 

@@ -5,6 +5,7 @@ Source: volcano-sh/volcano, pkg/scheduler/api/devices/nvidia/vgpu and api/device
 
 from __future__ import annotations
 
+from stowplan.objects.devices.node_lock import VOLCANO_LOCK
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS
@@ -157,6 +158,7 @@ def notes(pod: Pod, request: DeviceRequest, given: PodShares, node: Node) -> Bin
     return BindingNotes(
         {NODE: node.name, IDS: text, TO_ALLOCATE: text, PHASE: ALLOCATING},
         {TIME: "s", BIND_TIME: "s"},
+        VOLCANO_LOCK,
     )
 
 

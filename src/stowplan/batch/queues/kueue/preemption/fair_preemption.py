@@ -25,7 +25,7 @@ from stowplan.batch.queues.kueue.preemption.preemption_targets import (
     restore_targets,
     victim_key,
 )
-from stowplan.batch.queues.kueue.quota.fair_share import DominantShare, dominant_share
+from stowplan.batch.queues.kueue.quota.dominant_share import DominantShare, dominant_share
 from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
 
 Rank = tuple[int, float]

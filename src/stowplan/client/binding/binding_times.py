@@ -16,6 +16,7 @@ class BindingTimes:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], int] = {}
+        self._forgotten: dict[str, int] = {}
 
     def annotations(self, effect: Bind, wall_ns: int) -> dict[str, str]:
         """All annotations of a binding, with its times. wall_ns: nanoseconds since 1970."""
@@ -31,5 +32,8 @@ class BindingTimes:
         return found
 
     def _forget(self, unit: str, now: int) -> None:
-        """Drop what is past."""
+        """Drop what is past, once for each moment."""
+        if self._forgotten.get(unit) == now:
+            return
+        self._forgotten[unit] = now
         self._last = {key: at for key, at in self._last.items() if key[1] != unit or at >= now}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.scheduler import Scheduler
@@ -28,8 +29,24 @@ class RandomRun(msgspec.Struct, frozen=True, gc=False):
     left_s: float = math.inf
 
 
+ArrivalBlocks = Callable[[], tuple[float, list[tuple[float, Pod, RandomRun]]]]
+"""Returns the length of the next block of time in seconds, and the pods that arrive in it: seconds
+from its start, pod, run time."""
+
+
+class StartReplayOptions(msgspec.Struct, frozen=True):
+    """How a forecast is simulated. horizon_s: the end, in seconds from now. arrivals: None where no
+    further pods arrive. autoscale: None where no nodes are added or removed."""
+
+    pace: Pace = Pace()
+    horizon_s: float = math.inf
+    arrivals: ArrivalBlocks | None = None
+    autoscale: AutoscaleConfig | None = None
+
+
 class StartReplay(Replay):
-    """A replay that begins at a moment with all pods there, and ends when `targets` are bound.
+    """A replay that begins at a moment with all pods there, and ends when `targets` are bound, or
+    at the horizon.
 
     runs: uid -> run time. targets: keys of pending pods. A pod that is evicted runs its whole time
     again.
@@ -42,14 +59,31 @@ class StartReplay(Replay):
         runs: Mapping[str, RandomRun],
         targets: Collection[str],
         begins: int,
-        pace: Pace,
+        how: StartReplayOptions,
     ) -> None:
         """begins: Unix time in nanoseconds."""
-        self._runs = runs
+        self._runs = dict(runs)
         self._waiting = set(targets)
         self._begins = begins
-        super().__init__(cluster, scheduler, ReplayOptions(pace=pace))
+        self._how = how
+        options = ReplayOptions(pace=how.pace, autoscale=how.autoscale)
+        super().__init__(cluster, scheduler, options)
         self.last_left = begins
+        if how.arrivals is not None:
+            self.n_to_arrive += 1
+            self._arrive_later(how.arrivals)
+
+    def _arrive_later(self, arrivals: ArrivalBlocks) -> None:
+        """Schedule the arrivals of one block of time, and the next block at its end."""
+        self.n_to_arrive -= 1
+        now = self.event_queue.now
+        block_s, pods = arrivals()
+        for after_s, pod, run in pods:
+            self._runs[pod.uid] = run
+            self.n_to_arrive += 1
+            self.event_queue.at(now + round(after_s * SECOND), self._arrive, pod)
+        self.n_to_arrive += 1
+        self.event_queue.at(now + round(block_s * SECOND), self._arrive_later, arrivals)
 
     def _make_cluster(self) -> ClusterApi:
         # Sessions compare this time with those of pods.
@@ -86,17 +120,19 @@ class StartReplay(Replay):
         self._waiting.discard(pod.key)
 
     def _is_over(self) -> bool:
-        return not self._waiting or super()._is_over()
+        is_late = self.event_queue.now - self._begins > self._how.horizon_s * SECOND
+        return not self._waiting or is_late or super()._is_over()
 
     def starts(self) -> dict[str, float]:
-        """Run, and return key -> seconds from the beginning to the first binding, of the targets
-        that were bound; raises ContractError."""
+        """Run, and return key -> seconds from the beginning to the first binding, of the pods that
+        were bound within the horizon; raises ContractError."""
         self.run(_ignore_sample, NO_SAMPLES)
-        return {
+        found = {
             key: history.waited / SECOND
             for key, history in self.pod_histories.items()
             if history.waited is not None and not history.bound_at_start
         }
+        return {key: at_s for key, at_s in found.items() if at_s <= self._how.horizon_s}
 
 
 def _ignore_sample(now: int) -> None:

@@ -1,15 +1,14 @@
-"""Run times of pods for forecasts: declared, observed at finished pods of the owner, or unknown.
+"""Run times of pods for forecasts: declared, observed at finished pods, or unknown.
 
 In this order: the annotation `stowplan.dev/run-seconds`; pods of a Deployment, ReplicaSet,
-StatefulSet, DaemonSet or ReplicationController do not end; the run times of finished pods of the
-same owner, capped by `activeDeadlineSeconds`; `activeDeadlineSeconds` of the pod or of its Job, as
-if the pod ran until then. Otherwise the run time is unknown, and the pod counts as one that does
-not end.
+StatefulSet, DaemonSet or ReplicationController do not end; the run times of pods of the same owner,
+capped by `activeDeadlineSeconds`; `activeDeadlineSeconds` of the pod or of its Job, as if the pod
+ran until then; the run times of all pods of the cluster that have ended. Where no pod has ended the
+run time is unknown, and the pod counts as one that does not end.
 
-A pod that has run for longer than every finished pod of its owner is expected to run for as long
-again. Source: D. Tsafrir, Y. Etsion, D. Feitelson, Backfilling using system-generated predictions
-rather than user runtime estimates, IEEE TPDS 18 (2007), where an estimate that has expired is
-raised.
+A pod that has run for longer than every other one runs for as long again in half of the draws.
+Source: D. Tsafrir, Y. Etsion, D. Feitelson, Backfilling using system-generated predictions rather
+than user runtime estimates, IEEE TPDS 18 (2007), where an estimate that has expired is raised.
 """
 
 from __future__ import annotations
@@ -22,6 +21,11 @@ import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Floats
+from stowplan.forecast.start_times.run_time_draws import (
+    ObservedRuns,
+    RunTimeDistribution,
+    distribution_of,
+)
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.input_error import InputError
@@ -30,7 +34,10 @@ from stowplan.objects.pod import ContainerStatus, Pod
 from stowplan.objects.timing.run_limits import RUN_ANNOTATION, RUN_EXPECTED, annotated_run_s
 from stowplan.objects.workload import Job
 
-DECLARED, OBSERVED, LIMIT, SERVICE, UNKNOWN = "declared", "observed", "limit", "service", "unknown"
+DECLARED, OBSERVED, LIMIT, SERVICE = "declared", "observed", "limit", "service"
+OTHERS, UNKNOWN = "others", "unknown"
+OTHERS_MAX = 500
+"""Observations of other owners that are drawn from; more are thinned out."""
 SERVICES = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"}
 )
@@ -43,31 +50,36 @@ Workload = tuple[str, str, str]
 class RunTime(msgspec.Struct, frozen=True):
     """What is known of the run time of pods.
 
-    source: DECLARED, OBSERVED, LIMIT, SERVICE or UNKNOWN. seconds: float64 (n_observed,), sorted;
-    one for DECLARED and LIMIT, none for SERVICE and UNKNOWN. limit_s: infinity without a limit.
+    source: DECLARED, OBSERVED, LIMIT, SERVICE, OTHERS or UNKNOWN. seconds: float64 (n_finished,),
+    sorted; one for DECLARED and LIMIT, none for SERVICE and UNKNOWN. limit_s: infinity without a
+    limit. running: float64 (n_running,), for how long pods of the owner have run that have not
+    ended. others: pods of all owners. workload: whose pods were observed.
     """
 
     source: str
     seconds: Floats
     limit_s: float = math.inf
+    running: Floats = np.zeros(0)
+    others: ObservedRuns | None = None
+    workload: Workload | None = None
 
     @property
     def is_random(self) -> bool:
         """True if draws of it differ."""
-        return bool(self.seconds.shape[0] > 1)
+        return self.source in (OBSERVED, OTHERS)
 
-    def draw(self, rng: np.random.Generator, elapsed_s: float = 0.0) -> float:
-        """Seconds from the start to the end of a pod that has run for `elapsed_s`; infinity for one
-        that does not end."""
-        if not self.seconds.shape[0]:
-            return math.inf
-        if self.source != OBSERVED:
-            return float(self.seconds[0])
-        # The observed run times of the pods that had run for as long.
-        first = int(np.searchsorted(self.seconds, elapsed_s, side="right")) if elapsed_s else 0
-        n_longer = self.seconds.shape[0] - first
-        total = self.seconds[first + rng.integers(n_longer)] if n_longer else 2 * elapsed_s
-        return min(float(total), self.limit_s)
+    def distribution(self, rng: np.random.Generator) -> RunTimeDistribution:
+        """The distribution of one simulation; only where `is_random`."""
+        own = ObservedRuns(self.seconds, self.running)
+        if self.source == OTHERS:
+            # `seconds` are those of the others; of the owner no pod has ended.
+            own = ObservedRuns(_NONE, self.running)
+        return distribution_of(own, self.others, rng)
+
+    def known_s(self) -> float:
+        """Seconds from the start to the end, infinity for a pod that does not end; only where it
+        is not random."""
+        return float(self.seconds[0]) if self.seconds.shape[0] else math.inf
 
     def text(self) -> str:
         """What is assumed, in words."""
@@ -82,6 +94,9 @@ class RunTime(msgspec.Struct, frozen=True):
             case "observed":
                 low, high = self.seconds[0], self.seconds[-1]
                 return f"observed: {n_observed} finished, {low:g}s to {high:g}s"
+            case "others":
+                low, high = self.seconds[0], self.seconds[-1]
+                return f"as of other owners: {n_observed} finished, {low:g}s to {high:g}s"
             case "service":
                 return "service: does not end"
         return "unknown run time"
@@ -90,21 +105,30 @@ class RunTime(msgspec.Struct, frozen=True):
 class RunTimes:
     """Run times of the pods of a cluster. Raises InputError for invalid annotations."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, now: datetime.datetime) -> None:
+        """now: until when running pods have run."""
         self._deadlines = {
             ("Job", job.key): float(deadline)
             for job in cluster.objects
             if isinstance(job, Job) and (deadline := job.spec.active_deadline_seconds) is not None
         }
-        seconds: dict[Workload, list[float]] = {}
+        finished: dict[Workload | None, list[float]] = {}
+        running: dict[Workload | None, list[float]] = {}
         for pod in cluster.pods:
-            ran = _ran_s(pod) if pod.is_finished else None
+            if is_service(pod) or not (pod.is_finished or pod.node_name):
+                continue
             workload = workload_of(pod)
-            if ran is not None and workload is not None:
-                seconds.setdefault(workload, []).append(ran)
-        self._observed: Mapping[Workload, Floats] = {
-            workload: np.sort(np.array(found)) for workload, found in seconds.items()
-        }
+            ran = _ran_s(pod) if pod.is_finished else None
+            if ran is not None:
+                finished.setdefault(workload, []).append(ran)
+            elif RUN_ANNOTATION in pod.metadata.annotations or pod.is_finished:
+                continue
+            elif pod.status.start_time is not None:
+                running.setdefault(workload, []).append(elapsed_s(pod, now))
+        self._finished = {workload: np.sort(found) for workload, found in finished.items()}
+        self._running = {workload: np.sort(found) for workload, found in running.items()}
+        every = ObservedRuns(_together(self._finished), _together(self._running))
+        self._others = _thinned(every) if every.finished.shape[0] else None
 
     def of(self, pod: Pod) -> RunTime:
         """The run time of a pod, and where it comes from."""
@@ -112,15 +136,19 @@ class RunTimes:
         declared = declared_s(pod)
         if declared is not None:
             return RunTime(DECLARED, np.array([min(declared, limit_s)]), limit_s)
-        owners = owners_of(pod)
-        if owners and owners[-1][0] in SERVICES:
+        if is_service(pod):
             return RunTime(SERVICE, _NONE)
         workload = workload_of(pod)
-        observed = None if workload is None else self._observed.get(workload)
+        observed = None if workload is None else self._finished.get(workload)
+        running = _NONE if workload is None else self._running.get(workload, _NONE)
         if observed is not None:
-            return RunTime(OBSERVED, np.minimum(observed, limit_s), limit_s)
+            others = self._others if len(self._finished) > 1 else None
+            return RunTime(OBSERVED, observed, limit_s, running, others, workload)
         if limit_s < math.inf:
             return RunTime(LIMIT, np.array([limit_s]), limit_s)
+        if self._others is not None:
+            seconds = self._others.finished
+            return RunTime(OTHERS, seconds, limit_s, running, self._others, workload)
         return RunTime(UNKNOWN, _NONE)
 
     def _limit_s(self, pod: Pod) -> float:
@@ -168,6 +196,23 @@ def latest_time(pods: Iterable[Pod]) -> datetime.datetime | None:
     for pod in pods:
         times += (pod.metadata.creation_timestamp, pod.status.start_time, _finished_at(pod))
     return max((at for at in times if at is not None), default=None)
+
+
+def is_service(pod: Pod) -> bool:
+    """True for a pod that is replaced when it ends."""
+    owners = owners_of(pod)
+    return bool(owners) and owners[-1][0] in SERVICES
+
+
+def _together(seconds: Mapping[Workload | None, Floats]) -> Floats:
+    """Run times of all owners, sorted."""
+    return np.sort(np.concatenate(list(seconds.values()))) if seconds else _NONE
+
+
+def _thinned(runs: ObservedRuns) -> ObservedRuns:
+    """Of many observations every n-th, so that both kinds keep their share."""
+    step = -(-(runs.finished.shape[0] + runs.running.shape[0]) // OTHERS_MAX)
+    return ObservedRuns(runs.finished[step // 2 :: step], runs.running[step // 2 :: step])
 
 
 def _ran_s(pod: Pod) -> float | None:

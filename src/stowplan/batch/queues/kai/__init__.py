@@ -1,0 +1,1 @@
+"""Queues as KAI-Scheduler divides a cluster among them."""

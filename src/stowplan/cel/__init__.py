@@ -1,0 +1,1 @@
+"""CEL, the Common Expression Language, with the libraries that Kubernetes adds."""

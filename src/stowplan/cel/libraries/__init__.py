@@ -1,0 +1,1 @@
+"""Functions of CEL by library: the standard ones, and those that Kubernetes adds."""

@@ -1,0 +1,1 @@
+"""What commands do that run experiments and show their results."""

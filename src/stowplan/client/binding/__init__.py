@@ -1,0 +1,1 @@
+"""What the client adds to bindings: times, and the locks of nodes."""

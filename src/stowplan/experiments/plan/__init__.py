@@ -1,0 +1,1 @@
+"""The plan of an experiment: its file, its matrix of runs, and the inputs that it names."""

@@ -1,0 +1,1 @@
+"""Executing runs: what a worker does, and where workers are."""

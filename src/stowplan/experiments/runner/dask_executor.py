@@ -1,0 +1,118 @@
+"""Runs on a Dask cluster, through the executor of its client. Needs the extra `dask`.
+
+Workers read traces from the same paths as the client, on a shared file system, and send back the
+result files, which the client writes.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from importlib import import_module
+from typing import Any
+
+from stowplan.experiments.plan.plan_inputs import RunTask, versions
+from stowplan.experiments.runner.run_worker import RunOutcome, run_task
+from stowplan.inputs.input_error import InputError
+
+DASK = "--dask"
+CONNECT_S, WORKERS_S = 10.0, 60.0
+"""How long to wait for the scheduler, and for the first worker."""
+RETRIES = 1
+"""Of a run whose worker died."""
+
+
+def run_on_dask(
+    tasks: Sequence[RunTask],
+    address: str,
+    timeout_s: float | None,
+    on_outcome: Callable[[RunOutcome], None],
+) -> None:
+    """Run tasks, and call on_outcome in this thread for each that ended.
+
+    Raises InputError where Dask is not installed, the scheduler does not answer, or the workers
+    have other versions.
+    """
+    if timeout_s is not None:
+        raise InputError(DASK, "--timeout", "both", "one of them: Dask has no limit for a task")
+    distributed = _distributed()
+    try:
+        client = distributed.Client(
+            address, timeout=CONNECT_S, set_as_default=False, direct_to_workers=False
+        )
+    # A version of another protocol ends the connection in several ways.
+    except (OSError, ValueError, TypeError, ImportError, KeyError) as problem:
+        got = f"no Dask scheduler there ({_one_line(problem)})"
+        own = f"dask.distributed {distributed.__version__}"
+        wanted = f"the address of a running one, such as tcp://HOST:8786; this is {own}"
+        raise InputError(DASK, address, got, wanted) from None
+    with client:
+        check_workers(client, address, distributed)
+        _run(client, tasks, on_outcome, distributed)
+
+
+def _distributed() -> Any:
+    """The module; raises InputError."""
+    try:
+        return import_module("distributed")
+    except ImportError as problem:
+        wanted = "dask.distributed: pip install 'stowplan[dask]'"
+        raise InputError(DASK, "", f"not installed ({problem})", wanted) from None
+
+
+def check_workers(client: Any, address: str, distributed: Any) -> None:
+    """Raise InputError unless a worker is there and all have the versions of this process."""
+    found = client.get_versions()
+    theirs = found["scheduler"]["packages"].get("distributed")
+    if theirs != distributed.__version__:
+        got = f"the scheduler has dask.distributed {theirs}"
+        raise InputError(DASK, address, got, f"{distributed.__version__}, as here")
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_S)
+    except TimeoutError:
+        got = f"no worker in {WORKERS_S:g} s"
+        raise InputError(DASK, address, got, "at least one worker") from None
+    for worker, answer in client.run(versions, on_error="return").items():
+        if isinstance(answer, Exception):
+            got = f"stowplan cannot be imported ({_one_line(answer)})"
+            raise InputError(DASK, worker, got, "the same installation as here")
+        if answer != versions():
+            got, own = (
+                ", ".join(f"{name} {one[name]}" for name in one) for one in (answer, versions())
+            )
+            raise InputError(DASK, worker, got, f"{own}, as here")
+
+
+def _run(
+    client: Any,
+    tasks: Sequence[RunTask],
+    on_outcome: Callable[[RunOutcome], None],
+    distributed: Any,
+) -> None:
+    ended: queue.SimpleQueue[tuple[str, Future[RunOutcome]]] = queue.SimpleQueue()
+    waiting: dict[str, Future[RunOutcome]] = {}
+    executor = client.get_executor(retries=RETRIES, pure=False)
+    try:
+        for task in tasks:
+            future = executor.submit(run_task, task)
+            waiting[task.key] = future
+            future.add_done_callback(lambda done, key=task.key: ended.put((key, done)))
+        while waiting:
+            key, future = ended.get()
+            # The result is freed on the cluster with the last reference.
+            del waiting[key]
+            try:
+                outcome = future.result()
+            except distributed.KilledWorker as problem:
+                outcome = RunOutcome(key, f"its worker died: {_one_line(problem)}")
+            on_outcome(outcome)
+            del future, outcome
+    finally:
+        for future in waiting.values():
+            future.cancel()
+        executor.shutdown(wait=False)
+
+
+def _one_line(problem: BaseException) -> str:
+    return " ".join(str(problem).split()) or type(problem).__name__

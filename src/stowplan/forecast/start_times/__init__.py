@@ -1,0 +1,1 @@
+"""When pods start: run times, arrivals, and the replay of a forecast."""

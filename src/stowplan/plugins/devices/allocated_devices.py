@@ -1,0 +1,97 @@
+"""Devices in use by allocated claims, followed by the claims that changed.
+
+Source: kube-scheduler v1.36, plugins/dynamicresources/allocateddevices.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stowplan.objects.devices.device_claim import DeviceResult, ResourceClaim
+from stowplan.plugins.devices.device_amounts import amount_of
+from stowplan.plugins.devices.device_pools import DeviceId, PoolId
+
+_UNUSED: Mapping[str, int] = {}
+
+
+class AllocatedDevices:
+    """What is in use. Devices used with admin access are not.
+
+    devices: those that one claim has for itself. capacities: of shared devices, billionths by name
+    of the capacity. revisions: changes with every change to a device of a pool.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is in use."""
+        self.revisions: dict[PoolId, int] = {}
+        self.capacities: dict[DeviceId, dict[str, int]] = {}
+        self._claims: dict[str, ResourceClaim] = {}
+        self._n_uses: dict[DeviceId, int] = {}
+        self._n_shares: dict[DeviceId, int] = {}
+
+    def is_dedicated(self, place: DeviceId) -> bool:
+        """True for a device that a claim has for itself."""
+        return place in self._n_uses
+
+    def is_used(self, place: DeviceId) -> bool:
+        """True for a device that a claim uses, shared or not."""
+        return place in self._n_uses or place in self._n_shares or place in self.capacities
+
+    def capacity_of(self, place: DeviceId) -> Mapping[str, int]:
+        """Consumed capacity of a device, billionths by name."""
+        return self.capacities.get(place, _UNUSED)
+
+    def follow(self, changed: Iterable[tuple[str, ResourceClaim | None]]) -> set[PoolId]:
+        """Follow changed claims by key, None for one that is gone; returns the pools whose devices
+        changed."""
+        touched: set[PoolId] = set()
+        for key, claim in changed:
+            held = self._claims.pop(key, None)
+            if claim is not None:
+                self._claims[key] = claim
+            if held is claim or _devices_of(held) == _devices_of(claim):
+                continue
+            self._apply(held, -1, touched)
+            self._apply(claim, 1, touched)
+        for pool in touched:
+            self.revisions[pool] = self.revisions.get(pool, 0) + 1
+        return touched
+
+    def update(self, claims: Iterable[ResourceClaim]) -> set[PoolId]:
+        """Follow the claims of the cluster; returns the pools whose devices changed."""
+        now = {claim.key: claim for claim in claims}
+        gone = [key for key in self._claims if key not in now]
+        return self.follow([*((key, None) for key in gone), *now.items()])
+
+    def _apply(self, claim: ResourceClaim | None, sign: int, touched: set[PoolId]) -> None:
+        if claim is None or claim.status.allocation is None:
+            return
+        for result in claim.status.allocation.devices.results:
+            if result.admin_access:
+                continue
+            touched.add((result.driver, result.pool))
+            place = (result.driver, result.pool, result.device)
+            if result.share_id is None:
+                _count(self._n_uses, place, sign)
+                continue
+            _count(self._n_shares, place, sign)
+            if result.consumed_capacity:
+                self._consume(place, result, sign)
+
+    def _consume(self, place: DeviceId, result: DeviceResult, sign: int) -> None:
+        held = self.capacities.setdefault(place, {})
+        for name, quantity in result.consumed_capacity.items():
+            held[name] = held.get(name, 0) + sign * amount_of(quantity).nanos
+        if sign < 0 and not any(held.values()):
+            del self.capacities[place]
+
+
+def _devices_of(claim: ResourceClaim | None) -> tuple[DeviceResult, ...]:
+    allocation = None if claim is None else claim.status.allocation
+    return () if allocation is None else allocation.devices.results
+
+
+def _count(counts: dict[DeviceId, int], place: DeviceId, sign: int) -> None:
+    counts[place] = counts.get(place, 0) + sign
+    if not counts[place]:
+        del counts[place]

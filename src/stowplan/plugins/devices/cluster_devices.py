@@ -1,0 +1,73 @@
+"""Devices, classes and allocations of a cluster, as every attempt reads them.
+
+They follow the object store by delta: slices and claims that did not change keep what was made of
+them. A claim that is reserved but not yet written is assumed in the object store, so that its
+devices count as in use.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary, ref
+
+from stowplan.framework import ObjectStore
+from stowplan.objects.devices.device import DeviceClass, ResourceSlice
+from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.plugins.devices.allocated_devices import AllocatedDevices
+from stowplan.plugins.devices.device_pools import SliceIndex
+from stowplan.plugins.devices.device_states import DeviceStates
+from stowplan.plugins.devices.extended_resources import classes_by_resource
+
+
+class ClusterDevices:
+    """Indexes over one object store."""
+
+    @classmethod
+    def of(cls, object_store: ObjectStore) -> ClusterDevices:
+        """The indexes of an object store, up to date."""
+        found = _DEVICES.get(object_store)
+        if found is None:
+            found = _DEVICES[object_store] = cls(object_store)
+        found.refresh()
+        return found
+
+    def __init__(self, object_store: ObjectStore) -> None:
+        """Indexes live as long as the object store."""
+        self._object_store = ref(object_store)
+        self._versions: dict[type, int] = {}
+        self.slices = SliceIndex()
+        self.allocated = AllocatedDevices()
+        self.classes: dict[str, DeviceClass] = {}
+        self.by_resource: dict[str, DeviceClass] = {}
+        self.states = DeviceStates(self.slices, self.allocated)
+
+    @property
+    def version(self) -> int:
+        """Revision token; changes with every slice, class or claim."""
+        store = self._object_store()
+        return 0 if store is None else store.version_of((ResourceSlice, DeviceClass, ResourceClaim))
+
+    def refresh(self) -> None:
+        """Follow the object store."""
+        store = self._object_store()
+        assert store is not None, "indexes are used by readers of the object store"
+        if self._is_new(store, ResourceSlice):
+            self.slices.update(store.all(ResourceSlice))
+            self.states.slices_changed()
+        if self._is_new(store, DeviceClass):
+            self.classes = {one.name: one for one in store.all(DeviceClass)}
+            self.by_resource = classes_by_resource(store.all(DeviceClass))
+            self.states.classes_changed()
+        if self._is_new(store, ResourceClaim):
+            changed = store.take_changed(ResourceClaim)
+            found = ((key, store.find(ResourceClaim, key)) for key in changed)
+            self.states.devices_changed(self.allocated.follow(found))
+
+    def _is_new(self, store: ObjectStore, kind: type) -> bool:
+        version = store.version_of((kind,))
+        if self._versions.get(kind) == version:
+            return False
+        self._versions[kind] = version
+        return True
+
+
+_DEVICES: WeakKeyDictionary[ObjectStore, ClusterDevices] = WeakKeyDictionary()

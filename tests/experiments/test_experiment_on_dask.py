@@ -1,0 +1,124 @@
+"""Experiments on a Dask cluster on this machine; skipped where Dask is not installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from stowplan.experiments.experiment_run import experiment
+from stowplan.experiments.plan.plan_inputs import versions
+from stowplan.experiments.runner import dask_executor
+from stowplan.inputs.input_error import InputError
+from tests.experiments.test_experiment import PLAN, contents
+
+# Dask's own warnings, about its parts.
+pytestmark = pytest.mark.filterwarnings("default")
+
+SMALL = {**PLAN, "options": {"sampleEvery": "12h"}, "seeds": 1}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The scheduler of a cluster with two workers, threads of this process."""
+    distributed = pytest.importorskip("distributed", reason="stowplan[dask] is not installed")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_dask_cluster_gives_the_same_bytes(address: str, tmp_path: Path) -> None:
+    on_dask = experiment(SMALL, out=tmp_path / "dask", dask=address)
+    here = experiment(SMALL, out=tmp_path / "here", jobs=1)
+    assert [run.status for run in on_dask.runs] == ["done"] * 2
+    assert contents(tmp_path / "dask") == contents(tmp_path / "here")
+    assert on_dask.n_executed == here.n_executed == 2
+    assert experiment(SMALL, out=tmp_path / "dask", dask=address).n_executed == 0
+
+
+def test_a_failing_run_on_dask_is_reported(address: str, tmp_path: Path) -> None:
+    plugin = tmp_path / "failing.py"
+    plugin.write_text(
+        "from stowplan.framework import score\n\n"
+        "@score('failing')\ndef failing(pod, node):\n    raise ValueError('no score today')\n"
+    )
+    profile = {"plugins": {"score": {"enabled": [{"name": "failing"}]}}}
+    own = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [profile],
+    }
+    failing = {"name": "failing", "configuration": own, "plugins": str(plugin)}
+    plan = {**SMALL, "policies": ["default", failing], "mode": "fill", "options": {}}
+    found = experiment(plan, out=tmp_path / "out", dask=address)
+    assert sorted(run.status for run in found.runs) == ["done", "failed"]
+    assert "no score today" in next(iter(found.failures.values()))
+
+
+class StubClient:
+    """Answers of a Dask client. scheduler: its version of distributed. worker: what it answers."""
+
+    def __init__(self, scheduler: str, worker: object) -> None:
+        self.scheduler = scheduler
+        self.worker = worker
+
+    def get_versions(self) -> dict[str, Any]:
+        return {"scheduler": {"packages": {"distributed": self.scheduler}}}
+
+    def wait_for_workers(self, n_workers: int, timeout: float) -> None:
+        if self.worker is None:
+            raise TimeoutError
+
+    def run(self, function: object, on_error: str) -> dict[str, object]:
+        return {"tcp://worker:1": self.worker}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "worker", "expected"),
+    [
+        ("2019.1.0", {}, r"the scheduler has dask.distributed 2019\.1\.0: expected 2026\.1\.0"),
+        ("2026.1.0", None, "no worker in 60 s: expected at least one worker"),
+        (
+            "2026.1.0",
+            {"stowplan": "9.9"},
+            r"tcp://worker:1: stowplan 9\.9: expected stowplan",
+        ),
+        ("2026.1.0", ImportError("No module named 'stowplan'"), "stowplan cannot be imported"),
+    ],
+)
+def test_a_cluster_of_another_version_is_refused(
+    scheduler: str, worker: object, expected: str
+) -> None:
+    module = SimpleNamespace(__version__="2026.1.0")
+    with pytest.raises(InputError, match=expected):
+        dask_executor.check_workers(StubClient(scheduler, worker), "tcp://s:1", module)
+
+
+def test_a_cluster_of_the_same_version_is_accepted() -> None:
+    client = StubClient("2026.1.0", versions())
+    dask_executor.check_workers(client, "tcp://s:1", SimpleNamespace(__version__="2026.1.0"))
+
+
+def test_a_scheduler_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed", reason="stowplan[dask] is not installed")
+    monkeypatch.setattr(dask_executor, "CONNECT_S", 0.5)
+    with pytest.raises(InputError, match=r"--dask: tcp://127.0.0.1:9: no Dask scheduler there"):
+        experiment(SMALL, out=tmp_path, dask="tcp://127.0.0.1:9")
+
+
+def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match=r"pip install 'stowplan\[dask\]'"):
+        experiment(SMALL, out=tmp_path, dask="tcp://127.0.0.1:9")
+
+
+def test_a_time_limit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--timeout"):
+        experiment(SMALL, out=tmp_path, dask="tcp://127.0.0.1:9", timeout_s=1.0)

@@ -1,0 +1,73 @@
+"""Debian's chromium, headless and offline, and what it says about a page."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+MISSING = "needs chromium and chromedriver: apt install chromium chromium-driver"
+ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+
+
+class Browser:
+    """A browser with one page. Requests do not leave the machine: it is offline."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, file: Path, width: int = 1280, *, dark: bool = False) -> None:
+        """Open a file, and forget what was logged before."""
+        self.logged()
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.command("Emulation.setDeviceMetricsOverride", size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.command("Emulation.setEmulatedMedia", {"features": [scheme]})
+        self.driver.get(file.as_uri())
+
+    def command(self, name: str, arguments: dict[str, Any]) -> None:
+        self.driver.execute_cdp_cmd(name, arguments)
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(script, *arguments)
+
+    def logged(self) -> list[str]:
+        """Messages of the console since the last call: errors and policy violations too."""
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Addresses that were asked for since the last call."""
+        found = []
+        for entry in self.driver.get_log("performance"):
+            message = json.loads(entry["message"])["message"]
+            if message["method"] == "Network.requestWillBeSent":
+                found.append(message["params"]["request"]["url"])
+        return found
+
+
+@contextmanager
+def browser() -> Iterator[Browser]:
+    """A new browser; the test is skipped where there is none."""
+    if CHROMIUM is None or DRIVER is None:
+        pytest.skip(MISSING)
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ARGUMENTS:
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
+    try:
+        found = Browser(driver)
+        found.command("Network.enable", {})
+        found.command(
+            "Network.emulateNetworkConditions",
+            {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
+        )
+        yield found
+    finally:
+        driver.quit()

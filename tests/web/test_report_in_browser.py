@@ -1,0 +1,179 @@
+"""Reports in a real browser: offline, from a file, at two widths, by keyboard, with axe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stowplan.web.number_texts import text_of
+from stowplan.web.report import write_report
+from stowplan.web.single_file import static_text
+from tests.web.browser import Browser, browser
+from tests.web.report_folders import MARKUP, experiment_folder, run_folder
+
+# One worker starts the browser once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+OVERFLOW = "return document.documentElement.scrollWidth - window.innerWidth"
+EMPTY_CHARTS = """
+return [...document.querySelectorAll("[data-chart]")].filter((place) => {
+  const drawn = place.querySelector("svg, canvas");
+  return !drawn || drawn.getBoundingClientRect().height < 40;
+}).length;
+"""
+CUT_TEXTS = """
+return [...document.querySelectorAll("figure svg text")].filter((text) => {
+  const [own, whole] = [text, text.closest("figure")].map((one) => one.getBoundingClientRect());
+  return own.left < whole.left - 1 || own.right > whole.right + 1;
+}).map((text) => text.textContent);
+"""
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("reports")
+    experiment = experiment_folder(folder / "experiment")
+    return {
+        "run": write_report(run_folder(folder / "run")),
+        "experiment": write_report(experiment),
+        "plain": write_report(experiment, folder / "plain.html", script=False),
+    }
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["run", "experiment", "plain"])
+def test_opens_offline_without_a_message(
+    page: Browser, reports: dict[str, Path], name: str, width: int
+) -> None:
+    page.requests()
+    page.open(reports[name], width)
+    assert page.run(OVERFLOW) <= 0
+    assert page.run(EMPTY_CHARTS) == 0
+    assert page.run("return document.querySelectorAll('svg').length") > 5
+    if name != "plain":
+        assert page.run(CUT_TEXTS) == []
+    assert page.logged() == []
+    assert page.requests() == [reports[name].as_uri()]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        '<img src="http://127.0.0.1:9/x.png">',
+        "<script>window.planted = true</script>",
+        '<p style="color: red">x</p>',
+    ],
+)
+def test_what_the_policy_forbids_is_reported(
+    page: Browser, reports: dict[str, Path], tmp_path: Path, planted: str
+) -> None:
+    file = tmp_path / "planted.html"
+    text = reports["run"].read_text()
+    file.write_text(text.replace("<main>", f"<main>{planted}"))
+    page.open(file)
+    assert any("Content Security Policy" in message for message in page.logged())
+    assert page.run("return window.planted") is None
+
+
+@pytest.mark.parametrize("name", ["run", "experiment", "plain"])
+def test_names_are_text_nodes(page: Browser, reports: dict[str, Path], name: str) -> None:
+    page.open(reports[name])
+    assert page.run("return document.querySelectorAll('img').length") == 0
+    assert MARKUP in page.run("return document.body.textContent")
+    if name == "experiment":
+        labels = "return [...document.querySelectorAll('.legend button')].map((b) => b.textContent)"
+        assert MARKUP in page.run(labels)
+
+
+def test_tables_sort_by_keyboard(page: Browser, reports: dict[str, Path]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(reports["run"])
+    found = "[...document.querySelectorAll('h3')].find((h) => h.textContent === 'By namespace')"
+    page.run(f"{found}.parentElement.querySelectorAll('th button')[1].focus()")
+    values = f"return [...{found}.parentElement.querySelectorAll('tbody tr')]"
+    values += ".map((row) => Number(row.cells[1].dataset.value))"
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    ascending = page.run(values)
+    assert ascending == sorted(ascending)
+    page.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert page.run(values) == ascending[::-1]
+    order = f"return {found}.parentElement.querySelectorAll('th')[1].getAttribute('aria-sort')"
+    assert page.run(order) == "descending"
+
+
+def test_charts_are_read_by_keyboard(page: Browser, reports: dict[str, Path]) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.open(reports["experiment"])
+    title = "Utilization of cpu"
+    page.run("document.querySelector(`svg[aria-label='${arguments[0]}']`).focus()", title)
+    for _ in range(3):
+        page.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    text = page.run("return document.querySelector('.tooltip.visible').textContent")
+    assert "virtual time: " in text
+    assert "default" in text
+    assert MARKUP in text
+    page.run("document.querySelector('canvas[tabindex]').focus()")
+    page.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    texts = page.run(
+        "return [...document.querySelectorAll('.tooltip.visible')].map((t) => t.textContent)"
+    )
+    assert len(texts) == 1
+    assert texts[0].startswith("n1")
+
+
+def test_a_policy_is_hidden_by_its_legend(page: Browser, reports: dict[str, Path]) -> None:
+    page.open(reports["experiment"])
+    figure = "document.querySelector(`svg[aria-label='Utilization of cpu']`).closest('figure')"
+    lines = f"return {figure}.querySelectorAll('path.line').length"
+    assert page.run(lines) == 2
+    page.run(f"{figure}.querySelector('.legend button').click()")
+    assert page.run(lines) == 1
+    pressed = f"return {figure}.querySelector('.legend button').getAttribute('aria-pressed')"
+    assert page.run(pressed) == "false"
+
+
+def test_tables_are_there_without_script(page: Browser, reports: dict[str, Path]) -> None:
+    page.command("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        page.open(reports["run"])
+    finally:
+        page.command("Emulation.setScriptExecutionDisabled", {"value": False})
+    cells = page.driver.find_elements("css selector", "td")
+    assert len(cells) > 40
+    assert "Charts need JavaScript" in page.driver.find_element("css selector", "noscript").text
+
+
+def test_numbers_are_the_same_in_both_languages(page: Browser, reports: dict[str, Path]) -> None:
+    page.open(reports["run"])
+    script = static_text("number_texts.js").replace("export ", "")
+    numbers = [0, 0.001, 0.0123, 0.5, 1, 1.5, 12.34, 59.99, 61, 999.6, 1234.5, 86_399, 90_000.5]
+    numbers += [1e6, -3, -0.25, 123_456_789, 1e-5, 0.3333333]
+    for unit in ("percent", "time", "count", "number"):
+        ours = [text_of(float(one), unit) for one in numbers]
+        call = f"{script}; return arguments[0].map((one) => textOf(one, arguments[1]))"
+        assert page.run(call, numbers, unit) == ours
+
+
+@pytest.mark.parametrize(("name", "dark"), [("run", True), ("experiment", False)])
+def test_axe_finds_nothing(page: Browser, reports: dict[str, Path], name: str, dark: bool) -> None:
+    axe_selenium_python = pytest.importorskip("axe_selenium_python")
+    page.open(reports[name], dark=dark)
+    axe = axe_selenium_python.Axe(page.driver)
+    axe.inject()
+    found = axe.run()
+    problems = [
+        (one["id"], node["target"], node["failureSummary"])
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+    assert problems == []
