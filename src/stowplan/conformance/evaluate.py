@@ -21,6 +21,7 @@ from stowplan.conformance import (
 from stowplan.conformance.gpu_share import gpu_share_answers
 from stowplan.conformance.queue_models import (
     kai_cases,
+    kueue_cases,
     queue_model_answers,
     queue_model_cases,
     volcano_cases,
@@ -39,7 +40,7 @@ BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 
 COMPATS_OF: dict[str, tuple[str, ...]] = {
     "session": tuple(COMPATS),
-    "queues": (volcano_cases.VOLCANO_1_15, kai_cases.KAI),
+    "queues": (volcano_cases.VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE),
 }
 """Format -> schedulers whose defects can be reproduced."""
 

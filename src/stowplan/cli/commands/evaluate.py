@@ -14,7 +14,7 @@ from stowplan.cli.errors import print_error
 FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "queues", "sequence", "session")
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
-COMPATS = ("kube-batch-0.5", "volcano-1.15", "kai")
+COMPATS = ("kube-batch-0.5", "volcano-1.15", "kai", "kueue")
 """All of `stowplan.conformance.evaluate.COMPATS_OF`."""
 
 INVALID_LISTED = 10
@@ -29,6 +29,9 @@ zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 
 
 # Evaluate sessions of Volcano's queues, with its defects
 stowplan evaluate --as queues --compat volcano-1.15 volcano.jsonl.gz
+
+# Evaluate admission of Kueue
+stowplan evaluate --as queues --compat kueue kueue.jsonl.gz
 """
 
 

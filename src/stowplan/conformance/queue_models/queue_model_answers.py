@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stowplan.conformance.queue_models import kai_cases, volcano_cases
+from stowplan.conformance.queue_models import kai_cases, kueue_cases, volcano_cases
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 
 PEERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "kai": kai_cases.answer,
+    "kueue": kueue_cases.answer,
     "volcano": volcano_cases.answer,
 }
 """Peer -> the function that answers its cases."""

@@ -17,7 +17,7 @@ UNLIMITED_FROM = 9e18
 class QueueModelCase(Value, frozen=True, gc=True):
     """One case; `config` and `cluster` are the peer's.
 
-    config: a tree, or the text of the peer's own configuration file.
+    config: a tree, or the text of the peer's own configuration file. steps, max_cycles: of Kueue.
     """
 
     id: str
@@ -25,6 +25,8 @@ class QueueModelCase(Value, frozen=True, gc=True):
     area: str
     config: dict[str, Any] | str = {}
     cluster: dict[str, Any] = {}
+    steps: tuple[dict[str, Any], ...] | None = None
+    max_cycles: int | None = None
 
 
 read_case = case_reader(QueueModelCase)

@@ -1,0 +1,1 @@
+"""Kueue: which workloads have quota, in which flavor, and whom they preempt."""

@@ -1,0 +1,65 @@
+"""Configuration of Kueue that decides: fair sharing and feature gates.
+
+Source: Kueue, apis/config/v1beta2, pkg/features/kube_features.go of 2026-08-22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+GATES: Mapping[str, bool] = {
+    "PartialAdmission": True,
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": True,
+    "ReclaimablePods": True,
+    "TASBalancedPlacement": False,
+    "TASFailedNodeReplacement": True,
+    "TASFailedNodeReplacementFailFast": True,
+    "TASMultiLayerTopology": True,
+    "TASProfileMixed": True,
+    "TASRecomputeAssignmentWithinSchedulingCycle": True,
+    "TASRespectNodeAffinityPreferred": False,
+    "TopologyAwareScheduling": True,
+    "MultiKueueOrchestratedPreemption": False,
+    "ElasticJobsViaWorkloadSlices": True,
+}
+"""Feature gate -> default. Gates of other features change nothing here."""
+
+FINAL_SHARE = "LessThanOrEqualToFinalShare"
+INITIAL_SHARE = "LessThanInitialShare"
+STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceTransformation:
+    """Requests of one resource that count as others. outputs: resource -> factor."""
+
+    resource: str
+    is_replaced: bool
+    outputs: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class KueueOptions:
+    """Configuration.
+
+    strategies: of preemption under fair sharing, in order; empty: fair sharing is off. gates: that
+    are on. ignores_undeclared: resources that no group covers are not counted. is_fixed: without
+    the defects of the original, see `docs/kueue-queues.md`.
+    """
+
+    strategies: tuple[str, ...] = ()
+    gates: frozenset[str] = frozenset(name for name, is_on in GATES.items() if is_on)
+    ignores_undeclared: bool = False
+    transformations: tuple[ResourceTransformation, ...] = ()
+    is_fixed: bool = False
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether fair sharing is on."""
+        return bool(self.strategies)
+
+
+def enabled_gates(stated: Mapping[str, bool]) -> frozenset[str]:
+    """Gates that are on, with those stated in place of the defaults."""
+    return frozenset(name for name, is_on in {**GATES, **stated}.items() if is_on)

@@ -1,0 +1,1 @@
+"""Which workloads give up their quota for another."""

@@ -1,0 +1,1 @@
+"""Quota of queues and nested cohorts, and shares of it."""

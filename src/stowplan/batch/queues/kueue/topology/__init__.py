@@ -1,0 +1,1 @@
+"""Topology-aware placement: which domains of a topology the pods of a workload get."""
