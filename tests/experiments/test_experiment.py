@@ -197,9 +197,9 @@ def test_arrivals_are_those_of_simulate(tmp_path: Path, mode: str) -> None:
     assert lines[poisson, 0] != lines[poisson, 1]
     trace = read_cluster([tmp_path / "gangs.swf"])
     for seed in (0, 1):
-        drawn = with_arrivals(trace, parse_arrivals(poisson), seed)
+        sampled = with_arrivals(trace, parse_arrivals(poisson), seed)
         replay = ReplayOptions(sample_s=12 * 3600) if mode == "replay" else None
-        same = simulate(drawn, seed=seed, replay=replay).files()["placements.jsonl"]
+        same = simulate(sampled, seed=seed, replay=replay).files()["placements.jsonl"]
         assert same == lines[poisson, seed]
 
 
