@@ -13,10 +13,20 @@ from typing import Any
 
 import pytest
 
-from stowplan.experiments.experiment_run import ExperimentProgress, ExperimentResult, experiment
+from stowplan.experiments.experiment_run import (
+    ExperimentProgress,
+    ExperimentResult,
+    ExperimentSettings,
+    experiment,
+)
 from stowplan.experiments.store.run_store import PART, ExperimentStoreError
 from stowplan.framework.problems import ConfigError, ContractError
+from stowplan.inputs.cluster_reader import read_cluster
 from stowplan.inputs.input_error import InputError
+from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
+from stowplan.simulation.replay import ReplayOptions
+from stowplan.simulation.simulate import simulate
+from stowplan.web.report import write_report
 
 PACKING = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -46,7 +56,7 @@ PLAN: dict[str, Any] = {
     "options": {"speedup": [1, 20], "sampleEvery": "12h"},
     "seeds": 2,
 }
-FILES = {"experiment.json", "measures.csv", "comparison.json", "index.sqlite", "runs"}
+GATHERED = ("experiment.json", "measures.csv", "comparison.json", "index.sqlite", "report.html")
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -65,7 +75,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> ExperimentResult:
 
 
 def test_a_run_is_a_folder_and_files_gather_them(plain: ExperimentResult) -> None:
-    assert {path.name for path in plain.folder.iterdir()} - {".lock", ".lock-gather"} == FILES
+    names = {path.name for path in plain.folder.iterdir()}
+    assert names - {".lock", ".lock-gather"} == {*GATHERED, "runs"}
     assert [run.status for run in plain.runs] == ["done"] * 8
     described = json.loads((plain.folder / "experiment.json").read_bytes())
     assert described["policies"] == ["default", "packing"]
@@ -85,6 +96,111 @@ def test_a_run_is_a_folder_and_files_gather_them(plain: ExperimentResult) -> Non
     assert lines[0] == "policy,workload,speedup,sampleEvery,seed,measure,value"
     assert lines[1:] == sorted(lines[1:])
     assert repr(plain) == f"ExperimentResult(8 of 8 runs in {plain.folder})"
+    assert plain.files == GATHERED
+
+
+def test_the_report_can_be_left_out_and_written_later(
+    plain: ExperimentResult, tmp_path: Path
+) -> None:
+    one = ["speedup=1", "policy=default"]
+    found = experiment(PLAN, out=tmp_path, jobs=1, only=one, report=False)
+    assert "report.html" not in found.files
+    assert not (tmp_path / "report.html").exists()
+    text = write_report(tmp_path).read_text()
+    again = experiment(PLAN, out=tmp_path, jobs=1, only=one)
+    assert (again.n_executed, again.files[-1]) == (0, "report.html")
+    assert (tmp_path / "report.html").read_text() == text
+    # It has nothing of the machine, and names the plan where that has no title.
+    assert str(tmp_path) not in text
+    untitled = {name: value for name, value in PLAN.items() if name != "title"}
+    experiment(untitled, out=tmp_path, jobs=1, only=one)
+    assert "<title>plan</title>" in (tmp_path / "report.html").read_text()
+
+
+def test_of_shards_the_last_one_writes_the_report(tmp_path: Path) -> None:
+    only = ["speedup=1", "seed=0"]
+    names = [
+        experiment(PLAN, out=tmp_path, jobs=1, only=only, shard=shard).files[-1]
+        for shard in ("1/2", "2/2")
+    ]
+    assert names == ["index.sqlite", "report.html"]
+
+
+def test_notebooks_show_what_differs(plain: ExperimentResult) -> None:
+    html = plain._repr_html_()
+    assert html.startswith(f"<div><strong>{plain!r}</strong><table>")
+    assert "<td>small (sampleEvery=12h, speedup=1)</td><td>packing against default: " in html
+    assert "<td>wait_mean</td><td>packing</td>" in html
+    failed = ExperimentResult(Path("o"), [], 0, 1, {"k": "<b>"}, (), [], None)
+    assert "<tr><td>k</td><td>&lt;b&gt;</td></tr>" in failed._repr_html_()
+
+
+def test_measures_are_parquet_files(plain: ExperimentResult, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    only = ["speedup=1", "policy=default"]
+    experiment(PLAN, out=tmp_path, jobs=1)
+    found = experiment(PLAN, out=tmp_path, jobs=1, only=only, report=False, parquet=True)
+    assert found.files[-3:] == ("measures.parquet", "pods.parquet", "series.parquet")
+    measures = parquet.read_table(tmp_path / "measures.parquet")
+    assert measures.num_rows == len(found.rows)
+    # Runs of the folder that are not asked for are not in it.
+    runs = set(parquet.read_table(tmp_path / "pods.parquet")["run"].to_pylist())
+    assert runs == {run.key for run in found.runs}
+
+
+def test_parquet_without_pyarrow_is_refused_before_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"--parquet: .*stowplan\[parquet\]"):
+        experiment(PLAN, out=tmp_path, parquet=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_the_system_does_not_say_all_processors_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert ExperimentSettings().limits().n_workers == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert ExperimentSettings().limits().n_workers == 1
+
+
+ARRIVALS = {
+    "workloads": [{"name": "gangs", "files": "gangs.swf"}],
+    "policies": ["default"],
+    "options": {"arrivals": [None, "poisson,rate=60,jobs=9"], "sampleEvery": "12h"},
+    "seeds": 2,
+}
+JOB = "{0} {1} 0 100 1 -1 -1 1 300 -1 1 1 1 -1 1 -1 -1 -1\n"
+SWF = "; MaxNodes: 2\n; MaxProcs: 4\n" + "".join(JOB.format(k, 60 * k) for k in range(1, 6))
+
+
+@pytest.mark.parametrize("mode", ["fill", "replay"])
+def test_arrivals_are_those_of_simulate(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "gangs.swf").write_text(SWF)
+    plan = {**ARRIVALS, "mode": mode}
+    if mode == "fill":
+        plan["options"] = {"arrivals": [None, "poisson,rate=60,jobs=9"]}
+    found = experiment(plan, out=tmp_path / "out", traces=tmp_path, jobs=1, report=False)
+    assert not found.failures
+    lines = {
+        (run.options["arrivals"], run.seed): (
+            found.folder / "runs" / run.key / "placements.jsonl"
+        ).read_bytes()
+        for run in found.runs
+    }
+    poisson = "poisson,rate=60,jobs=9"
+    assert [lines[poisson, seed].count(b"\n") for seed in (0, 1)] == [9, 9]
+    assert lines[None, 0].count(b"\n") == 5
+    assert lines[poisson, 0] != lines[poisson, 1]
+    trace = read_cluster([tmp_path / "gangs.swf"])
+    for seed in (0, 1):
+        sampled = with_arrivals(trace, parse_arrivals(poisson), seed)
+        replay = ReplayOptions(sample_s=12 * 3600) if mode == "replay" else None
+        same = simulate(sampled, seed=seed, replay=replay).files()["placements.jsonl"]
+        assert same == lines[poisson, seed]
 
 
 @pytest.mark.parametrize("jobs", [2, 4])

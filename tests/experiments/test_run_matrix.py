@@ -114,6 +114,8 @@ def test_options_as_text() -> None:
         ({"options": {"until": "1 day"}}, "options.until: .*a duration such as"),
         ({"options": {"churn": "30d"}}, "options.churn: .*UP/DOWN"),
         ({"options": {"nodeCount": [5, 5]}}, "each value once"),
+        ({"options": {"arrivals": "poison"}}, "options.arrivals: .*'poison': expected PROCESS"),
+        ({"options": {"arrivals": "poisson,burst=2"}}, "as poisson,rate=120"),
         ({"options": {"departures": "no"}}, "true or false"),
         ({"mode": "fill"}, "options.churn: .*expected mode replay"),
         ({"seeds": []}, "seeds: .*at least one seed"),

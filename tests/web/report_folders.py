@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stowplan.experiments.experiment_run import experiment
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.simulation.replay import ReplayOptions
@@ -39,7 +40,9 @@ def small_cluster(n_pods: int = 60, n_nodes: int = 5) -> Cluster:
 
 @cache
 def replayed(seed: int = 0, speedup: float = 1.0) -> Simulation:
-    return simulate(small_cluster(), seed=seed, replay=ReplayOptions(speedup=speedup))
+    # A sample each minute, as pods arrive: more are most of the time of so small a replay.
+    options = ReplayOptions(speedup=speedup, sample_s=60.0)
+    return simulate(small_cluster(), seed=seed, replay=options)
 
 
 @cache
@@ -74,6 +77,27 @@ def experiment_folder(path: Path) -> Path:
     (path / "measures.csv").write_text("\n".join(rows) + "\n")
     write_json(path / "comparison.json", comparison())
     return path
+
+
+def executed_experiment(path: Path) -> Path:
+    """What `stowplan.experiment` leaves of two workloads, policies and seeds."""
+    sizes = {"small": {"nodes": 3, "pods": 9}, "large": {"nodes": 4, "pods": 12}}
+    packing = {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}
+    fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": packing}}
+    configuration = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [fit]}],
+    }
+    plan = {
+        "title": "Two by two by two",
+        "mode": "replay",
+        "workloads": [{"name": name, "generated": size} for name, size in sizes.items()],
+        "policies": ["default", {"name": "packing", "configuration": configuration}],
+        "options": {"sampleEvery": "12h"},
+        "seeds": 2,
+    }
+    return experiment(plan, out=path, jobs=2).folder
 
 
 def comparison() -> dict[str, object]:

@@ -11,7 +11,7 @@ from stowplan.web.number_texts import text_of
 from stowplan.web.report import write_report
 from stowplan.web.single_file import static_text
 from tests.web.browser import Browser, browser
-from tests.web.report_folders import MARKUP, experiment_folder, run_folder
+from tests.web.report_folders import MARKUP, executed_experiment, experiment_folder, run_folder
 
 # One worker starts the browser once.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
@@ -41,15 +41,19 @@ def page() -> Iterator[Browser]:
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
     experiment = experiment_folder(folder / "experiment")
+    executed = executed_experiment(folder / "executed")
     return {
         "run": write_report(run_folder(folder / "run")),
         "experiment": write_report(experiment),
         "plain": write_report(experiment, folder / "plain.html", script=False),
+        "executed": executed / "report.html",
     }
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("name", ["run", "experiment", "plain"])
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [("run", 390), ("experiment", 1280), ("experiment", 390), ("plain", 390), ("executed", 1280)],
+)
 def test_opens_offline_without_a_message(
     page: Browser, reports: dict[str, Path], name: str, width: int
 ) -> None:
@@ -62,35 +66,34 @@ def test_opens_offline_without_a_message(
         assert page.run(CUT_TEXTS) == []
     assert page.logged() == []
     assert page.requests() == [reports[name].as_uri()]
-
-
-@pytest.mark.parametrize(
-    "planted",
-    [
-        '<img src="http://127.0.0.1:9/x.png">',
-        "<script>window.planted = true</script>",
-        '<p style="color: red">x</p>',
-    ],
-)
-def test_what_the_policy_forbids_is_reported(
-    page: Browser, reports: dict[str, Path], tmp_path: Path, planted: str
-) -> None:
-    file = tmp_path / "planted.html"
-    text = reports["run"].read_text()
-    file.write_text(text.replace("<main>", f"<main>{planted}"))
-    page.open(file)
-    assert any("Content Security Policy" in message for message in page.logged())
-    assert page.run("return window.planted") is None
-
-
-@pytest.mark.parametrize("name", ["run", "experiment", "plain"])
-def test_names_are_text_nodes(page: Browser, reports: dict[str, Path], name: str) -> None:
-    page.open(reports[name])
     assert page.run("return document.querySelectorAll('img').length") == 0
-    assert MARKUP in page.run("return document.body.textContent")
+    text = page.run("return document.body.textContent")
+    if name == "executed":
+        assert "packing against default" in text
+        assert all(setting in text for setting in ("small, sampleEvery=12h", "8of 8"))
+    else:
+        assert MARKUP in text
     if name == "experiment":
         labels = "return [...document.querySelectorAll('.legend button')].map((b) => b.textContent)"
         assert MARKUP in page.run(labels)
+
+
+def test_what_the_policy_forbids_is_reported(
+    page: Browser, reports: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "planted.html"
+    text = reports["run"].read_text()
+    planted = [
+        '<img src="http://127.0.0.1:9/x.png">',
+        "<script>window.planted = true</script>",
+        '<p style="color: red">x</p>',
+    ]
+    file.write_text(text.replace("<main>", f"<main>{''.join(planted)}"))
+    page.open(file)
+    messages = [one for one in page.logged() if "Content Security Policy" in one]
+    for directive in ("img-src", "script-src", "style-src"):
+        assert any(directive in one for one in messages), directive
+    assert page.run("return window.planted") is None
 
 
 def test_tables_sort_by_keyboard(page: Browser, reports: dict[str, Path]) -> None:
@@ -110,7 +113,7 @@ def test_tables_sort_by_keyboard(page: Browser, reports: dict[str, Path]) -> Non
     assert page.run(order) == "descending"
 
 
-def test_charts_are_read_by_keyboard(page: Browser, reports: dict[str, Path]) -> None:
+def test_charts_are_read_by_keyboard_and_legend(page: Browser, reports: dict[str, Path]) -> None:
     from selenium.webdriver.common.keys import Keys
 
     page.open(reports["experiment"])
@@ -129,10 +132,7 @@ def test_charts_are_read_by_keyboard(page: Browser, reports: dict[str, Path]) ->
     )
     assert len(texts) == 1
     assert texts[0].startswith("n1")
-
-
-def test_a_policy_is_hidden_by_its_legend(page: Browser, reports: dict[str, Path]) -> None:
-    page.open(reports["experiment"])
+    # A button of the legend hides its policy.
     figure = "document.querySelector(`svg[aria-label='Utilization of cpu']`).closest('figure')"
     lines = f"return {figure}.querySelectorAll('path.line').length"
     assert page.run(lines) == 2
@@ -154,7 +154,7 @@ def test_tables_are_there_without_script(page: Browser, reports: dict[str, Path]
 
 
 def test_numbers_are_the_same_in_both_languages(page: Browser, reports: dict[str, Path]) -> None:
-    page.open(reports["run"])
+    page.open(reports["plain"])
     script = static_text("number_texts.js").replace("export ", "")
     numbers = [0, 0.001, 0.0123, 0.5, 1, 1.5, 12.34, 59.99, 61, 999.6, 1234.5, 86_399, 90_000.5]
     numbers += [1e6, -3, -0.25, 123_456_789, 1e-5, 0.3333333]
@@ -164,7 +164,14 @@ def test_numbers_are_the_same_in_both_languages(page: Browser, reports: dict[str
         assert page.run(call, numbers, unit) == ours
 
 
-@pytest.mark.parametrize(("name", "dark"), [("run", True), ("experiment", False)])
+@pytest.mark.parametrize(
+    ("name", "dark"),
+    [
+        ("experiment", True),
+        # axe takes seconds: the other scheme in `make soak`.
+        pytest.param("run", False, marks=pytest.mark.soak),
+    ],
+)
 def test_axe_finds_nothing(page: Browser, reports: dict[str, Path], name: str, dark: bool) -> None:
     axe_selenium_python = pytest.importorskip("axe_selenium_python")
     page.open(reports[name], dark=dark)

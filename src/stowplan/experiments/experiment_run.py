@@ -13,6 +13,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stowplan.experiments.export.result_tables import (
+    check_pyarrow,
+    export_parquet,
+    measures_table,
+)
 from stowplan.experiments.plan.plan_file import ExperimentPlan, plan_of_tree, read_plan
 from stowplan.experiments.plan.plan_inputs import PlanInputs, RunTask
 from stowplan.experiments.plan.run_matrix import Shard, cells_of, parse_shard, selected
@@ -20,13 +25,15 @@ from stowplan.experiments.results_summary import conditions_that_hold
 from stowplan.experiments.runner.process_pool import PoolLimits, run_in_pool
 from stowplan.experiments.runner.run_worker import RunOutcome
 from stowplan.experiments.statistics.matrix_comparison import ExperimentComparison, Row
-from stowplan.experiments.store.gathered_results import RunStatus, gather
-from stowplan.experiments.store.run_store import RunStore
+from stowplan.experiments.store.gathered_results import DONE, MISSING, RunStatus, gather
+from stowplan.experiments.store.run_store import ExperimentStoreError, RunStore
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_text
 from stowplan.inputs.input_error import InputError
 from stowplan.insight.measure_conditions import parse_policy_condition
+from stowplan.objects.encoding.html_summary import html_summary, html_table
 from stowplan.simulation.simulate import as_json
+from stowplan.web.report import write_report
 
 PlanSource = str | Path | Mapping[str, Any] | ExperimentPlan
 """A file, or its content as a mapping."""
@@ -65,17 +72,36 @@ class ExperimentResult(msgspec.Struct):
     failed_conditions: list[str] = []
 
     def __repr__(self) -> str:
-        done = sum(run.status == "done" for run in self.runs)
+        done = sum(run.status == DONE for run in self.runs)
         return f"ExperimentResult({done:,} of {count_of(len(self.runs), 'run')} in {self.folder})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what differs, means of the compared measures, and failed runs."""
+        results = [] if self.comparison is None else self.comparison.results
+        means = [
+            (one.setting, measure.measure, one.policy, f"{measure.mean_b:g}", f"{measure.mean_a:g}")
+            for one in results
+            for measure in one.measures
+        ]
+        return html_summary(
+            repr(self),
+            html_table(("Workload", "Verdict"), ((one.setting, one.verdict) for one in results)),
+            html_table(("Workload", "Measure", "Policy", "Mean", "Baseline"), means),
+            html_table(("Run", "Error"), self.failures.items()),
+        )
+
+    def to_frame(self, library: str = "") -> Any:
+        """The measures as a DataFrame of pandas or polars, one row per run and measure."""
+        return measures_table(self.rows).to_frame(library)
 
 
 class ExperimentSettings(msgspec.Struct, frozen=True):
-    """Where and how runs are executed; none of it changes results.
+    """Where and how runs are executed, and what is written beside them; none of it changes results.
 
     jobs: processes; None: one per processor. shard: I/N, auto or auto/N; "" for the whole. dask:
     address of a Dask scheduler, "" for this machine. timeout_s: of one run. memory_bytes: address
     space of one worker, 0 for no limit. fail_if: conditions on the measures, as
-    `wait_p99: B > A by 5%`.
+    `wait_p99: B > A by 5%`. report: write report.html. parquet: write the tables as Parquet files.
     """
 
     jobs: int | None = None
@@ -84,13 +110,22 @@ class ExperimentSettings(msgspec.Struct, frozen=True):
     timeout_s: float | None = None
     memory_bytes: int = 0
     fail_if: tuple[str, ...] = ()
+    report: bool = True
+    parquet: bool = False
 
     def limits(self) -> PoolLimits:
         """The pool on this machine; raises InputError."""
-        n_workers = len(os.sched_getaffinity(0)) if self.jobs is None else self.jobs
+        n_workers = n_processors() if self.jobs is None else self.jobs
         if n_workers < 1:
             raise InputError("jobs", "", str(n_workers), "a whole number from 1 up")
         return PoolLimits(n_workers, self.timeout_s, self.memory_bytes)
+
+
+def n_processors() -> int:
+    """Processors that this process may use; of the whole machine where the system does not say."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def experiment(
@@ -105,6 +140,8 @@ def experiment(
     timeout_s: float | None = None,
     memory_bytes: int = 0,
     fail_if: Iterable[str] = (),
+    report: bool = True,
+    parquet: bool = False,
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
     """Run the matrix of a plan: workloads x policies x options x seeds.
@@ -116,7 +153,10 @@ def experiment(
     and ContractError for bad input before anything runs, and ExperimentStoreError where results
     cannot be written.
     """
-    settings = ExperimentSettings(jobs, shard, dask, timeout_s, memory_bytes, tuple(fail_if))
+    conditions = tuple(fail_if)
+    settings = ExperimentSettings(
+        jobs, shard, dask, timeout_s, memory_bytes, conditions, report, parquet
+    )
     prepared = prepare_experiment(plan, traces, tuple(only))
     return run_experiment_plan(prepared, out, settings, on_progress)
 
@@ -169,6 +209,8 @@ def run_experiment_plan(
     for condition in settings.fail_if:
         # Before the runs: a mistake in it should not cost them.
         parse_policy_condition(condition)
+    if settings.parquet:
+        check_pyarrow()
     share = parse_shard(settings.shard, os.environ)
     limits = settings.limits()
     store = RunStore(out)
@@ -181,17 +223,39 @@ def run_experiment_plan(
         execution.run(settings, limits)
         with store.gathering():
             found = gather(store, prepared.plan, tasks, prepared.command)
+            further = _further_files(store, found.runs, settings)
     return ExperimentResult(
         store.folder,
         found.runs,
         execution.n_present,
         len(missing),
         execution.failures,
-        found.files,
+        (*found.files, *further),
         found.rows,
         found.comparison,
         conditions_that_hold(found.rows, prepared.plan, settings.fail_if),
     )
+
+
+def _further_files(
+    store: RunStore, runs: Sequence[RunStatus], settings: ExperimentSettings
+) -> list[str]:
+    """Write the report and the Parquet files; their names. Raises ExperimentStoreError.
+
+    They read all runs: of several shards only the last one writes them.
+    """
+    if settings.shard and any(run.status == MISSING for run in runs):
+        return []
+    names = []
+    try:
+        if settings.report:
+            names.append(write_report(store.folder).name)
+        if settings.parquet:
+            keys = [run.key for run in runs if run.status == DONE]
+            names += [file.name for file in export_parquet(store.folder, keys=keys)]
+    except (InputError, OSError) as problem:
+        raise ExperimentStoreError(str(problem)) from None
+    return names
 
 
 class _Execution:

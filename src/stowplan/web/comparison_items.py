@@ -22,6 +22,8 @@ SETTINGS_CHARTED = 6
 MEASURES_CHARTED = 6
 MEASURES_COMPARED = 12
 ROWS_OPEN = 40
+VERDICTS_LISTED = 12
+"""Sentences; the table of differences has all verdicts."""
 UNSURE = "no difference found"
 
 
@@ -82,14 +84,18 @@ def comparison_of(results: ExperimentResults) -> ComparisonFile:
 
 
 def verdict_texts(comparison: ComparisonFile) -> list[str]:
-    """The verdicts, a sentence per setting and policy."""
+    """The verdicts, a sentence per setting and policy, as far as there are not too many."""
     found = []
     for one in comparison.results:
         if one.verdict:
             found.append(f"{one.setting}: {one.verdict}." if one.setting else f"{one.verdict}.")
         found += one.notes
     # The notes of several settings are often the same.
-    return list(dict.fromkeys([*found, *comparison.notes]))
+    texts = list(dict.fromkeys([*found, *comparison.notes]))
+    n_more = len(texts) - VERDICTS_LISTED
+    return (
+        [*texts[:VERDICTS_LISTED], f"And {n_more:,} more: see the table."] if n_more > 1 else texts
+    )
 
 
 def interval_charts(comparison: ComparisonFile, colours: dict[str, int]) -> list[Chart]:

@@ -127,13 +127,17 @@ def read_runs(folder: str | Path) -> dict[str, RunResult]:
     return {one.name: RunResult.read(one) for one in runs}
 
 
-def export_parquet(folder: str | Path, to: str | Path | None = None) -> list[Path]:
+def export_parquet(
+    folder: str | Path, to: str | Path | None = None, keys: Iterable[str] | None = None
+) -> list[Path]:
     """Write the tables of an experiment's or a simulation's folder as Parquet files into `to`, by
-    default the folder itself; returns the files. Raises InputError, and ImportError without
-    pyarrow."""
+    default the folder itself; returns the files. keys: of an experiment's runs, None for all in
+    the folder. Raises InputError, and ImportError without pyarrow."""
     _pyarrow()
     target = Path(folder) if to is None else Path(to)
-    runs = read_runs(folder)
+    chosen = None if keys is None else set(keys)
+    found = read_runs(folder)
+    runs = {key: run for key, run in found.items() if chosen is None or key in chosen}
     tables = [pods_table(runs), series_table(runs)]
     if (Path(folder) / MEASURES_CSV).exists():
         tables.insert(0, measures_table(read_measures(folder)))
@@ -152,6 +156,14 @@ def _cell(name: str, value: Any) -> Any:
     if value is None or (value == "" and kind != "string"):
         return None
     return {"string": str, "int64": int, "float64": float}[kind](value)
+
+
+def check_pyarrow() -> None:
+    """Raise InputError unless Parquet files can be written."""
+    try:
+        _pyarrow()
+    except ImportError as problem:
+        raise InputError.at("--parquet", "", problem) from None
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from stowplan.config.strict_decoder import Problems, format_value
+from stowplan.inputs.workloads.arrivals import PROCESSES, parse_arrivals
 from stowplan.objects.timing.duration_text import DURATION_WANTED, parse_churn, parse_duration
 from stowplan.simulation.cluster.cluster_api import Pace
 from stowplan.simulation.cluster.node_churn import Churn
@@ -58,13 +59,18 @@ def _is_text_of(parse: Callable[[str], Any], *, positive: bool = False) -> Calla
     return accepts
 
 
-_REPLAY = ("replay",)
+_BOTH, _REPLAY = ("fill", "replay"), ("replay",)
 _DURATION = PlanOption(_REPLAY, _is_text_of(parse_duration), DURATION_WANTED)
 _POSITIVE = PlanOption(
     _REPLAY, _is_text_of(parse_duration, positive=True), f"{DURATION_WANTED}, greater than 0"
 )
 OPTIONS: Mapping[str, PlanOption] = {
-    "nodeCount": PlanOption(("fill", "replay"), _is_count, "a whole number from 1 up"),
+    "nodeCount": PlanOption(_BOTH, _is_count, "a whole number from 1 up"),
+    "arrivals": PlanOption(
+        _BOTH,
+        _is_text_of(parse_arrivals),
+        f"PROCESS[,KEY=VALUE]... of {', '.join(PROCESSES)}, as poisson,rate=120",
+    ),
     "speedup": PlanOption(_REPLAY, _is_factor, "a number greater than 0"),
     "until": _POSITIVE,
     "churn": PlanOption(_REPLAY, _is_text_of(parse_churn), "UP/DOWN, as 30d/1h"),

@@ -34,6 +34,7 @@ from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.cluster_resize import resized
 from stowplan.inputs.files import read_bytes
 from stowplan.inputs.generated_workload import generate_workload
+from stowplan.inputs.workloads.arrivals import parse_arrivals, with_arrivals
 from stowplan.insight.autoscaling.autoscale_config import read_autoscale
 from stowplan.insight.pod_placement import Placement
 from stowplan.plugins.gpu_share.policies import GpuPolicy
@@ -146,6 +147,9 @@ def _simulate(task: RunTask) -> Simulation | JobSimulation:
     replays = task.mode == REPLAY
     deciders = policy.deciders()
     cluster = _cluster(task, keep_manifests=replays)
+    arrivals = cell.options.get("arrivals")
+    if arrivals is not None:
+        cluster = with_arrivals(cluster, parse_arrivals(str(arrivals)), cell.seed)
     node_count = cell.options.get("nodeCount")
     plugins = [one.path for one in policy.plugins]
     if not replays and is_for_sessions(deciders, cluster):

@@ -60,6 +60,11 @@ class PolicyResult(msgspec.Struct, frozen=True, rename="camel"):
     verdict: str
     notes: list[str] = []
 
+    @property
+    def setting(self) -> str:
+        """Workload and options in words."""
+        return RunSetting(self.workload, tuple(self.options.items())).text
+
 
 class ExperimentComparison(msgspec.Struct, rename="camel"):
     """Comparison of an experiment. policies: the baseline first. confidence: of intervals; 1 less
@@ -76,8 +81,7 @@ class ExperimentComparison(msgspec.Struct, rename="camel"):
         """The verdicts, a line each."""
         lines = []
         for one in self.results:
-            setting = RunSetting(one.workload, tuple(one.options.items())).text
-            lines.append(f"{setting}: {one.verdict}")
+            lines.append(f"{one.setting}: {one.verdict}")
             lines += [f"  note: {note}" for note in one.notes]
         return "\n".join([*lines, *self.notes])
 

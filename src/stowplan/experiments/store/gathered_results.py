@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import msgspec
@@ -102,7 +103,7 @@ def _described(
     identities = {task.cell.policy: task.identity["policy"] for task in tasks}
     inputs = {task.cell.workload: task.identity["workload"] for task in tasks}
     return {
-        "title": plan.title,
+        "title": plan.title or PurePath(plan.source).stem,
         "mode": plan.mode,
         "policies": _policies(plan, runs),
         "workloads": [one.name for one in plan.workloads if one.name in present],

@@ -80,6 +80,20 @@ _executed = grouped(
 )
 """Where and how runs are executed."""
 
+_written = grouped(
+    flag(
+        "--no-report",
+        is_flag=True,
+        help="Do not write report.html. `stowplan report DIR` does so later.",
+    ),
+    flag(
+        "--parquet",
+        is_flag=True,
+        help="Write tables of measures, pods and series as Parquet files; needs stowplan[parquet].",
+    ),
+)
+"""What is written beside the runs."""
+
 
 @click.command(name="experiment", cls=Command, examples=EXAMPLES)
 @click.argument("plan", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True))
@@ -106,6 +120,7 @@ _executed = grouped(
     "value of the same key, and all keys.",
 )
 @_executed
+@_written
 @flag(
     "--fail-if",
     metavar="EXPR",
@@ -119,7 +134,7 @@ def command(**given: Any) -> None:
     FILE is a plan: it names traces, manifests or generated workloads, scheduler configurations and
     plugin files, options of a replay, and seeds. Each run is kept as soon as it is finished, by a
     hash of all that goes into it; an interrupted experiment goes on where it was. A run that fails
-    is reported and does not stop the others.
+    is reported and does not stop the others. DIR/report.html shows the results.
     """
     from stowplan.cli.runs.experiments.execute_plan import ExperimentRequest, execute_plan
 

@@ -39,6 +39,8 @@ class ExperimentRequest(NamedTuple):
     dask: str
     timeout: float | None
     memory: int
+    no_report: bool
+    parquet: bool
     fail_if: tuple[str, ...]
 
 
@@ -54,6 +56,8 @@ def execute_plan(request: ExperimentRequest) -> int:
         request.timeout,
         request.memory,
         request.fail_if,
+        not request.no_report,
+        request.parquet,
     )
     try:
         with _interrupted_by_sigterm(), experiment_progress() as on_progress:
