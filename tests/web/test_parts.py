@@ -18,6 +18,7 @@ from stowplan.web import single_file
 from stowplan.web.curves import Curve, distribution, held, line, thinned
 from stowplan.web.number_texts import text_of, time_text
 from stowplan.web.run_charts import averaged
+from tests.soak import examples
 from tests.web.report_folders import MARKUP, small_cluster
 
 STATIC = files("stowplan.web") / "static"
@@ -63,7 +64,7 @@ def test_modules_that_import_each_other_are_refused(monkeypatch: pytest.MonkeyPa
 # Curves.
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(500, 1500), st.integers(0, 10**6))
 def test_thinned_lines_keep_ends_and_peaks(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -16,7 +16,11 @@ from stowplan.experiments.plan.plan_file import GPU_SHARING, ExperimentPlan
 from stowplan.experiments.plan.plan_inputs import RunTask, canonical, versions
 from stowplan.experiments.plan.run_matrix import option_text
 from stowplan.experiments.results_summary import comparison_of
-from stowplan.experiments.statistics.matrix_comparison import ExperimentComparison, Row
+from stowplan.experiments.statistics.matrix_comparison import (
+    COMPARISON,
+    ExperimentComparison,
+    Row,
+)
 from stowplan.experiments.store.run_store import (
     COLUMNS_FILE,
     MEASURES_FILE,
@@ -30,7 +34,7 @@ from stowplan.simulation.results.result_files import write_files
 from stowplan.simulation.simulate import as_json
 
 EXPERIMENT_FILE, MEASURES_TABLE = "experiment.json", "measures.csv"
-COMPARISON_FILE, GPU_TABLE = "comparison.json", "table.csv"
+GPU_TABLE = "table.csv"
 DONE, FAILED, MISSING = "done", "failed", "missing"
 
 
@@ -72,7 +76,7 @@ def gather(
         MEASURES_TABLE: _measures_text(plan, rows).encode(),
     }
     if comparison is not None:
-        files[COMPARISON_FILE] = comparison.to_json()
+        files[COMPARISON] = comparison.to_json()
     if plan.mode == GPU_SHARING:
         files[GPU_TABLE] = _gpu_table(store, runs).encode()
     try:
