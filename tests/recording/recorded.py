@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from stowplan.driver.storage import recording_writer
 from stowplan.driver.storage.recording_writer import RecordingOptions, RecordingWriter
 from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import simulate
 
 N_NODES, N_PODS = 5, 120
+
+
+def write_each_batch(patch: pytest.MonkeyPatch, size: int) -> None:
+    """Record in batches of some messages, and let the scheduler wait until each is written: it
+    learns after the same call every time that a file is full."""
+    for name, value in (("BATCH", size), ("DUE_BATCHES", 1), ("BACKLOG_MAX", 0)):
+        patch.setattr(recording_writer, name, value)
 
 
 def record_simulation(

@@ -18,6 +18,7 @@ from stowplan.recording.recording_files import open_recording
 from stowplan.recording.recording_header import recorded_deciders
 from stowplan.scheduler import Scheduler
 from stowplan.testing import pod
+from tests.recording.recorded import write_each_batch
 from tests.scheduler.test_profile_swap import FILE, FIT, NODES, change, text
 
 MOST = "MostAllocated"
@@ -77,7 +78,7 @@ def test_what_follows_a_change_is_decided_again(tmp_path: Path) -> None:
 def test_a_later_file_has_the_changed_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recording_writer, "BATCH", 1)
+    write_each_batch(monkeypatch, 1)
     path = tmp_path / "run.rec"
     recorded_with_a_change(path)
     parts = sorted(tmp_path.glob("run.rec*"))

@@ -16,7 +16,7 @@ from stowplan.driver.storage import recording_writer
 from stowplan.forecast.recorded_history import cluster_at, restore, summary_of, verify
 from stowplan.recording.frames import RecordingError
 from stowplan.recording.recording_files import open_recording
-from tests.recording.recorded import record_simulation
+from tests.recording.recorded import record_simulation, write_each_batch
 
 SMALL = 8_000
 
@@ -32,7 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rotated") / "run.rec"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recording_writer, "BATCH", 60)
+        write_each_batch(patch, 60)
         record_simulation(path, size_max=SMALL, kept=50)
     return path
 
@@ -109,7 +109,7 @@ def test_every_part_is_read_in_order_and_alone(rotated: Path, path: Path, tmp_pa
 def test_files_are_bounded_in_size_and_number(tmp_path: Path) -> None:
     path = tmp_path / "run.rec"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recording_writer, "BATCH", 60)
+        write_each_batch(patch, 60)
         record_simulation(path, size_max=SMALL, kept=2)
     names = sorted(file.name for file in tmp_path.iterdir())
     assert names == ["run.rec", "run.rec.1", "run.rec.2"]
@@ -142,7 +142,7 @@ def test_disk_full_ends_the_recording_and_not_the_scheduler(
         return written(file, data[:n_bytes])
 
     monkeypatch.setattr(recording_writer.os, "write", write)
-    monkeypatch.setattr(recording_writer, "BATCH", 60)
+    write_each_batch(monkeypatch, 60)
     with caplog.at_level(logging.ERROR, logger="stowplan.recording"):
         writer = record_simulation(tmp_path / "run.rec")
     assert writer.failure == "No space left on device"
