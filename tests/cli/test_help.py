@@ -78,7 +78,7 @@ def examples(text: str) -> list[str]:
 
 def parse(line: str) -> None:
     """Parse the stowplan command of a line, and run nothing; raises click.UsageError."""
-    found = re.search(r"stowplan( [^|>)]*)", line)
+    found = re.search(r"stowplan( (?:'[^']*'|[^|>)'])*)", line)
     assert found is not None, line
     command: click.Command = cli
     words = shlex.split(found[1])

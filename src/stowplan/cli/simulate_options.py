@@ -169,7 +169,7 @@ report = flag(
     "--report",
     metavar="FILE.html",
     type=click.Path(dir_okay=False),
-    help="Write a report of the run as one HTML file. See `stowplan report`.",
+    help="Write a report of the run as one HTML file. See `stowplan report`.  [default: none]",
 )
 strict = flag(
     "--strict",

@@ -7,8 +7,7 @@ import click
 from stowplan.cli.command import Command, flag
 
 EXAMPLES = """
-# Write results/report.html from the results of a simulation
-stowplan simulate --replay --out results
+# Write results/report.html from the results of `stowplan simulate --out results`
 stowplan report results
 
 # Write the report of an experiment to another file

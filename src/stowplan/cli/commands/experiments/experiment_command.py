@@ -56,14 +56,14 @@ _executed = grouped(
         metavar="I/N",
         default="",
         help="Run part I of N, with the same --out in a shared directory. auto takes both from a "
-        "Slurm array, auto/N the part from a Kubernetes Indexed Job.",
+        "Slurm array, auto/N the part from a Kubernetes Indexed Job.  [default: the whole]",
     ),
     flag(
         "--dask",
         metavar="ADDRESS",
         default="",
         help="Run on the Dask cluster with this scheduler, as tcp://HOST:8786; needs "
-        "stowplan[dask].",
+        "stowplan[dask].  [default: this machine]",
     ),
     flag(
         "--timeout",
@@ -109,7 +109,7 @@ _written = grouped(
     metavar="DIR",
     type=click.Path(file_okay=False),
     help="Directory in which trace files are looked for, after that of FILE; the OpenB workloads "
-    "are found there by name.",
+    "are found there by name.  [default: that of FILE only]",
 )
 @flag(
     "--only",
@@ -117,7 +117,7 @@ _written = grouped(
     multiple=True,
     shell_complete=complete_only,
     help="Run only a part: KEY is workload, policy, seed or an option of the plan. Repeatable: any "
-    "value of the same key, and all keys.",
+    "value of the same key, and all keys.  [default: all runs]",
 )
 @_executed
 @_written
