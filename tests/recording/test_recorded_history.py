@@ -33,7 +33,7 @@ def rotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("rotated") / "run.rec"
     with pytest.MonkeyPatch.context() as patch:
         write_each_batch(patch, 60)
-        record_simulation(path, size_max=SMALL, kept=50)
+        record_simulation(path, size_max=SMALL, kept=99)
     return path
 
 
