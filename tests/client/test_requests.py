@@ -14,12 +14,12 @@ from stowplan.client.resources import RESOURCES, resource_of
 from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.objects.limits import LimitRange
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
-from stowplan.objects.workload import Deployment
 
 META = ObjectMeta("x", "ns", "uid-1", resource_version="7")
 MOMENT = RequestTime(0, 0, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
@@ -104,7 +104,7 @@ def test_the_outcome_of_a_write_has_the_new_version() -> None:
     assert performed(effect, done)[1] == happened.WriteDone(4, "uid", "8")
     assert performed(effect, ApiResponse(200))[1] == happened.WriteDone(4, "uid", "")
     assert performed(effect, ApiResponse(409))[1].code == 409
-    effect = to_do.Write(4, 1, "uid", Deployment(META), {"spec": {}})
+    effect = to_do.Write(4, 1, "uid", LimitRange(META), {"spec": {}})
     assert performed(effect)[1].code == 400
 
 

@@ -144,7 +144,8 @@ def answer_of(attempt: Attempt) -> Answer:
         result |= _refused(attempt)
     if attempt.failure is not None:
         result |= _failed(attempt)
-    if attempt.diagnosis.plugins and attempt.failure is None:
+    # An error of a filter ends the attempt without a diagnosis; one of a score comes after it.
+    if attempt.diagnosis.plugins and (attempt.failure is None or "scoreError" in result):
         result["unschedulablePlugins"] = sorted(attempt.diagnosis.plugins)
     return {key: value for key, value in result.items() if value not in ({}, [])}
 

@@ -11,9 +11,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_the_example_cluster_is_scheduled_by_the_example_configuration(tmp_path: Path) -> None:
-    cluster, configuration = re.findall(
-        r"```yaml\n(.*?)```", (DOCS / "gpu-sharing.md").read_text(), re.DOTALL
-    )
+    page = (DOCS / "gpu-sharing.md").read_text()
+    cluster, configuration, _ = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (tmp_path / "cluster.yaml").write_text(cluster)
     (tmp_path / "config.yaml").write_text(configuration)
     found = simulate(tmp_path / "cluster.yaml", config=tmp_path / "config.yaml")

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from stowplan.assembly.in_tree import registry
-from stowplan.batch.queues.volcano.pod_rules import (
+from stowplan.batch.queue_models.volcano.pod_rules import (
     PASSES,
     UNRESOLVABLE,
     UNSCHEDULABLE,
     NodeScoreUse,
 )
-from stowplan.batch.queues.volcano.volcano_task import VolcanoTask
+from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
 from stowplan.columns.array_types import Floats, Ints
 from stowplan.columns.overlay import Overlay
 from stowplan.columns.pods.podinfo import PodInfo

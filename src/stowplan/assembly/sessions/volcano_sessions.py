@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stowplan.batch.queues.volcano.actions.gang_eviction import gang_preempt, gang_reclaim
-from stowplan.batch.queues.volcano.actions.volcano_allocate import allocate
-from stowplan.batch.queues.volcano.actions.volcano_backfill import backfill
-from stowplan.batch.queues.volcano.actions.volcano_enqueue import enqueue
-from stowplan.batch.queues.volcano.actions.volcano_preempt import preempt
-from stowplan.batch.queues.volcano.actions.volcano_reclaim import reclaim
-from stowplan.batch.queues.volcano.actions.volcano_shuffle import shuffle
-from stowplan.batch.queues.volcano.plugins.jobs.overcommit import Overcommit
-from stowplan.batch.queues.volcano.plugins.jobs.pdb_victims import PdbVictims
-from stowplan.batch.queues.volcano.plugins.jobs.sla import Sla
-from stowplan.batch.queues.volcano.plugins.jobs.tdm import Tdm
-from stowplan.batch.queues.volcano.plugins.jobs.volcano_conformance import VolcanoConformance
-from stowplan.batch.queues.volcano.plugins.jobs.volcano_gang import VolcanoGang
-from stowplan.batch.queues.volcano.plugins.jobs.volcano_priority import VolcanoPriority
-from stowplan.batch.queues.volcano.plugins.nodes.device_share import VolcanoDeviceShare
-from stowplan.batch.queues.volcano.plugins.nodes.network_topology import NetworkTopologyAware
-from stowplan.batch.queues.volcano.plugins.nodes.node_group import NodeGroup
-from stowplan.batch.queues.volcano.plugins.nodes.resource_strategy_fit import ResourceStrategyFit
-from stowplan.batch.queues.volcano.plugins.nodes.volcano_binpack import VolcanoBinpack
-from stowplan.batch.queues.volcano.plugins.nodes.volcano_nodeorder import VolcanoNodeOrder
-from stowplan.batch.queues.volcano.plugins.nodes.volcano_predicates import VolcanoPredicates
-from stowplan.batch.queues.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
-from stowplan.batch.queues.volcano.plugins.shares.volcano_drf import VolcanoDrf
-from stowplan.batch.queues.volcano.plugins.shares.volcano_proportion import VolcanoProportion
-from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
-from stowplan.batch.queues.volcano.volcano_hooks import VolcanoPlugin
-from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
-from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queue_models.volcano.actions.gang_eviction import gang_preempt, gang_reclaim
+from stowplan.batch.queue_models.volcano.actions.volcano_allocate import allocate
+from stowplan.batch.queue_models.volcano.actions.volcano_backfill import backfill
+from stowplan.batch.queue_models.volcano.actions.volcano_enqueue import enqueue
+from stowplan.batch.queue_models.volcano.actions.volcano_preempt import preempt
+from stowplan.batch.queue_models.volcano.actions.volcano_reclaim import reclaim
+from stowplan.batch.queue_models.volcano.actions.volcano_shuffle import shuffle
+from stowplan.batch.queue_models.volcano.plugins.jobs.overcommit import Overcommit
+from stowplan.batch.queue_models.volcano.plugins.jobs.pdb_victims import PdbVictims
+from stowplan.batch.queue_models.volcano.plugins.jobs.sla import Sla
+from stowplan.batch.queue_models.volcano.plugins.jobs.tdm import Tdm
+from stowplan.batch.queue_models.volcano.plugins.jobs.volcano_conformance import VolcanoConformance
+from stowplan.batch.queue_models.volcano.plugins.jobs.volcano_gang import VolcanoGang
+from stowplan.batch.queue_models.volcano.plugins.jobs.volcano_priority import VolcanoPriority
+from stowplan.batch.queue_models.volcano.plugins.nodes.device_share import VolcanoDeviceShare
+from stowplan.batch.queue_models.volcano.plugins.nodes.network_topology import NetworkTopologyAware
+from stowplan.batch.queue_models.volcano.plugins.nodes.node_group import NodeGroup
+from stowplan.batch.queue_models.volcano.plugins.nodes.resource_strategy_fit import (
+    ResourceStrategyFit,
+)
+from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_binpack import VolcanoBinpack
+from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_nodeorder import VolcanoNodeOrder
+from stowplan.batch.queue_models.volcano.plugins.nodes.volcano_predicates import VolcanoPredicates
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_drf import VolcanoDrf
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_proportion import VolcanoProportion
+from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
+from stowplan.batch.queue_models.volcano.volcano_hooks import VolcanoPlugin
+from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.config.volcano_configuration import VolcanoConfiguration
 
 VOLCANO_ACTIONS: Mapping[str, Callable[[VolcanoSession], None]] = {

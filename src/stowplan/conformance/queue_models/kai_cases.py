@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.batch.queues.kai.fair_share import DEFAULT_K, KaiQueueShares, KaiShare, divide
+from stowplan.batch.queue_models.kai.fair_share import DEFAULT_K, KaiQueueShares, KaiShare, divide
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.meta import Value
 

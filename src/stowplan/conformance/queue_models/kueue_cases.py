@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from stowplan.batch.queues.kueue.admission_order import AdmissionEntry
-from stowplan.batch.queues.kueue.admission_workload import QUOTA_RESERVED, PodSetDemand
-from stowplan.batch.queues.kueue.kueue_admission import (
+from stowplan.batch.queue_models.kueue.admission_order import AdmissionEntry
+from stowplan.batch.queue_models.kueue.admission_workload import QUOTA_RESERVED, PodSetDemand
+from stowplan.batch.queue_models.kueue.kueue_admission import (
     CycleOutcome,
     KueueAdmission,
     KueueObjects,
 )
-from stowplan.batch.queues.kueue.kueue_objects import (
+from stowplan.batch.queue_models.kueue.kueue_objects import (
     AdmissionCheck,
     Cohort,
     KueueClusterQueue,
@@ -26,15 +26,15 @@ from stowplan.batch.queues.kueue.kueue_objects import (
     Workload,
     seconds,
 )
-from stowplan.batch.queues.kueue.kueue_options import (
+from stowplan.batch.queue_models.kueue.kueue_options import (
     STRATEGIES,
     KueueOptions,
     ResourceTransformation,
     enabled_gates,
 )
-from stowplan.batch.queues.kueue.quota.dominant_share import dominant_share
-from stowplan.batch.queues.kueue.quota.quota_amounts import UNLIMITED
-from stowplan.batch.queues.kueue.quota.quota_tree import QuotaNode
+from stowplan.batch.queue_models.kueue.quota.dominant_share import dominant_share
+from stowplan.batch.queue_models.kueue.quota.quota_amounts import UNLIMITED
+from stowplan.batch.queue_models.kueue.quota.quota_tree import QuotaNode
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase
 from stowplan.objects.meta import Time, Value
 from stowplan.objects.node import Node

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.batch.queues.volcano.plugins.nodes.vgpu_cards import (
+from stowplan.batch.queue_models.volcano.plugins.nodes.vgpu_cards import (
     CardChoice,
     NodeCards,
     requests_cards,

@@ -13,11 +13,11 @@ from stowplan.assembly.sessions.volcano_sessions import (
     run_actions,
     volcano_options,
 )
-from stowplan.batch.queues.volcano.hyper_nodes import HyperNode, resolved
-from stowplan.batch.queues.volcano.volcano_defects import ALL_DEFECTS
-from stowplan.batch.queues.volcano.volcano_objects import VolcanoObjects, cluster_of
-from stowplan.batch.queues.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
-from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, resolved
+from stowplan.batch.queue_models.volcano.volcano_defects import ALL_DEFECTS
+from stowplan.batch.queue_models.volcano.volcano_objects import VolcanoObjects, cluster_of
+from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions, VolcanoPluginOption
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.columns.nodetable import table_of
 from stowplan.config.volcano_configuration import parse_volcano
 from stowplan.conformance.queue_models.queue_model_cases import QueueModelCase

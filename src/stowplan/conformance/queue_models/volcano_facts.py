@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.batch.queues.volcano.plugins.shares.queue_attributes import (
+from stowplan.batch.queue_models.volcano.plugins.shares.queue_attributes import (
     QueueAttributes,
     QueuePlugin,
 )
-from stowplan.batch.queues.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
-from stowplan.batch.queues.volcano.plugins.shares.volcano_drf import VolcanoDrf
-from stowplan.batch.queues.volcano.pod_rules import PASSES
-from stowplan.batch.queues.volcano.volcano_amount import VolcanoAmount
-from stowplan.batch.queues.volcano.volcano_phases import phase_after
-from stowplan.batch.queues.volcano.volcano_session import VolcanoSession
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_capacity import VolcanoCapacity
+from stowplan.batch.queue_models.volcano.plugins.shares.volcano_drf import VolcanoDrf
+from stowplan.batch.queue_models.volcano.pod_rules import PASSES
+from stowplan.batch.queue_models.volcano.volcano_amount import VolcanoAmount
+from stowplan.batch.queue_models.volcano.volcano_phases import phase_after
+from stowplan.batch.queue_models.volcano.volcano_session import VolcanoSession
 from stowplan.conformance.queue_models.queue_model_cases import amount_fact
 from stowplan.framework.deciders.tasks import TaskStatus
 

@@ -1,0 +1,196 @@
+"""Hooks: what plugins are asked in a session, and the switch that enables each.
+
+A plugin takes part in a hook by a method of its name. `HOOKS` is the whole list; the session
+combines the answers of plugins tier by tier.
+
+Source: volcano master of 2026-08-20, pkg/scheduler/framework/session_plugins.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from stowplan.batch.queue_models.volcano.volcano_defects import (
+    ALL_DEFECTS,
+    EMPTY_INTERSECTION,
+    PERMISSIVE_TIER,
+)
+from stowplan.batch.queue_models.volcano.volcano_options import Arguments, VolcanoPluginOption
+from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
+
+REJECT, ABSTAIN, PERMIT = -1, 0, 1
+"""Votes."""
+
+ALWAYS: tuple[str, ...] = ()
+
+HOOKS: Mapping[str, tuple[str, ...]] = {
+    "job_order": ("enableJobOrder",),
+    "queue_order": ("enableQueueOrder",),
+    "victim_queue_order": ALWAYS,
+    "task_order": ("enableTaskOrder",),
+    "sub_job_order": ("enabledSubJobOrder",),
+    "pre_predicate": ("enablePredicate",),
+    "predicate": ("enablePredicate",),
+    "node_order": ("enableNodeOrder",),
+    "batch_node_order": ("enableNodeOrder",),
+    "hyper_node_order": ("enabledHyperNodeOrder",),
+    "job_gradients": ("enabledHyperNodeGradient",),
+    "sub_job_gradients": ("enabledHyperNodeGradient",),
+    "preemptable": ("enablePreemptable",),
+    "reclaimable": ("enableReclaimable",),
+    "evictable": ALWAYS,
+    "overused": ("enabledOverused",),
+    "preemptive": ("enablePreemptive",),
+    "allocatable": ("enabledAllocatable",),
+    "job_ready": ("enableJobReady",),
+    "job_pipelined": ("enableJobPipelined",),
+    "job_starving": ("enableJobStarving",),
+    "job_valid": ALWAYS,
+    "job_enqueueable": ("enableJobEnqueued",),
+    "job_enqueued": ("enableJobEnqueued",),
+    "sub_job_ready": ("enabledSubJobReady",),
+    "sub_job_pipelined": ("enabledSubJobPipelined",),
+    "victim_tasks": ("enabledVictim",),
+    "simulate_room": ("enabledAllocatable",),
+    "simulate_predicate": ("enablePredicate",),
+}
+"""Hook -> switches, all of which must be on."""
+
+
+class VolcanoPlugin:
+    """Base of the plugins. silent: hooks in which it takes no part in this session.
+
+    knows_queues: it knows what queues deserve.
+    """
+
+    name: ClassVar[str]
+    knows_queues: ClassVar[bool] = False
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments
+        self.silent: set[str] = set()
+
+    def open(self, session: Any) -> None:
+        """Compute what hooks read; before any hook is called. session: a VolcanoSession."""
+
+    def allocated(self, task: VolcanoTask) -> bool:
+        """A task was placed, pipelined, or its eviction was undone. False refuses that."""
+        return True
+
+    def released(self, task: VolcanoTask) -> None:
+        """A task was evicted, or its placement was undone."""
+
+
+class HookTable:
+    """Methods by hook, tier by tier."""
+
+    def __init__(
+        self,
+        tiers: Iterable[Iterable[VolcanoPluginOption]],
+        plugins: Mapping[str, VolcanoPlugin],
+        mends: Collection[str] = ALL_DEFECTS,
+    ) -> None:
+        self._mends = mends
+        self._calls: dict[str, list[list[Callable[..., Any]]]] = {}
+        entries = [[one for one in tier if one.name in plugins] for tier in tiers]
+        for hook, switches in HOOKS.items():
+            found = [
+                [
+                    getattr(plugins[option.name], hook)
+                    for option in tier
+                    if _takes_part(plugins[option.name], hook, option, switches)
+                ]
+                for tier in entries
+            ]
+            self._calls[hook] = [tier for tier in found if tier]
+
+    def tiers(self, hook: str) -> list[list[Callable[..., Any]]]:
+        """Methods per tier; tiers without one are left out."""
+        return self._calls[hook]
+
+    def all(self, hook: str) -> Iterator[Callable[..., Any]]:
+        """Methods of all tiers, in order."""
+        for tier in self._calls[hook]:
+            yield from tier
+
+    # How answers are combined.
+
+    def first_difference(self, hook: str, *given: Any) -> int:
+        """The first comparison that is not 0."""
+        return next((found for call in self.all(hook) if (found := call(*given))), 0)
+
+    def everyone(self, hook: str, *given: Any) -> bool:
+        """True if no plugin says no."""
+        return all(call(*given) for call in self.all(hook))
+
+    def anyone(self, hook: str, *given: Any) -> bool:
+        """True if some plugin says yes."""
+        return any(call(*given) for call in self.all(hook))
+
+    def vote(self, hook: str, *given: Any) -> bool:
+        """False if a plugin rejects before a tier has permitted."""
+        for tier in self._calls[hook]:
+            votes = []
+            for call in tier:
+                votes.append(call(*given))
+                if votes[-1] < 0:
+                    return False
+            if any(vote > 0 for vote in votes):
+                return True
+        return True
+
+    def first_tier(self, hook: str, *given: Any) -> bool:
+        """True if all plugins of the first tier that has one say yes; False if none has."""
+        tiers = self._calls[hook]
+        return bool(tiers) and all(call(*given) for call in tiers[0])
+
+    def victims(self, hook: str, *given: Any) -> list[VolcanoTask]:
+        """Victims that the plugins of a tier agree on.
+
+        A plugin returns None to abstain. A tier in which one finds none is undecided; the first
+        tier that is decided counts.
+        """
+        for tier in self._calls[hook]:
+            chosen = self._agreed(tier, given)
+            if chosen:
+                return self._agreed_by_queues(hook, chosen, given)
+        return []
+
+    def _agreed(
+        self, calls: Iterable[Callable[..., Any]], given: tuple[Any, ...]
+    ) -> list[VolcanoTask]:
+        """Victims that plugins agree on."""
+        chosen: list[VolcanoTask] | None = None
+        for call in calls:
+            found = call(*given)
+            if found is None:
+                continue
+            if not found:
+                return []
+            uids = {task.uid for task in found}
+            if chosen or (chosen is not None and EMPTY_INTERSECTION in self._mends):
+                chosen = [task for task in chosen if task.uid in uids]
+            else:
+                chosen = found
+        return chosen or []
+
+    def _agreed_by_queues(
+        self, hook: str, chosen: list[VolcanoTask], given: tuple[Any, ...]
+    ) -> list[VolcanoTask]:
+        """Of the victims that a tier chose those that suit the plugins of queues in all tiers."""
+        if hook != "reclaimable" or PERMISSIVE_TIER not in self._mends:
+            return chosen
+        preemptor, _ = given
+        for call in self.all(hook):
+            if call.__self__.knows_queues:  # type: ignore[attr-defined]
+                uids = {task.uid for task in call(preemptor, chosen)}
+                chosen = [task for task in chosen if task.uid in uids]
+        return chosen
+
+
+def _takes_part(
+    plugin: VolcanoPlugin, hook: str, option: VolcanoPluginOption, switches: tuple[str, ...]
+) -> bool:
+    is_on = all(switch in option.enabled for switch in switches)
+    return is_on and hook not in plugin.silent and hasattr(plugin, hook)

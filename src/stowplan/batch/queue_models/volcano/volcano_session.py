@@ -1,0 +1,418 @@
+"""VolcanoSession: the state of one session, and what actions do to it.
+
+Source: volcano master of 2026-08-20, pkg/scheduler/framework/session.go, statement.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from stowplan.batch.queue_models.volcano.hyper_nodes import HyperNode, HyperNodeTree
+from stowplan.batch.queue_models.volcano.pod_rules import PASSES, UNRESOLVABLE, PodRules
+from stowplan.batch.queue_models.volcano.volcano_amount import total_of
+from stowplan.batch.queue_models.volcano.volcano_defects import BOUND_RUNS
+from stowplan.batch.queue_models.volcano.volcano_hooks import HookTable, VolcanoPlugin
+from stowplan.batch.queue_models.volcano.volcano_node import VolcanoNode
+from stowplan.batch.queue_models.volcano.volcano_options import VolcanoOptions
+from stowplan.batch.queue_models.volcano.volcano_queue import VolcanoQueue
+from stowplan.batch.queue_models.volcano.volcano_session_job import (
+    VolcanoSessionJob,
+    VolcanoSubJob,
+    soft_to_hard,
+)
+from stowplan.batch.queue_models.volcano.volcano_task import VolcanoTask
+from stowplan.columns.array_types import Floats, Ints
+from stowplan.framework.deciders.heap import Heap
+from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.objects.podgroup import NetworkTopology
+from stowplan.objects.workload import PodDisruptionBudget
+
+PluginBuilder = Callable[..., VolcanoPlugin]
+DeviceRequests = Mapping[str, Mapping[tuple[str, str], int]]
+
+
+class VolcanoCluster:
+    """What a session opens on. tasks: of all pods, those without a job too.
+
+    now: seconds since 1970. time_of_day: minutes since midnight. device_requests: task -> claim ->
+    (device class, dimension) -> amount.
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, VolcanoSessionJob],
+        nodes: Mapping[str, VolcanoNode],
+        queues: Mapping[str, VolcanoQueue],
+        hyper_nodes: Iterable[HyperNode] = (),
+        budgets: Sequence[PodDisruptionBudget] = (),
+        now: float = 0.0,
+        time_of_day: int = 0,
+        device_requests: Mapping[str, DeviceRequests] | None = None,
+    ) -> None:
+        self.jobs, self.nodes, self.queues = jobs, nodes, queues
+        self.tree = HyperNodeTree(hyper_nodes, nodes)
+        self.budgets = budgets
+        self.now, self.time_of_day = now, time_of_day
+        self.device_requests = device_requests or {}
+
+
+class VolcanoSession:
+    """One session.
+
+    binds: pod -> node, of committed placements. evicted: tasks whose eviction was committed.
+    nominations: pod -> node where it waits for what was evicted for it; to be written to the pod.
+    total: allocatable resources of all nodes.
+    """
+
+    def __init__(
+        self,
+        cluster: VolcanoCluster,
+        options: VolcanoOptions,
+        rules: PodRules,
+        builders: Mapping[str, PluginBuilder],
+    ) -> None:
+        """builders: plugin -> its class. Plugins without one are ignored."""
+        self.cluster, self.options, self.rules = cluster, options, rules
+        self.jobs, self.nodes, self.queues = cluster.jobs, cluster.nodes, cluster.queues
+        self.tree = cluster.tree
+        self.node_list = list(self.nodes.values())
+        self.total = total_of(node.allocatable for node in self.node_list)
+        self.binds: dict[str, str] = {}
+        self.evicted: list[VolcanoTask] = []
+        self.nominations: dict[str, str] = {}
+        self._bound: set[str] = set()
+        self._resolve_topologies()
+        self.plugins: dict[str, VolcanoPlugin] = {}
+        for tier in options.tiers:
+            for entry in tier:
+                if entry.name in builders:
+                    plugin = self.plugins[entry.name] = builders[entry.name](entry.arguments)
+                    plugin.open(self)
+        self.hooks = HookTable(options.tiers, self.plugins, options.mends)
+
+    # Topology.
+
+    def _resolve_topologies(self) -> None:
+        tree = self.tree
+        for job in self.jobs.values():
+            if not job.has_topology:
+                continue
+            job.topology = self._named_tier(job.topology)
+            for sub_job in job.sub_jobs.values():
+                sub_job.topology = self._named_tier(sub_job.topology)
+            job.topology = soft_to_hard(job.topology, tree.top.tier)
+            stated = job.topology.highest_tier_allowed if job.topology is not None else None
+            tier_max = tree.top.tier if stated is None else stated
+            for sub_job in job.sub_jobs.values():
+                sub_job.topology = soft_to_hard(sub_job.topology, tier_max)
+            self._find_allocated_hyper_nodes(job)
+
+    def _named_tier(self, topology: NetworkTopology | None) -> NetworkTopology | None:
+        """A topology with the tier that it names as a number."""
+        if topology is None or topology.highest_tier_allowed is not None:
+            return topology
+        tier = self.tree.tier_of_name.get(topology.highest_tier_name)
+        return topology if tier is None else NetworkTopology(topology.mode, tier)
+
+    def _find_allocated_hyper_nodes(self, job: VolcanoSessionJob) -> None:
+        """The HyperNodes that its placed tasks use."""
+        tree = self.tree
+        for sub_job in job.sub_jobs.values():
+            if sub_job.topology is not None:
+                nodes = {task.node for task in sub_job.tasks.values() if _is_placed(task)}
+                sub_job.allocated_hyper_node = tree.lowest_above(nodes)
+        common = ""
+        for sub_job in job.sub_jobs.values():
+            if sub_job.allocated_hyper_node:
+                common = tree.common_ancestor(common, sub_job.allocated_hyper_node)
+        job.allocated_hyper_node = common
+
+    def nodes_of(self, hyper_node: str) -> list[VolcanoNode]:
+        """The nodes below a HyperNode."""
+        if hyper_node not in self.tree:
+            return []
+        return [self.nodes[name] for name in self.tree[hyper_node].nodes]
+
+    # Order.
+
+    def queue_before(self, left: VolcanoQueue, right: VolcanoQueue) -> bool:
+        """True if `left` comes before `right`."""
+        found = self.hooks.first_difference("queue_order", left, right)
+        if found:
+            return found < 0
+        return (left.created, left.name) < (right.created, right.name)
+
+    def job_before(self, left: VolcanoSessionJob, right: VolcanoSessionJob) -> bool:
+        """True if `left` comes before `right`."""
+        found = self.hooks.first_difference("job_order", left, right)
+        return found < 0 if found else (left.created, left.uid) < (right.created, right.uid)
+
+    def task_before(self, left: VolcanoTask, right: VolcanoTask) -> bool:
+        """True if `left` comes before `right`."""
+        found = self.hooks.first_difference("task_order", left, right)
+        return found < 0 if found else left.comes_before(right)
+
+    def sub_job_before(self, left: VolcanoSubJob, right: VolcanoSubJob) -> bool:
+        """True if `left` comes before `right`."""
+        found = self.hooks.first_difference("sub_job_order", left, right)
+        if found:
+            return found < 0
+        return (left.match_index, left.uid) < (right.match_index, right.uid)
+
+    def victim_queue_before(
+        self, left: VolcanoQueue, right: VolcanoQueue, reclaimer: VolcanoQueue
+    ) -> bool:
+        """True if victims of `left` come before those of `right`."""
+        found = self.hooks.first_difference("victim_queue_order", left, right, reclaimer)
+        return found < 0 if found else not self.queue_before(left, right)
+
+    def victim_heap(
+        self, victims: Iterable[VolcanoTask], preemptor: VolcanoTask
+    ) -> Heap[VolcanoTask]:
+        """Victims, the first to evict on top."""
+        jobs, hooks = self.jobs, self.hooks
+        own = jobs.get(preemptor.job)
+
+        def before(left: VolcanoTask, right: VolcanoTask) -> bool:
+            if left.job == right.job:
+                return not self.task_before(left, right)
+            first, second = jobs.get(left.job), jobs.get(right.job)
+            if first is None or second is None:
+                if first is None and second is None:
+                    return not self.task_before(left, right)
+                return first is None
+            if own is not None and first.queue != second.queue:
+                queues = self.queues
+                return self.victim_queue_before(
+                    queues[first.queue], queues[second.queue], queues[own.queue]
+                )
+            found = hooks.first_difference("job_order", first, second)
+            return found > 0 if found else not self.task_before(left, right)
+
+        return Heap(before, victims)
+
+    # Questions about jobs.
+
+    def is_ready(self, job: VolcanoSessionJob) -> bool:
+        """True if enough of the job is placed."""
+        return self.hooks.everyone("job_ready", job)
+
+    def is_pipelined(self, job: VolcanoSessionJob) -> bool:
+        """True if enough of the job is placed or waits for resources."""
+        return self.hooks.vote("job_pipelined", job)
+
+    def is_starving(self, job: VolcanoSessionJob) -> bool:
+        """True if evictions may help the job."""
+        return self.hooks.first_tier("job_starving", job)
+
+    def is_valid(self, job: VolcanoSessionJob) -> bool:
+        """True if the job has enough tasks."""
+        return not any(call(job) for call in self.hooks.all("job_valid"))
+
+    def is_sub_job_ready(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob) -> bool:
+        """True if enough of a sub-group is placed."""
+        if not job.has_sub_groups:
+            return self.is_ready(job)
+        return self.hooks.everyone("sub_job_ready", sub_job)
+
+    def is_sub_job_pipelined(self, job: VolcanoSessionJob, sub_job: VolcanoSubJob) -> bool:
+        """True if enough of a sub-group is placed or waits for resources."""
+        if not job.has_sub_groups:
+            return self.is_pipelined(job)
+        return self.hooks.vote("sub_job_pipelined", sub_job)
+
+    def may_allocate(self, queue: VolcanoQueue, task: VolcanoTask) -> bool:
+        """True if the queue may have one more task."""
+        return self.hooks.everyone("allocatable", queue, task)
+
+    def has_pending(self, job: VolcanoSessionJob) -> list[VolcanoTask]:
+        """Pending tasks without a scheduling gate."""
+        return [task for task in job.of(TaskStatus.PENDING) if not task.is_gated]
+
+    # Nodes.
+
+    def prepare(self, task: VolcanoTask) -> bool:
+        """Compute what predicates read; False if the task fits nowhere."""
+        return self.hooks.everyone("pre_predicate", task)
+
+    def codes(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Ints:
+        """int64 (n_nodes,): the first code of the predicates that is not PASSES."""
+        codes = np.zeros(len(nodes), dtype=np.int64)
+        for call in self.hooks.all("predicate"):
+            asked = np.flatnonzero(codes == PASSES)
+            if asked.shape[0] == 0:
+                break
+            codes[asked] = call(task, [nodes[i] for i in asked.tolist()])
+        return codes
+
+    def candidates_for(self, task: VolcanoTask) -> list[VolcanoNode]:
+        """Nodes on which evictions could help, by what is known of them."""
+        job = self.jobs.get(task.job)
+        skipped = job.infeasible.get(task.uid) if job is not None else None
+        if not skipped:
+            return self.node_list
+        return [node for node in self.node_list if node.name not in skipped]
+
+    def scores(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> Floats | None:
+        """float64 (n_nodes,): sums of the scores; None if they cannot be computed at all.
+
+        A node for which a plugin fails has only the scores that look at all nodes together.
+        """
+        order = np.zeros(len(nodes), dtype=np.float64)
+        for call in self.hooks.all("node_order"):
+            order += call(task, nodes)
+        batch = np.zeros(len(nodes), dtype=np.float64)
+        for call in self.hooks.all("batch_node_order"):
+            found = call(task, nodes)
+            if found is None:
+                return None
+            batch += found
+        total: Floats = np.where(np.isnan(order), 0.0, order) + batch
+        return total
+
+    def best_node(self, task: VolcanoTask, nodes: Sequence[VolcanoNode]) -> VolcanoNode | None:
+        """The node with the highest score, the first of several; None if none can be scored."""
+        if len(nodes) == 1:
+            return nodes[0]
+        scores = self.scores(task, nodes)
+        if scores is None or not nodes:
+            return None
+        best: int = int(np.argmax(scores))
+        return nodes[best]
+
+    # Changes. Each undoes itself if a plugin refuses.
+
+    def place(self, task: VolcanoTask, node: VolcanoNode, status: TaskStatus) -> bool:
+        """Place a task on a node, allocated or pipelined."""
+        job = self.jobs[task.job]
+        job.move(task, status)
+        task.node = node.name
+        is_added = node.add(task)
+        if not (self._notify_allocated(task) and is_added):
+            self.displace(task)
+            return False
+        return True
+
+    def displace(self, task: VolcanoTask) -> None:
+        """Undo a placement."""
+        node = self.nodes.get(task.node)
+        if node is not None:
+            node.remove(task)
+        self.jobs[task.job].move(task, TaskStatus.PENDING)
+        self._notify_released(task)
+        task.node = task.near = ""
+
+    def evict(self, task: VolcanoTask) -> None:
+        """Begin to release a task."""
+        if task.status is TaskStatus.BOUND:
+            self._bound.add(task.uid)
+        self._change_status(task, TaskStatus.RELEASING)
+        self._notify_released(task)
+
+    def undo_evict(self, task: VolcanoTask) -> None:
+        """Undo an eviction."""
+        was_bound = task.uid in self._bound and BOUND_RUNS in self.options.mends
+        self._bound.discard(task.uid)
+        self._change_status(task, TaskStatus.BOUND if was_bound else TaskStatus.RUNNING)
+        self._notify_allocated(task)
+
+    def _change_status(self, task: VolcanoTask, status: TaskStatus) -> None:
+        node, job = self.nodes.get(task.node), self.jobs.get(task.job)
+        if node is not None:
+            node.remove(task)
+        if job is not None:
+            job.move(task, status)
+        else:
+            task.status = status
+        if node is not None:
+            node.add(task)
+
+    def _notify_allocated(self, task: VolcanoTask) -> bool:
+        # Every plugin is notified, also after one has refused.
+        answers = [plugin.allocated(task) for plugin in self.plugins.values()]
+        return all(answers)
+
+    def _notify_released(self, task: VolcanoTask) -> None:
+        for plugin in self.plugins.values():
+            plugin.released(task)
+
+    def bind(self, task: VolcanoTask) -> None:
+        """Commit a placement."""
+        self.jobs[task.job].move(task, TaskStatus.BINDING)
+        self.binds[task.key] = task.node
+
+    def free(self, node: VolcanoNode, task: VolcanoTask) -> tuple[bool, bool]:
+        """Whether a task fits what is idle on a node, and what will be."""
+        return task.request.fits(node.idle), task.request.fits(node.future_idle())
+
+    def predicate_nodes(
+        self,
+        task: VolcanoTask,
+        nodes: Sequence[VolcanoNode],
+        failures: PredicateFailures,
+        *,
+        with_amounts: bool,
+        allows_eviction: bool,
+    ) -> list[VolcanoNode]:
+        """Nodes that pass the predicates; others are added to `failures`.
+
+        with_amounts: they must have, or get, the resources. allows_eviction: a node also passes
+        where evictions could help.
+        """
+        known = failures.of(task)
+        asked = [node for node in nodes if node.name not in known]
+        found: dict[str, int] = {
+            name: known[name] for node in nodes if (name := node.name) in known
+        }
+        if with_amounts:
+            short = {n.name: 1 for n in asked if not task.request.fits(n.future_idle())}
+            found |= short
+            asked = [node for node in asked if node.name not in short]
+        codes = self.codes(task, asked)
+        passing = []
+        for node, code in zip(asked, codes.tolist(), strict=True):
+            if code == PASSES or (allows_eviction and code != UNRESOLVABLE):
+                passing.append(node)
+            else:
+                found[node.name] = code
+        failures.record(task, found)
+        return passing
+
+
+class PredicateFailures:
+    """Nodes that did not pass, by job and role: tasks of a role are alike.
+
+    last: codes of the nodes that did not pass in the latest call.
+    """
+
+    def __init__(self, *, keeps: bool = True) -> None:
+        """keeps: False forgets them between calls."""
+        self._keeps = keeps
+        self._codes: dict[tuple[str, str], dict[str, int]] = {}
+        self.last: dict[str, int] = {}
+
+    def of(self, task: VolcanoTask) -> Mapping[str, int]:
+        """Node -> code, for tasks of the same job and role; tasks without a role have none."""
+        if not self._keeps or not task.role:
+            return {}
+        return self._codes.get((task.job, task.role), {})
+
+    def record(self, task: VolcanoTask, found: Mapping[str, int]) -> None:
+        """Record the nodes that did not pass."""
+        self.last = dict(found)
+        self._codes.setdefault((task.job, task.role), {}).update(found)
+
+    def unresolvable(self) -> frozenset[str]:
+        """Nodes of the latest call on which evictions could not help."""
+        return frozenset(name for name, code in self.last.items() if code == UNRESOLVABLE)
+
+
+def _is_placed(task: VolcanoTask) -> bool:
+    return bool(task.node) and task.status in (
+        TaskStatus.BOUND,
+        TaskStatus.BINDING,
+        TaskStatus.RUNNING,
+        TaskStatus.ALLOCATED,
+    )
