@@ -159,7 +159,7 @@ class WorkloadReplay(Replay):
     def _change(self, resource: Resource, place: str, name: str, change: TimedChange) -> None:
         self.n_to_arrive -= 1
         if resource.path == "nodes" and name not in self._api.nodes:
-            # Node churn has removed it.
+            self._api.change_dropped_node(name, change.apply)
             return
         self._api.server.modify(resource, place, name, change.apply, self._api.now_s)
 

@@ -217,6 +217,11 @@ class ApiCluster:
         self._away[name] = decode_stored(stored)
         self.server.delete(resource, "", name, self.now_s)
 
+    def change_dropped_node(self, name: str, apply: Callable[[Tree], None]) -> None:
+        """Change a node that was dropped: it comes back so."""
+        if name in self._away:
+            apply(self._away[name])
+
     def _ready_node(self, node: Node) -> Tree:
         """A typed node as an object, with the status of a healthy kubelet."""
         kind: Tree = {"apiVersion": "v1", "kind": "Node"}
