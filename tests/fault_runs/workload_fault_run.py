@@ -54,6 +54,7 @@ class WorkloadFaultRun:
         self._bound: dict[str, str] = {}
         self._violations: list[str] = []
         self._tainted: dict[str, tuple[str, str]] = {}
+        self._present: set[str] = set()
         self._last_taint: dict[tuple[str, str], float] = {}
         file = folder / "objects.json"
         file.write_bytes(msgspec.json.encode({"kind": "List", "items": self.objects}))
@@ -119,14 +120,15 @@ class WorkloadFaultRun:
             for node in nodes.values()
             if any(taint.effect == "NoExecute" for taint in node.spec.taints)
         }
-        for name in tainted.keys() - self._tainted.keys():
+        # A node that comes back has the taint with which it left.
+        for name in (tainted.keys() - self._tainted.keys()) & self._present:
             zone = tainted[name]
             last = self._last_taint.get(zone, -TAINT_INTERVAL_S)
             if now - last < TAINT_INTERVAL_S - 0.001:
                 self._violations.append(f"node {name} evicted at {now}, the one before at {last}")
             self._last_taint[zone] = now
             self.parts["evicted nodes"] += 1
-        self._tainted = tainted
+        self._tainted, self._present = tainted, set(nodes)
 
     # The end.
 
