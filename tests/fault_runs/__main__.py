@@ -16,7 +16,7 @@ from tests.fault_runs.families import FAMILIES, run_seeds
 
 CHUNK_MAX = 50
 """Seeds per task: few enough that a progress line comes every minute."""
-SHOWN_MAX = 5
+FAILURES_PRINTED_MAX = 5
 
 
 def main(arguments: list[str]) -> int:
@@ -83,7 +83,7 @@ def _run(family: str, seeds: range, given: argparse.Namespace) -> tuple[int, int
         except KeyboardInterrupt:
             is_whole = False
             pool.shutdown(wait=False, cancel_futures=True)
-    for failure in failures[:SHOWN_MAX]:
+    for failure in failures[:FAILURES_PRINTED_MAX]:
         print(failure)
     last = seeds[-1]
     ran = f"{done:,} of {len(seeds):,} runs, seeds {seeds[0]} to {last}, {len(failures)} failed"

@@ -80,7 +80,7 @@ def test_nodes_that_are_evicted_all_at_once_are_found(
     assert "evicted at" in first_fault(tmp_path)
 
 
-def test_the_command_says_how_many_ran(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_how_many_ran(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["workloads", "gangs", "--runs", "2", "--first", "3"]) == 0
     printed = capsys.readouterr().out
     assert "workloads: 2 of 2 runs, seeds 3 to 4, 0 failed" in printed

@@ -27,7 +27,7 @@ from stowplan.simulation.cluster.effect_dispatcher import InjectedFault
 from stowplan.simulation.cluster.node_churn import Churn
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.workload_replay import WorkloadReplay
-from tests.fault_runs.drawn_workloads import CRON_JOB_HISTORY, NODE_MILLI_CPU, drawn_objects
+from tests.fault_runs.random_workloads import CRON_JOB_HISTORY, NODE_MILLI_CPU, random_objects
 
 Tree = dict[str, Any]
 
@@ -48,7 +48,7 @@ class WorkloadFaultRun:
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = np.random.default_rng([seed, 11])
-        self.objects = drawn_objects(self.rng)
+        self.objects = random_objects(self.rng)
         self.n_faults = 0
         self.parts = Counter(str(tree["kind"]) for tree in self.objects)
         self._bound: dict[str, str] = {}

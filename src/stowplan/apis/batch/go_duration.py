@@ -5,6 +5,7 @@ Source: Go 1.24, time.ParseDuration.
 
 from __future__ import annotations
 
+import math
 import re
 from itertools import takewhile
 
@@ -19,6 +20,7 @@ _UNITS = {
     "h": 3600 * 10**9,
 }
 _MAX = 2**63
+_DIGITS_MAX = 19
 _NUMBER = re.compile(r"([0-9]*+)(?:(\.)([0-9]*+))?")
 
 
@@ -44,7 +46,7 @@ def parse_nanoseconds(text: str) -> int:
         rest = rest[found.end() :]
         unit = "".join(takewhile(lambda letter: letter not in ".0123456789", rest))
         rest = rest[len(unit) :]
-        total += _nanoseconds(text, int(whole or "0"), fraction or "", unit)
+        total += _nanoseconds(text, whole or "0", fraction or "", unit)
         if total > _MAX:
             raise _invalid(text)
     if text.startswith("-"):
@@ -54,10 +56,14 @@ def parse_nanoseconds(text: str) -> int:
     return total
 
 
-def _nanoseconds(text: str, whole: int, fraction: str, unit: str) -> int:
+def _nanoseconds(text: str, digits: str, fraction: str, unit: str) -> int:
     """One part of a duration."""
-    if whole > _MAX:
+    digits = digits.lstrip("0")
+    if len(digits) > _DIGITS_MAX:
         raise _invalid(text)
+    whole = 0
+    for digit in digits:
+        whole = whole * 10 + ord(digit) - ord("0")
     if not unit:
         raise GoDurationError(f"time: missing unit in duration {_quoted(text)}")
     size = _UNITS.get(unit)
@@ -66,13 +72,13 @@ def _nanoseconds(text: str, whole: int, fraction: str, unit: str) -> int:
     if whole > _MAX // size:
         raise _invalid(text)
     # As Go, in doubles; of digits beyond int64 nothing counts.
-    digits, scale = 0, 1.0
+    part, scale = 0, 1.0
     for digit in fraction:
-        following = digits * 10 + int(digit)
+        following = part * 10 + ord(digit) - ord("0")
         if following > _MAX:
             break
-        digits, scale = following, scale * 10
-    return whole * size + int(digits * (size / scale))
+        part, scale = following, scale * 10
+    return whole * size + math.trunc(part * (size / scale))
 
 
 def _invalid(text: str) -> GoDurationError:

@@ -9,7 +9,7 @@ import click
 
 from stowplan.cli import (
     live_options,
-    node_lifecycle_options,
+    node_failure_options,
     options,
     record_options,
     simulate_options,
@@ -52,7 +52,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @simulate_options.node_count
 @simulate_options.pod_count
 @simulate_options.replay_options
-@node_lifecycle_options.node_lifecycle_options("; implies --replay")
+@node_failure_options.node_lifecycle_options("; implies --replay")
 @simulate_options.arrivals
 @simulate_options.seeds
 @simulate_options.n_seeds
@@ -92,7 +92,7 @@ def command(**given: Any) -> None:
 
         given["command_line"] = command_line(click.get_current_context().obj)
         given["record"] = record_options.RecordRequest.take(given)
-        node_lifecycle = node_lifecycle_options.take_node_lifecycle(given)
+        node_lifecycle = node_failure_options.take_node_lifecycle(given)
         source = ClusterSource.take(given)
         own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
         given["replay"] = given["replay"] or own["arrivals"] is not None

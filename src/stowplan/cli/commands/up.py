@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import node_lifecycle_options, options, record_options
+from stowplan.cli import node_failure_options, options, record_options
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
@@ -101,7 +101,7 @@ _cluster_options = grouped(
 @_server_options
 @options.config
 @options.plugin
-@node_lifecycle_options.node_lifecycle_options()
+@node_failure_options.node_lifecycle_options()
 @record_options.record_options
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
@@ -131,7 +131,7 @@ def command(
     if no_scheduler and (config_files or plugin_files):
         raise click.UsageError("--no-scheduler cannot be used with --config or --plugin")
     record = record_options.RecordRequest.take(given)
-    node_lifecycle = node_lifecycle_options.take_node_lifecycle(given)
+    node_lifecycle = node_failure_options.take_node_lifecycle(given)
     if no_scheduler and record is not None:
         raise click.UsageError("--no-scheduler cannot be used with --record")
     from stowplan.cli.runs.up import run_up

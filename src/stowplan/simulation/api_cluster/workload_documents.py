@@ -99,7 +99,7 @@ class WorkloadDocuments:
         )
 
     def _arrival(self, tree: Tree, speedup: float) -> Arrival:
-        changes = (*_replica_changes(tree), *_kubelet_changes(tree))
+        changes: list[TimedChange] = [*_replica_changes(tree), *_kubelet_changes(tree)]
         if _is_stored(tree):
             return Arrival(0.0, tree, changes, True)
         text = _annotations(tree).get(ARRIVAL)

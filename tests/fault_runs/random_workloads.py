@@ -14,7 +14,7 @@ CRON_JOB_HISTORY = 2
 """Successful Jobs that a CronJob keeps."""
 
 
-def drawn_objects(rng: np.random.Generator) -> list[Tree]:
+def random_objects(rng: np.random.Generator) -> list[Tree]:
     """Nodes, of which some fail and come back, and workloads that fit the nodes."""
     objects = _nodes(rng)
     for at in range(int(rng.integers(1, 3))):

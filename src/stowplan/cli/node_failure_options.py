@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +26,7 @@ _FIELDS = {
 _RATE = click.FloatRange(min=0, max=1e6)
 
 
-def node_lifecycle_options(implies: str = "") -> Any:
+def node_lifecycle_options(implies: str = "") -> Callable[[Any], Any]:
     """The decorator that gives a command these options. implies: the end of their help texts."""
     return grouped(
         flag(
