@@ -16,7 +16,7 @@ COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashe
   --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 
 .DELETE_ON_ERROR:
-.PHONY: help check test ready soak bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types layers quick whole
+.PHONY: help check test ready soak fault-runs bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types layers quick whole
 
 help:
 	@echo 'Targets:'
@@ -29,6 +29,10 @@ test: ready whole  ## everything but the long loops
 
 soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
+
+fault-runs: .venv/.kernels ## seeded runs with injected faults (FAMILY='workloads gangs' RUNS=1000 FIRST=0)
+	$(BIN)/python -m tests.fault_runs $(FAMILY) --runs $(or $(RUNS),100) --first $(or $(FIRST),0) \
+	  --workers $(WORKERS)
 
 golden: .venv/.stamp ## write scenarios, parity-api.md, tutorials and images again: the diff is the review
 	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py \

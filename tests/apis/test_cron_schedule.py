@@ -43,6 +43,9 @@ def unix(text: str) -> int:
         ("@yearly", "2026-01-01T00:00:00", "2027-01-01T00:00:00"),
         ("@every 1h30m", "2026-01-01T00:00:05", "2026-01-01T01:30:05"),
         ("@every 15ms", "2026-01-01T00:00:00", "2026-01-01T00:00:01"),
+        ("@every 1ns", "2026-01-01T00:00:00", "2026-01-01T00:00:01"),
+        ("@every -5s", "2026-01-01T00:00:00", "2026-01-01T00:00:01"),
+        ("@every 2.000000001s", "2026-01-01T00:00:00", "2026-01-01T00:00:02"),
     ],
 )
 def test_next_time(schedule: str, since: str, expected: str) -> None:
@@ -95,6 +98,18 @@ def test_a_schedule_that_is_never_due(schedule: str) -> None:
         (
             "a * * * *",
             'failed to parse int from a: strconv.Atoi: parsing "a": invalid syntax',
+        ),
+        (
+            "@every 5",
+            'failed to parse duration @every 5: time: missing unit in duration "5"',
+        ),
+        (
+            "@every 1d",
+            'failed to parse duration @every 1d: time: unknown unit "d" in duration "1d"',
+        ),
+        (
+            "@every 2562048h",
+            'failed to parse duration @every 2562048h: time: invalid duration "2562048h"',
         ),
         ("TZ=Mars/One * * * * *", "provided bad location Mars/One: unknown time zone Mars/One"),
     ],

@@ -13,6 +13,7 @@ from stowplan.apiserver.options import ApiServerOptions
 from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.store import DeleteOptions
 
@@ -34,11 +35,14 @@ class SmallCluster:
         schedules: bool = True,
         start_s: float = 1.0,
         capacity: dict[str, str] | None = None,
+        node_lifecycle: NodeLifecycleOptions | None = None,
     ) -> None:
         self.now = START
         self.schedules = schedules
         manager_options = ControllerManagerOptions(
-            hollow_nodes=simulates_nodes, pod_lifecycle=PodLifecycleDefaults(start_s=start_s)
+            hollow_nodes=simulates_nodes,
+            pod_lifecycle=PodLifecycleDefaults(start_s=start_s),
+            node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
         )
         options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
         self.cluster = EmbeddedCluster(

@@ -78,6 +78,10 @@ def test_an_autoscaler_in_labels_is_reported(here: Path) -> None:
         (("--fit", "--limit", "3"), "--limit cannot be used with --fit"),
         (("--fit", "--price", "small"), "must be POOL=AMOUNT with an amount greater than 0"),
         (("--fit", "--price", "small=-1"), "must be POOL=AMOUNT with an amount greater than 0"),
+        (
+            ("--fit", "--price", "small=1", "--price", "small=2"),
+            'must name pool "small" once: it is 1 already',
+        ),
         (("--fit", "--price", "smal=1"), "did you mean 'small'?"),
         (("cluster.yaml", "--profile", "nope"), "profile"),
         (("missing.yaml",), "missing.yaml"),

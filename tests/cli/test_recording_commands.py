@@ -85,6 +85,18 @@ def test_explain_at_a_moment(recorded: Path) -> None:
     assert json.loads(later.out)["state"] == "placed"
 
 
+def test_eta_at_a_moment(recorded: Path) -> None:
+    """The first pod has run for an unknown time in virtual time, so it counts as started then."""
+    ran = run("eta", "second", "-n", "shop", "--record", "run.rec", "--at", "+90s", "-o", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert found["pods"][0]["start"]["medianS"] == pytest.approx(7200, abs=1)
+    assert "no status.startTime: counted as started now" in " ".join(found["assumptions"])
+    twice = run("eta", "--all", "-f", "cluster.yaml", "--record", "run.rec")
+    assert (twice.code, twice.out) == (2, "")
+    assert "--record cannot be used with files or an API server" in twice.err
+
+
 def test_diagnose_a_recording(recorded: Path) -> None:
     ran = run("diagnose", "run.rec", "--at", "+30m")
     assert ran.code == 1

@@ -405,3 +405,19 @@ def test_without_metrics_the_target_is_80_percent_of_cpu() -> None:
     del tree["spec"]["metrics"]
     made = cluster.create(PATH, tree)
     assert made["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] == 80
+
+
+@pytest.mark.parametrize(
+    ("amount", "is_valid"), [("1e300", True), ("1e30", True), ("1n", True), ("0", False)]
+)
+def test_a_target_beyond_int64_is_positive(amount: str, is_valid: bool) -> None:
+    cluster = SmallCluster(0)
+    target = {"type": "AverageValue", "averageValue": amount}
+    metric = {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+    wanted = autoscaler(metrics=[metric])
+    if is_valid:
+        made = cluster.create(PATH, wanted)
+        assert made["spec"]["metrics"][0]["resource"]["target"]["averageValue"] == amount
+        return
+    with pytest.raises(ApiError, match="must be positive"):
+        cluster.create(PATH, wanted)

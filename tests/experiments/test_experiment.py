@@ -106,6 +106,10 @@ def test_the_report_can_be_left_out_and_written_later(
     found = experiment(PLAN, out=tmp_path, jobs=1, only=one, report=False)
     assert "report.html" not in found.files
     assert not (tmp_path / "report.html").exists()
+    write_report(tmp_path)
+    # It would show what another call has changed.
+    experiment(PLAN, out=tmp_path, jobs=1, only=one, report=False)
+    assert not (tmp_path / "report.html").exists()
     text = write_report(tmp_path).read_text()
     again = experiment(PLAN, out=tmp_path, jobs=1, only=one)
     assert (again.n_executed, again.files[-1]) == (0, "report.html")
@@ -536,6 +540,16 @@ def test_bad_settings_are_refused_before_anything_runs(tmp_path: Path) -> None:
         experiment(PLAN, out=tmp_path, traces=tmp_path / "nope")
     with pytest.raises(InputError, match="--fail-if"):
         experiment(PLAN, out=tmp_path, fail_if=["wait_p99 >"])
+    for condition, text in (
+        ("wait_p9 > 3", "unknown measure 'wait_p9'"),
+        ("nope.default > 3", "unknown measure 'nope.default'"),
+        ("wait_p99: Z > A by 5%", "unknown policy 'Z'"),
+    ):
+        with pytest.raises(InputError, match=text):
+            experiment(PLAN, out=tmp_path, fail_if=[condition])
+    compared = {**PLAN, "compare": {"measures": ["wait_p99", "wait_p9"]}}
+    with pytest.raises(InputError, match=r"compare\.measures: unknown measure 'wait_p9'"):
+        experiment(compared, out=tmp_path)
     with pytest.raises(InputError, match="jobs: Invalid value: 0"):
         experiment(PLAN, out=tmp_path, jobs=0)
     (tmp_path / "file").write_text("")

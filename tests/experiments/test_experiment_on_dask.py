@@ -113,6 +113,15 @@ def test_a_scheduler_that_is_not_there_is_named(
         experiment(SMALL, out=tmp_path, dask="tcp://127.0.0.1:9")
 
 
+@pytest.mark.parametrize("address", ["nope", "tcp://here", "tcp://here:99999", "tcp://a b:8786"])
+def test_an_address_is_checked_also_when_nothing_is_left_to_run(
+    address: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"--dask: .*: no address: expected one such as tcp://"):
+        experiment(SMALL, out=tmp_path, dask=address)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_without_dask_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"pip install 'stowplan\[dask\]'"):

@@ -192,6 +192,28 @@ def test_every_object_has_the_same_history(tmp_path: Path, monkeypatch: pytest.M
     check_same(up, replayed)
 
 
+def test_nodes_that_fail_have_the_same_consequences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of five nodes of a zone fail, and lose their pods one after the other. A third makes the
+    zone unhealthy: it keeps its pods until it is back."""
+    off = {"stowplan.dev/kubelet-changes": "30=off"}
+    back = {"stowplan.dev/kubelet-changes": "10=off, 30=on, 60=off, 200=on"}
+    zone = {"topology.kubernetes.io/zone": "z"}
+    notes: list[dict[str, str]] = [off, off, back, {}, {}]
+    nodes = [node(f"n{at}") for at in range(5)]
+    for each, note in zip(nodes, notes, strict=True):
+        each["metadata"] |= {"annotations": note, "labels": zone}
+    web = deployment(9)
+    web["spec"]["template"]["spec"]["tolerations"] = [
+        {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20}
+    ]
+    up, replayed = both(tmp_path, monkeypatch, *nodes, web)
+    check_same(up, replayed)
+    evicted = sum(path == "pods" for path, _, _ in replayed.histories) - 9
+    assert evicted == 4
+
+
 def test_a_difference_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay in which pods start late has other histories."""
     objects = (node("n1"), deployment(1))

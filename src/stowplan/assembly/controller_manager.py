@@ -27,7 +27,10 @@ from stowplan.controllers.endpoint_slice import EndpointSliceController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
 from stowplan.controllers.namespace_deletion import NamespaceController
-from stowplan.controllers.node_lifecycle import NodeLifecycleController
+from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
+    NodeLifecycleController,
+)
+from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.controllers.persistent_volume import PersistentVolumeController
 from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
 from stowplan.controllers.replication_controller import ReplicationControllerController
@@ -45,6 +48,7 @@ from stowplan.controllers.workloads.stateful_set.stateful_set_controller import 
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
 from stowplan.objects.store import DeleteOptions, WatchEvent
+from stowplan.objects.timing.due_times import exponential_backoff
 from stowplan.plugins.gpu_share.card_admission import CardAdmission
 
 Tree = dict[str, Any]
@@ -89,14 +93,16 @@ _CONSECUTIVE_MAX = 4
 class ControllerManagerOptions:
     """Which parts of the embedded cluster run. pod_lifecycle: defaults of the pod lifecycle.
 
-    heartbeats: whether nodes send heartbeats and are marked unreachable without; False in a
-    simulation, where they would be most of the writes.
+    heartbeats: whether all nodes send heartbeats and are marked unreachable without; False in a
+    simulation, where they would be most of the writes: there only nodes with an annotation about
+    their kubelet do. node_lifecycle: when nodes are unreachable, and how fast they are evicted.
     """
 
     controllers: bool = True
     hollow_nodes: bool = True
     heartbeats: bool = True
     pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
+    node_lifecycle: NodeLifecycleOptions = field(default_factory=NodeLifecycleOptions)
 
 
 class ManagedController(Protocol):
@@ -206,12 +212,16 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
-        self._backoffs: dict[str, tuple[float, float]] = {}
+        self._backoffs: dict[str, tuple[float, int]] = {}
         self._first = 0
         if manager_options.controllers:
             self.parts += [kind(self.api, self.index, recorder) for kind in CONTROLLERS]
             lifecycle = NodeLifecycleController(
-                self.api, self.index, recorder, expects_heartbeats=manager_options.heartbeats
+                self.api,
+                self.index,
+                recorder,
+                heartbeats=manager_options.heartbeats,
+                options=manager_options.node_lifecycle,
             )
             self.parts += [lifecycle, GarbageCollector(self.api, self.index)]
         if manager_options.hollow_nodes:
@@ -220,8 +230,7 @@ class ControllerManager:
                     self.api, self.index, recorder, manager_options.pod_lifecycle, CardAdmission()
                 )
             )
-            if manager_options.heartbeats:
-                self.parts.append(NodeHeartbeats(self.api))
+            self.parts.append(NodeHeartbeats(self.api, for_all=manager_options.heartbeats))
 
     def changed(self, server: ServerContext, change: WatchEvent, now: float) -> None:
         """Note a change. It is called inside the write that made it and writes nothing."""
@@ -259,7 +268,7 @@ class ControllerManager:
 
     def _work_slice(self, part: ManagedController, enough: int) -> int:
         """Let one controller process a few objects; returns their number."""
-        until, _ = self._backoffs.get(part.name, (0.0, 0.0))
+        until, _ = self._backoffs.get(part.name, (0.0, 0))
         if until > self.api.now:
             return 0
         for looked in range(_CONSECUTIVE_MAX):
@@ -278,9 +287,9 @@ class ControllerManager:
     def _back_off(self, part: ManagedController, error: Exception) -> None:
         """Skip a controller until its backoff has ended."""
         self.api.faults.add(part.name, "", error)
-        _, last = self._backoffs.get(part.name, (0.0, 0.0))
-        wait = min(last * 2 or BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
-        self._backoffs[part.name] = (self.api.now + wait, wait)
+        _, n_before = self._backoffs.get(part.name, (0.0, 0))
+        wait = exponential_backoff(n_before, BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
+        self._backoffs[part.name] = (self.api.now + wait, n_before + 1)
 
     def next_at(self) -> float | None:
         """The next due time; a time in the past or 0.0 means at once."""
@@ -288,7 +297,7 @@ class ControllerManager:
         for part in self.parts:
             moment = part.next_at()
             if moment is not None:
-                moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0.0))[0]))
+                moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0))[0]))
         return min(moments, default=None)
 
     def next_work_at(self) -> tuple[float | None, float | None]:

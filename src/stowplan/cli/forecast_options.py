@@ -6,7 +6,8 @@ import datetime
 
 import click
 
-from stowplan.cli.command import flag
+from stowplan.cli import live_options, options, record_options
+from stowplan.cli.command import flag, grouped
 
 _NOW_EXPECTED = "must be a time such as 2026-01-31T12:00:00Z"
 # Virtual time is int64 nanoseconds since 1970, which end in 2262; it goes on after `now`.
@@ -55,6 +56,8 @@ base_plugin = flag(
     type=click.Path(dir_okay=False),
     help="Python file with out-of-tree plugins, before and after the changes. Repeatable.",
 )
+question_cluster = grouped(live_options.source_options, record_options.recorded_moment)
+"""The cluster that is asked about."""
 target_namespace = flag(
     "-n",
     "--namespace",
@@ -62,6 +65,10 @@ target_namespace = flag(
     help="Namespace of objects that are named without one.  [default: that of the context, else "
     "default]",
 )
+question = grouped(
+    options.profile, target_namespace, now, options.output("table", "wide", "json", "yaml", "name")
+)
+"""What questions about changes and preemption have in common, besides the cluster."""
 seed = flag(
     "--seed",
     type=click.IntRange(min=0),

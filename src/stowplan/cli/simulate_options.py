@@ -12,6 +12,7 @@ from stowplan.cli.command import flag, grouped
 from stowplan.objects.timing.duration_text import parse_churn, parse_duration
 
 if TYPE_CHECKING:
+    from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.insight.autoscaling.autoscale_config import AutoscaleConfig
     from stowplan.simulation.replay import ReplayOptions
 
@@ -187,11 +188,14 @@ replay_options = grouped(
 )
 
 
-def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
+def replay_options_of(
+    given: dict[str, Any], node_lifecycle: NodeLifecycleOptions | None = None
+) -> ReplayOptions | None:
     """The replay that the options describe, None where none of them is given."""
     chosen = dict(given)
     is_replay = chosen.pop("replay")
-    if not is_replay and all(value is None or value is False for value in chosen.values()):
+    values = (*chosen.values(), node_lifecycle)
+    if not is_replay and all(value is None or value is False for value in values):
         return None
     from stowplan.simulation.cluster.cluster_api import Pace
     from stowplan.simulation.cluster.node_churn import Churn
@@ -211,6 +215,7 @@ def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
         churn=None if chosen["churn"] is None else Churn(*chosen["churn"]),
         sample_s=chosen["sample_every"],
         autoscale=read_autoscale_option(chosen["autoscale"]),
+        node_lifecycle=node_lifecycle or ReplayOptions().node_lifecycle,
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from stowplan.columns.pods.podinfo import WILDCARD_IP, PodInfo, Port
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod_requests import is_scalar
-from stowplan.objects.quantity import amount
+from stowplan.objects.quantity import Quantity, amount
 
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
@@ -152,8 +153,10 @@ def allocatable_amounts(node: Node) -> dict[str, int]:
 
     Only the resources that scheduling tracks. Raises QuantityError for a malformed quantity.
     """
-    return {
-        name: amount(name, q)
-        for name, q in node.status.allocatable.items()
-        if name in NATIVE or is_scalar(name)
-    }
+    return dict(_amounts(tuple(node.status.allocatable.items())))
+
+
+@lru_cache(maxsize=1 << 12)
+def _amounts(quantities: tuple[tuple[str, Quantity], ...]) -> dict[str, int]:
+    """Amounts of a shape of nodes, of which there are few."""
+    return {name: amount(name, q) for name, q in quantities if name in NATIVE or is_scalar(name)}

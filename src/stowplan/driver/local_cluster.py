@@ -35,6 +35,7 @@ from stowplan.apiserver.resource_registry import built_in_registry
 from stowplan.apiserver.storage.record_checks import valid_records
 from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.driver.background_tasks import BackgroundTasks, background_tasks
 from stowplan.driver.cluster_discovery import IN_MEMORY_KUBECONFIG
 from stowplan.driver.gc_settings import paused_collector
@@ -77,7 +78,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: number of hollow nodes. token_file: more clients, in kube-apiserver's form. kubeconfig:
     where it is written, None: in the data directory, or in the working directory. seed: of
-    generated names; None for random ones.
+    generated names; None for random ones. node_lifecycle: how failed nodes are handled.
     """
 
     data: Path | None = None
@@ -89,6 +90,7 @@ class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     anonymous: bool = True
     limits: RequestLimits = RequestLimits()
     bounds: ServerLimits = ServerLimits()
+    node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
     seed: int | None = None
 
 
@@ -118,7 +120,8 @@ async def running_local_cluster(
     """Start a cluster, and stop it at the end. Raises UpError.
 
     documents: place and tree of objects to be created; existing ones are kept.
-    manager_options: of controllers and kubelets; all run by default.
+    manager_options: of controllers and kubelets, instead of those of the settings; all run by
+    default.
     """
     with contextlib.closing(_listening_sockets(settings)) as listener:
         store: SqliteStore | None = None
@@ -218,6 +221,9 @@ def _restored_cluster(
     options = _api_server_options(settings, port, known, is_durable=store is not None)
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
     rng = np.random.default_rng(seed)
+    manager_options = manager_options or ControllerManagerOptions(
+        node_lifecycle=settings.node_lifecycle
+    )
     if store is None:
         return EmbeddedCluster(options, rng, (), manager_options)
     try:

@@ -21,7 +21,7 @@ from stowplan.experiments.export.result_tables import (
 from stowplan.experiments.plan.plan_file import ExperimentPlan, plan_of_tree, read_plan
 from stowplan.experiments.plan.plan_inputs import PlanInputs, RunTask
 from stowplan.experiments.plan.run_matrix import Shard, cells_of, parse_shard, selected
-from stowplan.experiments.results_summary import conditions_that_hold
+from stowplan.experiments.results_summary import check_names, conditions_that_hold
 from stowplan.experiments.runner.process_pool import PoolLimits, run_in_pool
 from stowplan.experiments.runner.run_worker import RunOutcome
 from stowplan.experiments.statistics.matrix_comparison import ExperimentComparison, Row
@@ -30,10 +30,9 @@ from stowplan.experiments.store.run_store import ExperimentStoreError, RunStore
 from stowplan.inputs.counts import count_of
 from stowplan.inputs.files import read_text
 from stowplan.inputs.input_error import InputError
-from stowplan.insight.measure_conditions import parse_policy_condition
 from stowplan.objects.encoding.html_summary import html_summary, html_table
 from stowplan.simulation.simulate import as_json
-from stowplan.web.report import write_report
+from stowplan.web.report import REPORT, write_report
 
 PlanSource = str | Path | Mapping[str, Any] | ExperimentPlan
 """A file, or its content as a mapping."""
@@ -206,9 +205,15 @@ def run_experiment_plan(
     on_progress: OnProgress | None = None,
 ) -> ExperimentResult:
     """Execute what is missing, and gather; raises InputError and ExperimentStoreError."""
-    for condition in settings.fail_if:
-        # Before the runs: a mistake in it should not cost them.
-        parse_policy_condition(condition)
+    # Before the runs: a mistake should not cost them.
+    own = prepared.tasks[0].measures if prepared.tasks else ()
+    policies = list(dict.fromkeys(task.cell.policy for task in prepared.tasks))
+    check_names(prepared.plan, policies, own, settings.fail_if)
+    if settings.dask:
+        # Imported here: an extra.
+        from stowplan.experiments.runner.dask_executor import check_dask_settings
+
+        check_dask_settings(settings.dask, settings.timeout_s)
     if settings.parquet:
         check_pyarrow()
     share = parse_shard(settings.shard, os.environ)
@@ -217,9 +222,9 @@ def run_experiment_plan(
     store.prepare()
     with store.lock("" if share == Shard() else f"{share.number}-of-{share.n_shards}"):
         tasks = list({task.key: task for task in prepared.tasks}.values())
-        own = share.share(tasks)
-        missing = [task for task in own if not store.is_done(task.key)]
-        execution = _Execution(store, missing, len(own) - len(missing), on_progress)
+        shared = share.share(tasks)
+        missing = [task for task in shared if not store.is_done(task.key)]
+        execution = _Execution(store, missing, len(shared) - len(missing), on_progress)
         execution.run(settings, limits)
         with store.gathering():
             found = gather(store, prepared.plan, tasks, prepared.command)
@@ -250,6 +255,9 @@ def _further_files(
     try:
         if settings.report:
             names.append(write_report(store.folder).name)
+        else:
+            # That of an earlier call shows other runs.
+            (store.folder / REPORT).unlink(missing_ok=True)
         if settings.parquet:
             keys = [run.key for run in runs if run.status == DONE]
             names += [file.name for file in export_parquet(store.folder, keys=keys)]

@@ -6,16 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stowplan.experiments.gpu_sharing.experiment import DECIMALS
-from stowplan.experiments.measures.measure_table import Measure, compute_measures
+from stowplan.experiments.measures.measure_table import (
+    MEASURES,
+    Measure,
+    compute_measures,
+)
 from stowplan.experiments.measures.own_measure import own_measure
 from stowplan.experiments.measures.run_result import RunResult
-from stowplan.experiments.plan.plan_file import ExperimentPlan
+from stowplan.experiments.plan.plan_file import GPU_SHARING, ExperimentPlan
 from stowplan.experiments.statistics.matrix_comparison import (
     ExperimentComparison,
     Row,
     compare_runs,
 )
-from stowplan.experiments.statistics.regression_gate import failed_conditions
+from stowplan.experiments.statistics.regression_gate import (
+    check_conditions,
+    check_measure,
+    failed_conditions,
+)
 from stowplan.simulation.simulate import Simulation
 from stowplan.simulation.simulate_jobs import JobSimulation
 
@@ -89,6 +97,25 @@ def comparison_of(
         plan.compare.confidence,
         measures,
     )
+
+
+def check_names(
+    plan: ExperimentPlan, policies: Sequence[str], own: Iterable[str], conditions: Sequence[str]
+) -> None:
+    """Raise InputError for measures and policies of the comparison and of --fail-if that no run
+    will have.
+
+    policies: those that run, in the order of the plan. own: `FILE.py:FUNCTION`.
+    """
+    if plan.mode == GPU_SHARING:
+        measures: tuple[Measure, ...] = FILL_MEASURES
+    else:
+        measures = (*MEASURES, *(own_measure(source) for source in own))
+    for name in plan.compare.measures:
+        check_measure(f"{plan.source}: compare.measures", name, measures)
+    base = plan.compare.baseline or next(iter(policies), "")
+    ordered = [base, *(name for name in policies if name != base)]
+    check_conditions(conditions, measures, ordered)
 
 
 def conditions_that_hold(

@@ -160,29 +160,20 @@ def read_addition(
     for an object that the cluster has already.
     """
     named = _as_list(paths)
-    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False)
-    there: list[Object] = [*cluster.nodes, *cluster.objects]
-    for one in there:
-        # Workloads have their pods already, and would be expanded again.
-        if not isinstance(one, Workload):
-            reading.inventory.add(one, "the cluster")
-    known = {id(entry.value) for entry in reading.inventory.entries}
-    reading.take_all(named)
-    new = [entry for entry in reading.inventory.entries if id(entry.value) not in known]
+    reading = _ClusterReader(ObjectValidator(validate), keep_manifests=False).take_all(named)
     named_text = _names_of(named)
-    if any(isinstance(entry.value, Node) for entry in new):
-        raise InputError(named_text, "", "a Node", "pods and workloads; use --add-nodes for nodes")
-    found = reading.cluster(named_text, "pending")
-    # A claim of the cluster may get its default class in the expansion: it is not new.
     names = {(type(one), key_of(one)) for one in cluster.objects}
+    for entry in reading.inventory.entries:
+        one = entry.value
+        if isinstance(one, Node):
+            wanted = "pods and workloads; use --add-nodes for nodes"
+            raise InputError(named_text, "", "a Node", wanted)
+        if (type(one), key_of(one)) in names:
+            raise InputError.at(entry.place, title(one), "already exists in the cluster")
+    found = reading.cluster(named_text, "pending", cluster)
+    # A claim of the cluster may get its default class in the expansion: it is not new.
     added = [one for one in found.objects if (type(one), key_of(one)) not in names]
     keys = {pod.key for pod in cluster.pods}
-    workloads = (one for one in cluster.objects if isinstance(one, Workload))
-    taken = {(type(one), one.key) for one in workloads}
-    for entry in new:
-        one = entry.value
-        if isinstance(one, Workload) and (type(one), one.key) in taken:
-            raise InputError.at(entry.place, title(one), "already exists in the cluster")
     for pod in found.pods:
         if pod.key in keys:
             raise InputError.at(named_text, title(pod), "already exists in the cluster")
@@ -307,11 +298,23 @@ class _ClusterReader:
             self._add_item(item, path, place)
         self.notes += self.traces.notes()
 
-    def cluster(self, named: str, orphans: str) -> Cluster:
-        """The cluster; raises InputError for invalid objects or no nodes."""
+    def _look_up_in(self, there: Iterable[Object]) -> None:
+        """Add what the files may refer to and do not have: objects of a cluster.
+
+        Workloads have their pods already, and would be expanded again.
+        """
+        for one in there:
+            if not isinstance(one, Workload) and not self.inventory.has(one):
+                self.inventory.add(one, "the cluster")
+
+    def cluster(self, named: str, orphans: str, beside: Cluster | None = None) -> Cluster:
+        """The cluster; raises InputError for invalid objects or no nodes. beside: whose nodes and
+        objects the files refer to."""
         known = {id(entry.value) for entry in self.inventory.entries}
         try:
             self.imports.expand(self.inventory)
+            if beside is not None:
+                self._look_up_in((*beside.nodes, *beside.objects))
             self.validation.finish()
             population = expand_workloads(self.inventory)
         except DecodeError as problem:
@@ -342,9 +345,7 @@ class _ClusterReader:
         there = {id(one) for one in cluster.objects}
         try:
             self.imports.expand(self.inventory)
-            for one in cluster.objects:
-                if not isinstance(one, Workload) and not self.inventory.has(one):
-                    self.inventory.add(one, "the cluster")
+            self._look_up_in(cluster.objects)
             self.validation.finish()
             population = expand_workloads(self.inventory)
         except DecodeError as problem:

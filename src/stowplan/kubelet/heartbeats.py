@@ -12,7 +12,7 @@ import math
 
 import msgspec
 
-from stowplan.apis.core.pod_lifecycle import is_kubelet_off
+from stowplan.apis.core.pod_lifecycle import has_kubelet_annotation, is_kubelet_off
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.timestamps import format_micro_time, format_time
 from stowplan.controller_runtime.object_fields import find_condition
@@ -31,12 +31,14 @@ _SPREAD = 0.6180339887498949
 
 
 class NodeHeartbeats:
-    """Heartbeats of all nodes whose kubelet is not off."""
+    """Heartbeats of all nodes whose kubelet is not off; or, without `for_all`, of those with an
+    annotation about their kubelet."""
 
     name = "hollow-heartbeats"
 
-    def __init__(self, api: Store) -> None:
+    def __init__(self, api: Store, *, for_all: bool = True) -> None:
         self.api = api
+        self._for_all = for_all
         self._due: DueHeap[str, float] = DueHeap()
         self._alive: dict[str, int] = {}
         self._posted: dict[str, float] = {}
@@ -47,14 +49,18 @@ class NodeHeartbeats:
         if change.path != NODES:
             return
         name = split_key(change)[1]
-        gone = change.type == "DELETED"
-        if gone or is_kubelet_off(msgspec.json.decode(change.value)):
+        node = None if change.type == "DELETED" else msgspec.json.decode(change.value)
+        if node is None or is_kubelet_off(node):
             self._alive.pop(name, None)
             self._posted.pop(name, None)
             self._due.clear(name)
-        elif name not in self._alive:
+            return
+        if name not in self._alive:
+            # Numbers are those of a cluster where all nodes send heartbeats: their slots are too.
             self._count += 1
             self._alive[name] = self._count
+        sends = self._for_all or has_kubelet_annotation(node)
+        if sends and self._due.at(name) is None:
             self._due.set(name, 0.0)
 
     def work_once(self) -> bool:

@@ -5,6 +5,8 @@ Source: Kubernetes core/v1 API, v1.36.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.quantity import Quantity
 
@@ -71,7 +73,14 @@ def zone_key(node: Node) -> tuple[str, str]:
 
     Source: kube-scheduler v1.36, backend/cache/node_tree.
     """
-    labels = node.labels
+    return zone_of_labels(node.labels)
+
+
+def zone_of_labels(labels: Mapping[str, str]) -> tuple[str, str]:
+    """(region, zone) by the labels of a node.
+
+    Source: component-helpers v1.36, node/topology (GetZoneKey).
+    """
     region = next((labels[k] for k in REGION_LABELS if k in labels), "")
     zone = next((labels[k] for k in ZONE_LABELS if k in labels), "")
     return region, zone

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.framework import ContractError, Framework
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.inputs.counts import count_of
@@ -51,7 +52,8 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     speedup: factor by which arrivals are closer together. until_s: end, in virtual seconds.
     departures: whether pods with a run time end. churn: node churn; None: none. sample_s: interval
     of samples; None: a thousandth of the arrival span. autoscale: pools of a node autoscaler; None:
-    no nodes are added or removed.
+    no nodes are added or removed. node_lifecycle: when nodes without heartbeats are unreachable,
+    and how fast they are evicted, where controllers run.
     """
 
     speedup: float = 1.0
@@ -61,6 +63,7 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     churn: Churn | None = None
     sample_s: float | None = None
     autoscale: AutoscaleConfig | None = None
+    node_lifecycle: NodeLifecycleOptions = NodeLifecycleOptions()
 
     def check(self) -> None:
         """Raise InputError for invalid options."""

@@ -37,7 +37,7 @@ from stowplan.simulation.api_cluster.informer_stream import InformerStream
 from stowplan.simulation.api_cluster.workload_documents import (
     WORKLOAD_KINDS,
     Arrival,
-    ReplicaChange,
+    TimedChange,
     WorkloadDocuments,
 )
 from stowplan.simulation.cluster.cluster_api import ClusterApi
@@ -96,7 +96,14 @@ class WorkloadReplay(Replay):
         lifecycle = PodLifecycleDefaults(
             options.pace.start_s, self._default_run_s, options.pace.grace_s, options.departures
         )
-        self._api = ApiCluster(self.event_queue, rng, self._start_s, options.pace, lifecycle)
+        self._api = ApiCluster(
+            self.event_queue,
+            rng,
+            self._start_s,
+            options.pace,
+            lifecycle,
+            options.node_lifecycle,
+        )
         self._api.on_created = self._created
         return self._api
 
@@ -147,15 +154,14 @@ class WorkloadReplay(Replay):
         for change in arrival.changes:
             self.n_to_arrive += 1
             at = self.event_queue.now + round(change.at_s * SECOND)
-            self.event_queue.at(at, self._scale, resource, place, tree["metadata"]["name"], change)
+            self.event_queue.at(at, self._change, resource, place, tree["metadata"]["name"], change)
 
-    def _scale(self, resource: Resource, place: str, name: str, change: ReplicaChange) -> None:
+    def _change(self, resource: Resource, place: str, name: str, change: TimedChange) -> None:
         self.n_to_arrive -= 1
-
-        def edit(tree: Tree) -> None:
-            tree["spec"]["replicas"] = change.number
-
-        self._api.server.modify(resource, place, name, edit, self._api.now_s)
+        if resource.path == "nodes" and name not in self._api.nodes:
+            self._api.change_dropped_node(name, change.apply)
+            return
+        self._api.server.modify(resource, place, name, change.apply, self._api.now_s)
 
     # Pod lifecycle.
 

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stowplan.assembly.controller_manager import ControllerManagerOptions
-from stowplan.controllers.node_lifecycle import NodeLifecycleController
+from stowplan.controllers.node_lifecycle.node_lifecycle_controller import (
+    NodeLifecycleController,
+)
 from stowplan.driver.local_cluster import LocalCluster, LocalClusterSettings, running_local_cluster
 from tests.contract.kubectl.normal import normal
 from tests.contract.kubectl.standins import StandIns

@@ -248,7 +248,7 @@ def _validate_source(source: Tree, field: str, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.target.type", target["type"], text)
     for name in ("value", "averageValue"):
         amount = target.get(name)
-        if amount is not None and canonical_quantity.amount(amount).value() <= 0:
+        if amount is not None and canonical_quantity.amount(amount).unscaled <= 0:
             yield invalid(f"{path}.target.{name}", amount, "must be positive")
     share = target.get("averageUtilization")
     if share is not None and share < 1:

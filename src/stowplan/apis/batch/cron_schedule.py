@@ -15,8 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from stowplan.apis.batch.go_duration import GoDurationError, parse_nanoseconds
 from stowplan.apis.machinery.strconv import NumError, atoi
-from stowplan.objects.encoding import duration
+from stowplan.objects.encoding.duration import SECOND
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -199,10 +200,11 @@ def format_rfc1123(moment: int) -> str:
 
 def _parse_delay(text: str) -> FixedDelay:
     try:
-        delay = duration.parse(text)
-    except ValueError as error:
-        raise ScheduleError(f"failed to parse duration {text}: {error}") from None
-    return FixedDelay(max(1, math.floor(delay.total_seconds())))
+        delay = parse_nanoseconds(text)
+    except GoDurationError as error:
+        # The descriptor as a whole, as the original writes it.
+        raise ScheduleError(f"failed to parse duration {_EVERY}{text}: {error}") from None
+    return FixedDelay(max(1, delay // SECOND))
 
 
 def _parse_field(text: str, allowed: _FieldRange) -> _Field:

@@ -10,6 +10,7 @@
 | `stowplan.dev/stop-seconds` | how long they take to stop; at most the grace period | 0 |
 
 On a node, `stowplan.dev/kubelet: off` stops its kubelet: no heartbeats, no pod starts or ends.
+In a replay `stowplan.dev/kubelet-changes: "60=off, 900=on"` stops it and starts it again.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ RUN_SECONDS = "stowplan.dev/run-seconds"
 EXIT_CODE = "stowplan.dev/exit-code"
 STOP_SECONDS = "stowplan.dev/stop-seconds"
 KUBELET = "stowplan.dev/kubelet"
+KUBELET_CHANGES = "stowplan.dev/kubelet-changes"
 FOREVER = math.inf
 _EXIT_CODE_MAX = 255
 _DIGITS_MAX = 3
@@ -101,6 +103,13 @@ def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
 def is_kubelet_off(node: Tree) -> bool:
     """True for a node whose kubelet is off."""
     return bool((node["metadata"].get("annotations") or {}).get(KUBELET) == "off")
+
+
+def has_kubelet_annotation(node: Tree) -> bool:
+    """True for a node with an annotation about its kubelet: its heartbeats are simulated also
+    where those of other nodes are not."""
+    notes = node["metadata"].get("annotations") or {}
+    return KUBELET in notes or KUBELET_CHANGES in notes
 
 
 def _duration_or(text: str | None, otherwise: float) -> float:

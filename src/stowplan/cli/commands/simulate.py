@@ -7,7 +7,13 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options, record_options, simulate_options
+from stowplan.cli import (
+    live_options,
+    node_failure_options,
+    options,
+    record_options,
+    simulate_options,
+)
 from stowplan.cli.command import Command, command_line, flag
 from stowplan.driver.gc_settings import infrequent_collections
 
@@ -46,6 +52,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @simulate_options.node_count
 @simulate_options.pod_count
 @simulate_options.replay_options
+@node_failure_options.node_lifecycle_options("; implies --replay")
 @simulate_options.arrivals
 @simulate_options.seeds
 @simulate_options.n_seeds
@@ -85,8 +92,9 @@ def command(**given: Any) -> None:
 
         given["command_line"] = command_line(click.get_current_context().obj)
         given["record"] = record_options.RecordRequest.take(given)
+        node_lifecycle = node_failure_options.take_node_lifecycle(given)
         source = ClusterSource.take(given)
         own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
         given["replay"] = given["replay"] or own["arrivals"] is not None
-        replay = simulate_options.replay_options_of(given)
+        replay = simulate_options.replay_options_of(given, node_lifecycle)
         sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))

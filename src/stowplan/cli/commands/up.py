@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import options, record_options
+from stowplan.cli import node_failure_options, options, record_options
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
@@ -101,6 +101,7 @@ _cluster_options = grouped(
 @_server_options
 @options.config
 @options.plugin
+@node_failure_options.node_lifecycle_options()
 @record_options.record_options
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
@@ -116,7 +117,7 @@ def command(
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     no_scheduler: bool,
-    **recorded: Any,
+    **given: Any,
 ) -> None:
     """Run an embedded cluster: an API server, controllers, a scheduler and hollow nodes.
 
@@ -129,10 +130,12 @@ def command(
         raise invalid_argument("", "--bind", "must be an IP address")
     if no_scheduler and (config_files or plugin_files):
         raise click.UsageError("--no-scheduler cannot be used with --config or --plugin")
-    record = record_options.RecordRequest.take(recorded)
+    record = record_options.RecordRequest.take(given)
+    node_lifecycle = node_failure_options.take_node_lifecycle(given)
     if no_scheduler and record is not None:
         raise click.UsageError("--no-scheduler cannot be used with --record")
     from stowplan.cli.runs.up import run_up
+    from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
 
     settings = LocalClusterSettings(
@@ -143,6 +146,7 @@ def command(
         token_file=token_file,
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,
+        node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
     )
     scheduler = None if no_scheduler else (config_files, plugin_files)
     run_up(settings, (*clusters, *files), scheduler, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -114,7 +115,7 @@ def read_cluster_source(
             with_workloads=with_workloads,
         )
     if source.record_file is not None:
-        return _recorded_cluster(source.record_file, source.at)
+        return read_recorded_cluster(source.record_file, source.at)[0]
     if not source.paths:
         raise click.UsageError(
             "no cluster given: name files (FILE, -f FILE, - for standard input) or an API server "
@@ -123,7 +124,9 @@ def read_cluster_source(
     return _read_files(source, notes=notes, keep_manifests=keep_manifests)
 
 
-def _recorded_cluster(file: Path, at: str) -> Cluster:
+def read_recorded_cluster(file: Path, at: str) -> tuple[Cluster, datetime | None]:
+    """The cluster of a recording at a time, "" for its end, and that time; None in a simulation,
+    whose times are virtual. Raises CommandError."""
     from stowplan.cli.runs.recordings.record_and_open import opened
     from stowplan.forecast.recorded_history import cluster_of, restore
     from stowplan.recording.frames import RecordingError
@@ -131,7 +134,9 @@ def _recorded_cluster(file: Path, at: str) -> Cluster:
     recording = opened(file)
     with reported(RecordingError):
         restored = restore(recording, recording.time(at) if at else None)
-    return cluster_of(restored, recording)
+    is_virtual = recording.header.setup.virtual
+    moment = None if is_virtual else recording.wall_time(restored.now)
+    return cluster_of(restored, recording), moment
 
 
 def _list_cluster(source: ClusterSource, deciders: Deciders, **how: bool) -> Cluster:

@@ -18,13 +18,15 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     """A pod's use of a node.
 
     requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
-    defaults for containers that request none. ports: (ip, protocol, host port) in use.
+    defaults for containers that request none. ports: (ip, protocol, host port) in use. priority:
+    `spec.priority`, 0 where absent: read here for many pods at once, since templates are few.
     """
 
     requested: dict[str, int]
     nonzero: tuple[int, int]
     ports: tuple[Port, ...]
     has_affinity: bool
+    priority: int
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False):
@@ -109,4 +111,5 @@ def _footprint(pod: Pod) -> Footprint:
         nonzero=nonzero_requested(pod),
         ports=host_ports(pod.spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
+        priority=pod.priority,
     )

@@ -7,6 +7,7 @@ result files, which the client writes.
 from __future__ import annotations
 
 import queue
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from importlib import import_module
@@ -19,8 +20,12 @@ from stowplan.inputs.input_error import InputError
 DASK = "--dask"
 CONNECT_S, WORKERS_S = 10.0, 60.0
 """How long to wait for the scheduler, and for the first worker."""
+PORT_MAX = 65535
 RETRIES = 1
 """Of a run whose worker died."""
+
+
+_ADDRESS = re.compile(r"(?:[a-z]+://)?(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.%]+\]):([0-9]{1,5})/?")
 
 
 def run_on_dask(
@@ -34,8 +39,7 @@ def run_on_dask(
     Raises InputError where Dask is not installed, the scheduler does not answer, or the workers
     have other versions.
     """
-    if timeout_s is not None:
-        raise InputError(DASK, "--timeout", "both", "one of them: Dask has no limit for a task")
+    check_dask_settings(address, timeout_s)
     distributed = _distributed()
     try:
         client = distributed.Client(
@@ -50,6 +54,17 @@ def run_on_dask(
     with client:
         check_workers(client, address, distributed)
         _run(client, tasks, on_outcome, distributed)
+
+
+def check_dask_settings(address: str, timeout_s: float | None) -> None:
+    """Raise InputError for settings that cannot work, and where Dask is not installed; nothing is
+    connected."""
+    if timeout_s is not None:
+        raise InputError(DASK, "--timeout", "both", "one of them: Dask has no limit for a task")
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found[1]) > PORT_MAX:
+        raise InputError(DASK, address, "no address", "one such as tcp://HOST:8786")
+    _distributed()
 
 
 def _distributed() -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Sequence
 
+from stowplan.experiments.measures.measure_table import Measure
 from stowplan.experiments.statistics.matrix_comparison import Row, RunSetting, RunTable
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
@@ -45,6 +46,25 @@ def failed_conditions(
     return lines
 
 
+def check_conditions(
+    conditions: Sequence[str], measures: Sequence[Measure], policies: Sequence[str]
+) -> None:
+    """Raise InputError for an invalid condition, or one with a measure or policy that no run will
+    have. policies: the baseline first."""
+    names = _letters(policies)
+    for condition in map(parse_policy_condition, conditions):
+        for one in condition.comparisons:
+            check_measure(condition.source, one.measure, measures)
+            _check_policies(condition.source, one, names)
+
+
+def check_measure(source: str, name: str, measures: Sequence[Measure]) -> None:
+    """Raise InputError for a name that is neither a measure nor of a family of them."""
+    family = name.partition(".")[0]
+    if not any(name == one.name or (one.of and family == one.name) for one in measures):
+        _check_known(source, "measure", name, [one.name for one in measures])
+
+
 def _letters(policies: Sequence[str]) -> dict[str, str]:
     """What a condition may call a policy -> its name. Names take precedence over letters."""
     letters = dict(zip(string.ascii_uppercase, policies, strict=False))
@@ -54,9 +74,13 @@ def _letters(policies: Sequence[str]) -> dict[str, str]:
 def _check_names(condition: PolicyCondition, table: RunTable, names: dict[str, str]) -> None:
     for one in condition.comparisons:
         _check_known(condition.source, "measure", one.measure, table.measures)
-        if isinstance(one, PolicyComparison):
-            for side in (one.left, one.right):
-                _check_known(condition.source, "policy", side, list(names))
+        _check_policies(condition.source, one, names)
+
+
+def _check_policies(source: str, one: Comparison | PolicyComparison, names: dict[str, str]) -> None:
+    if isinstance(one, PolicyComparison):
+        for side in (one.left, one.right):
+            _check_known(source, "policy", side, list(names))
 
 
 def _check_known(source: str, what: str, name: str, known: Sequence[str]) -> None:

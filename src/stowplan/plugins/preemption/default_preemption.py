@@ -95,7 +95,7 @@ class AssignedPodPriorities(TableWatcher):
     def begin(self) -> None:
         """Count the pods of the table and follow its changes."""
         pods = chain.from_iterable(self._table.pods)
-        self._counts = dict(Counter([info.pod.spec.priority or 0 for info in pods]))
+        self._counts = dict(Counter([info.footprint.priority for info in pods]))
         self.lowest = min(self._counts, default=NO_PODS)
         self._table.watch_changes(self)
 

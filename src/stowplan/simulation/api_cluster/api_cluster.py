@@ -25,6 +25,7 @@ from stowplan.assembly.controller_manager import ControllerManagerOptions
 from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.client.requests import bind
 from stowplan.client.resources import RESOURCES
+from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
 from stowplan.kubelet.hollow_nodes import node_status
 from stowplan.messages.effects import Bind
 from stowplan.messages.extender_api import object_tree
@@ -56,6 +57,7 @@ class ApiCluster:
         start_s: float,
         pace: Pace,
         lifecycle: PodLifecycleDefaults,
+        node_lifecycle: NodeLifecycleOptions,
     ) -> None:
         self.event_queue = event_queue
         self.pace = pace
@@ -70,7 +72,10 @@ class ApiCluster:
         self._away: dict[str, Tree] = {}
         self._tick_at: int | None = None
         self.cluster = self._embedded(
-            rng, ControllerManagerOptions(pod_lifecycle=lifecycle, heartbeats=False)
+            rng,
+            ControllerManagerOptions(
+                pod_lifecycle=lifecycle, heartbeats=False, node_lifecycle=node_lifecycle
+            ),
         )
         self.server = self.cluster.server
         self.transport = FunctionTransport(self.server, lambda: self.now_s)
@@ -211,6 +216,11 @@ class ApiCluster:
         assert stored is not None, name
         self._away[name] = decode_stored(stored)
         self.server.delete(resource, "", name, self.now_s)
+
+    def change_dropped_node(self, name: str, apply: Callable[[Tree], None]) -> None:
+        """Change a node that was dropped: it comes back so."""
+        if name in self._away:
+            apply(self._away[name])
 
     def _ready_node(self, node: Node) -> Tree:
         """A typed node as an object, with the status of a healthy kubelet."""

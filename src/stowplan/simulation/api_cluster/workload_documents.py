@@ -3,17 +3,19 @@
 An object that an API server has stored (it has a uid) exists from the start, as it is. Others are
 created at `stowplan.dev/arrival-seconds`, or by their creationTimestamp, as pods of a trace are;
 without either at the start. `stowplan.dev/replica-changes: "60=5, 120=0"` scales a workload to 5
-replicas after 60 seconds, and to none after 120.
+replicas after 60 seconds, and to none after 120. `stowplan.dev/kubelet-changes: "60=off, 900=on"`
+stops the kubelet of a node after 60 seconds, and starts it again after 900.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from stowplan.apis.core.pod_lifecycle import KUBELET, KUBELET_CHANGES, has_kubelet_annotation
 from stowplan.apis.machinery.timestamps import parse_time
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.inputs.input_error import InputError
@@ -52,13 +54,31 @@ class ReplicaChange(NamedTuple):
     at_s: float
     number: int
 
+    def apply(self, tree: Tree) -> None:
+        """Set the number of replicas."""
+        tree["spec"]["replicas"] = self.number
+
+
+class KubeletChange(NamedTuple):
+    """Stop or start the kubelet of a node after some seconds. state: "on" or "off"."""
+
+    at_s: float
+    state: str
+
+    def apply(self, tree: Tree) -> None:
+        """Set the annotation that the hollow kubelet reads."""
+        tree["metadata"].setdefault("annotations", {})[KUBELET] = self.state
+
+
+TimedChange = ReplicaChange | KubeletChange
+
 
 class Arrival(NamedTuple):
     """An object and when it is created, in virtual seconds; `is_stored`: restored as it is."""
 
     at_s: float
     tree: Tree
-    changes: Sequence[ReplicaChange]
+    changes: Sequence[TimedChange]
     is_stored: bool
 
 
@@ -79,7 +99,7 @@ class WorkloadDocuments:
         )
 
     def _arrival(self, tree: Tree, speedup: float) -> Arrival:
-        changes = _replica_changes(tree)
+        changes: list[TimedChange] = [*_replica_changes(tree), *_kubelet_changes(tree)]
         if _is_stored(tree):
             return Arrival(0.0, tree, changes, True)
         text = _annotations(tree).get(ARRIVAL)
@@ -91,8 +111,13 @@ class WorkloadDocuments:
 
 
 def has_workloads(documents: Iterable[Tree]) -> bool:
-    """True when a controller would create pods for one of the objects."""
-    return any(tree.get("kind") in WORKLOAD_KINDS for tree in documents)
+    """True when a controller would create pods for one of the objects, or an annotation of a node
+    says something about its kubelet."""
+    return any(
+        tree.get("kind") in WORKLOAD_KINDS
+        or (tree.get("kind") == "Node" and has_kubelet_annotation(tree))
+        for tree in documents
+    )
 
 
 def with_restart_policy(tree: Tree) -> Tree:
@@ -177,28 +202,47 @@ def _seconds(tree: Tree, annotation: str, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= SECONDS_MAX:
-        place = f"metadata.annotations[{annotation}]"
-        raise InputError(_title(tree), place, repr(text), f"seconds from 0 to {SECONDS_MAX:.0f}")
+        raise _invalid(tree, annotation, text, f"seconds from 0 to {SECONDS_MAX:.0f}")
     return seconds
 
 
 def _replica_changes(tree: Tree) -> tuple[ReplicaChange, ...]:
-    text = _annotations(tree).get(REPLICA_CHANGES)
-    if text is None:
-        return ()
-    if tree.get("kind") not in SCALED_KINDS:
-        kinds = ", ".join(sorted(SCALED_KINDS))
-        raise InputError(
-            _title(tree), f"metadata.annotations[{REPLICA_CHANGES}]", repr(text), kinds
-        )
     found = []
-    for part in text.split(","):
-        at, sign, number = part.strip().partition("=")
-        place = f"metadata.annotations[{REPLICA_CHANGES}]"
-        if not sign or not (number.isascii() and number.isdecimal()):
-            raise InputError(_title(tree), place, repr(text), "SECONDS=REPLICAS, as in 60=5, 120=0")
+    wanted = "SECONDS=REPLICAS, as in 60=5, 120=0"
+    for part, at_s, number in _changes(tree, REPLICA_CHANGES, SCALED_KINDS, wanted):
+        if not (number.isascii() and number.isdecimal()):
+            raise _invalid(tree, REPLICA_CHANGES, _annotations(tree)[REPLICA_CHANGES], wanted)
         if len(number) > DIGITS_MAX or int(number) > REPLICAS_MAX:
-            wanted = f"at most {REPLICAS_MAX} replicas"
-            raise InputError(_title(tree), place, repr(part.strip()), wanted)
-        found.append(ReplicaChange(_seconds(tree, REPLICA_CHANGES, at), int(number)))
+            raise _invalid(tree, REPLICA_CHANGES, part, f"at most {REPLICAS_MAX} replicas")
+        found.append(ReplicaChange(at_s, int(number)))
     return tuple(sorted(found))
+
+
+def _kubelet_changes(tree: Tree) -> tuple[KubeletChange, ...]:
+    found = []
+    wanted = "SECONDS=on or SECONDS=off, as in 60=off, 900=on"
+    for _, at_s, state in _changes(tree, KUBELET_CHANGES, frozenset({"Node"}), wanted):
+        if state not in ("on", "off"):
+            raise _invalid(tree, KUBELET_CHANGES, _annotations(tree)[KUBELET_CHANGES], wanted)
+        found.append(KubeletChange(at_s, state))
+    return tuple(sorted(found))
+
+
+def _changes(
+    tree: Tree, annotation: str, kinds: frozenset[str], wanted: str
+) -> Iterator[tuple[str, float, str]]:
+    """Part, seconds and value of each change in an annotation; raises InputError."""
+    text = _annotations(tree).get(annotation)
+    if text is None:
+        return
+    if tree.get("kind") not in kinds:
+        raise _invalid(tree, annotation, text, ", ".join(sorted(kinds)))
+    for part in map(str.strip, text.split(",")):
+        at, sign, value = part.partition("=")
+        if not sign:
+            raise _invalid(tree, annotation, text, wanted)
+        yield part, _seconds(tree, annotation, at), value
+
+
+def _invalid(tree: Tree, annotation: str, text: str, wanted: str) -> InputError:
+    return InputError(_title(tree), f"metadata.annotations[{annotation}]", repr(text), wanted)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, live_options, options, simulate_options
+from stowplan.cli import forecast_options, options, simulate_options
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.completion import complete_pods
 
@@ -20,6 +20,9 @@ stowplan eta --all --context prod
 
 # A gang, by the configuration that the cluster uses, with a wider interval
 stowplan eta podgroup/train -f cluster.yaml --config batch.yaml --interval 5-95
+
+# As it was expected at a moment of a recording
+stowplan eta job/train --record run.rec --at +90s
 
 # As of a moment, every pod, for programs
 stowplan eta --all -f dump.json --now 2026-05-01T12:00:00Z -o json
@@ -52,7 +55,7 @@ future_options = grouped(
 
 @click.command(name="eta", cls=Command, examples=EXAMPLES)
 @click.argument("target", metavar="[JOB|POD]", required=False, shell_complete=complete_pods)
-@live_options.source_options
+@forecast_options.question_cluster
 @options.config
 @options.plugin
 @options.compat
@@ -92,8 +95,8 @@ def command(**given: Any) -> None:
     """Forecast when JOB or POD starts: the cluster is simulated forward by its scheduler.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
-    which is listed once and not modified. Without either it is that of `stowplan up` in this
-    directory.
+    which is listed once and not modified, or is that of a recording (--record, --at), decided with
+    its configuration. Without any it is that of `stowplan up` in this directory.
 
     JOB is job/NAME, deploy/NAME, rs, sts, ds, cj or rc, podgroup/NAME (or pg/NAME) or a plain name;
     POD is NAME, NAMESPACE/NAME or pod/NAME.
@@ -113,5 +116,10 @@ def command(**given: Any) -> None:
     source = ClusterSource.take(given, local=True)
     config_files, plugin_files = given.pop("config_files"), given.pop("plugin_files")
     compat, output = given.pop("compat"), given.pop("output")
-    deciders = read_command_deciders(config_files, plugin_files, compat)
+    if source.record_file is not None and not config_files:
+        from stowplan.cli.runs.recordings.record_and_open import deciders_of_recording
+
+        deciders = deciders_of_recording(source.record_file, plugin_files)
+    else:
+        deciders = read_command_deciders(config_files, plugin_files, compat)
     sys.exit(run_eta(EtaRequest(source=source, **given), deciders, output))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, live_options, options, record_options
+from stowplan.cli import forecast_options, options
 from stowplan.cli.command import Command, flag
 
 EXAMPLES = """
@@ -24,8 +24,7 @@ stowplan preempt-preview deploy/web -n shop -f cluster.yaml -o json
 
 @click.command(name="preempt-preview", cls=Command, examples=EXAMPLES)
 @options.optional_pod
-@live_options.source_options
-@record_options.recorded_moment
+@forecast_options.question_cluster
 @flag(
     "--submit",
     "submit_files",
@@ -35,11 +34,8 @@ stowplan preempt-preview deploy/web -n shop -f cluster.yaml -o json
     help="Manifests of pods or workloads that are not in the cluster, in place of POD. Repeatable.",
 )
 @options.config
-@options.profile
 @options.plugin
-@forecast_options.target_namespace
-@forecast_options.now
-@options.output("table", "wide", "json", "yaml", "name")
+@forecast_options.question
 def command(**given: Any) -> None:
     """Show who would be evicted for POD, or for the pods of a file, and what follows.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import forecast_options, live_options, options, record_options, simulate_options
+from stowplan.cli import forecast_options, simulate_options
 from stowplan.cli.command import Command, flag, grouped
 
 EXAMPLES = """
@@ -56,8 +56,7 @@ change_options = grouped(
 
 
 @click.command(name="what-if", cls=Command, examples=EXAMPLES)
-@live_options.source_options
-@record_options.recorded_moment
+@forecast_options.question_cluster
 @change_options
 @flag(
     "--changes",
@@ -95,11 +94,8 @@ change_options = grouped(
 @flag("--no-preemption", is_flag=True, help="Leave pods that do not fit pending.")
 @forecast_options.base_config
 @forecast_options.base_plugin
-@options.profile
-@forecast_options.target_namespace
-@forecast_options.now
 @forecast_options.seed
-@options.output("table", "wide", "json", "yaml", "name")
+@forecast_options.question
 def command(**given: Any) -> None:
     """Show what changes would do: which pods move, are evicted, or stay without a node.
 

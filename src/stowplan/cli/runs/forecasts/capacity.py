@@ -38,7 +38,7 @@ class CapacityRequest(NamedTuple):
 def run_capacity(request: CapacityRequest, deciders: Deciders, output: str) -> int:
     """Print the answer; the exit code."""
     _check(request)
-    prices = dict(map(_price, request.prices))
+    prices = _prices(request.prices)
     autoscale = read_autoscale_option(request.autoscale)
     cluster = read_cluster_source(request.source, deciders, notes=True)
     workload = None
@@ -89,6 +89,18 @@ def _check(request: CapacityRequest) -> None:
     if not request.defragment and (request.ratio is not None or request.force):
         option = "--force" if request.ratio is None else "--ratio"
         raise click.UsageError(f"{option} needs --defragment")
+
+
+def _prices(texts: tuple[str, ...]) -> dict[str, float]:
+    """Prices by pool; raises a usage error, also for a pool that is named twice."""
+    prices: dict[str, float] = {}
+    for text in texts:
+        pool, price = _price(text)
+        if pool in prices:
+            must = f'must name pool "{pool}" once: it is {prices[pool]:g} already'
+            raise invalid_argument(text, "--price", must, click.get_current_context())
+        prices[pool] = price
+    return prices
 
 
 def _price(text: str) -> tuple[str, float]:

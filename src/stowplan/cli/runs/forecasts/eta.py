@@ -11,8 +11,9 @@ import click
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.errors import CommandError, guess, invalid_argument
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.cluster_source import ClusterSource
 from stowplan.cli.runs.explain_pod_group import KINDS as POD_GROUP_NAMES
+from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
 from stowplan.cli.tables.eta_table import print_expected_starts
@@ -49,16 +50,14 @@ def run_eta(request: EtaRequest, deciders: Deciders, output: str) -> int:
     if request.target is None and not request.every:
         raise click.UsageError("JOB or POD is required, or --all")
     if request.target is not None and request.every:
-        if source.is_live:
+        if source.is_live or source.record_file is not None:
             raise click.UsageError("--all takes no JOB or POD")
         # The first argument is a file: there is no target before it.
         source = source._replace(paths=(request.target, *source.paths))
-    now, percentiles = request.now, _percentiles(request.interval)
-    if now is None and source.is_live:
-        now = datetime.datetime.now(datetime.UTC)
+    percentiles = _percentiles(request.interval)
     autoscale = read_autoscale_option(request.autoscale)
-    cluster = read_cluster_source(
-        source, deciders, partial=True, with_finished=True, with_workloads=True
+    cluster, now = read_asked_cluster(
+        source, deciders, request.now, with_finished=True, with_workloads=True
     )
     if request.every or request.target is None:
         pods = [

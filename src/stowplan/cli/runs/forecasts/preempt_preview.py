@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 import click
 
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.cluster_source import ClusterSource
+from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
@@ -41,12 +42,9 @@ def run_preempt_preview(request: PreviewRequest) -> int:
     if bool(argument) == bool(request.submit_files):
         raise click.UsageError("POD is required, or --submit FILE")
     deciders = read_command_deciders(request.config_files, request.plugin_files, None)
-    cluster = read_cluster_source(source, deciders, partial=True)
+    cluster, now = read_asked_cluster(source, deciders, request.now)
     namespace = request.namespace or source.namespace
     key = "" if argument is None else find_pod_argument(argument, namespace, cluster).key
-    now = request.now
-    if now is None and source.is_live:
-        now = datetime.now(UTC)
     options = WhatIfOptions(namespace=namespace, profile=request.profile, now=now)
     with paused_collector():
         question = question_of(

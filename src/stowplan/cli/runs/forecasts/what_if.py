@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
 import click
 
 from stowplan.cli.options import TREES
-from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source
+from stowplan.cli.runs.cluster_source import ClusterSource
+from stowplan.cli.runs.forecasts.asked_cluster import read_asked_cluster
 from stowplan.cli.runs.scheduler_config import read_command_deciders
 from stowplan.cli.simulate_options import read_autoscale_option
 from stowplan.cli.tables.console import print_names, print_tree, stdout_console
@@ -53,17 +54,14 @@ def run_what_if(request: WhatIfRequest) -> int:
         raise click.UsageError("no changes given: name at least one, such as --drain ZONE")
     deciders = read_command_deciders(request.config_files, request.plugin_files, None)
     autoscale = read_autoscale_option(request.autoscale)
-    cluster = read_cluster_source(
+    cluster, now = read_asked_cluster(
         request.source,
         deciders,
-        partial=True,
+        request.now,
         keep_manifests=request.for_s is not None,
         with_workloads=True,
     )
     timing = None if request.for_s is None else Timing(request.for_s, request.default_s)
-    now = request.now
-    if now is None and request.source.is_live:
-        now = datetime.now(UTC)
     options = WhatIfOptions(
         namespace=request.namespace or request.source.namespace,
         seed=request.seed,

@@ -1,0 +1,1 @@
+"""Node lifecycle: nodes without heartbeats, their taints, and how fast zones are evicted."""
