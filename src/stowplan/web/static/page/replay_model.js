@@ -1,0 +1,104 @@
+// A finished simulation as intervals of its pods; the state at any time is added up from them.
+
+import { ClusterModel } from "./cluster_model.js";
+
+const NEVER = 4294967295;
+const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
+
+export class ReplayModel extends ClusterModel {
+  // data, arrays: of the frame of `GET replay`.
+  constructor(data, arrays, changed) {
+    super(changed);
+    this.data = data;
+    this.intervals = arrays;
+    const names = data.resources.map((one) => one.name).filter((name) => name !== "pods");
+    const resources = [...data.resources.filter((one) => one.name !== "pods"), { name: "pods", unit: "count" }];
+    const columns = {};
+    for (const name of names) {
+      columns[`allocatable:${name}`] = arrays[`allocatable:${name}`];
+      columns[`requested:${name}`] = new Float64Array(data.names.length);
+    }
+    if (arrays["allocatable:pods"]) columns["allocatable:pods"] = arrays["allocatable:pods"];
+    columns["requested:pods"] = new Float64Array(data.names.length);
+    this.nodes.replace({ names: data.names, resources, groups: data.groups || {} }, { ...columns, ...groupArrays(arrays) });
+    this.amounts = names.map((name) => Float64Array.from(data.templates, (one) => one.requests[name] || 0));
+    this.used = names.map((name) => this.nodes.columns.get(`requested:${name}`));
+    this.pods = this.nodes.columns.get("requested:pods");
+    this.pending.columns = COLUMNS;
+    this.pending.places = new Map(COLUMNS.map((name, place) => [name, place]));
+    this.pending.reasons = [["", "no node at this time"]];
+    const model = this;
+    Object.defineProperty(this.pending, "rows", { get: () => model.pendingRows(), configurable: true });
+  }
+
+  get bounds() {
+    return { start: this.data.start, end: this.data.end };
+  }
+
+  // time: ms, between `bounds`.
+  seek(time) {
+    const at = (time - this.data.start) / 1000;
+    const { node, created, bound, ended, template } = this.intervals;
+    for (const column of this.used) column.fill(0);
+    this.pods.fill(0);
+    const waiting = [];
+    let [placed, gpus, longest] = [0, 0, -1];
+    for (let pod = 0; pod < node.length; pod += 1) {
+      if (bound[pod] <= at && at < ended[pod] && node[pod] >= 0) {
+        placed += 1;
+        this.pods[node[pod]] += 1;
+        for (let k = 0; k < this.used.length; k += 1) this.used[k][node[pod]] += this.amounts[k][template[pod]];
+      } else if (created[pod] <= at && at < bound[pod] && at < ended[pod]) {
+        waiting.push(pod);
+        gpus += this.data.templates[template[pod]].gpus || 0;
+        if (longest < 0 || created[pod] < created[longest]) longest = pod;
+      }
+    }
+    this.finish(time, { waiting, placed, gpus, longest });
+  }
+
+  finish(time, { waiting, placed, gpus, longest }) {
+    const { start } = this.data;
+    this.time = time;
+    this.waiting = waiting;
+    this.madeRows = null;
+    const since = longest < 0 ? null : start + this.intervals.created[longest] * 1000;
+    const reasons = waiting.length ? [{ rule: "", reason: "no node at this time", pods: waiting.length, gpus }] : [];
+    this.status = {
+      healthy: true, unready: [], bound: placed, pods: placed, nodes: this.nodes.count, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
+      longestWait: longest < 0 ? null : { pod: this.data.pods[longest], since }, boundPerSecond: null,
+    };
+    const groups = waiting.length ? [{ reason: 0, pods: waiting.length, gpus, since }] : [];
+    Object.assign(this.pending, { total: waiting.length, complete: true, gpusWaiting: gpus, groups });
+    for (const topic of ["status", "nodes", "pending"]) this.changed(topic);
+  }
+
+  pendingRows() {
+    this.madeRows ??= new Map((this.waiting || []).map((pod) => {
+      const template = this.data.templates[this.intervals.template[pod]];
+      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * 1000, template.queue || "", template.gpus || 0, 0]];
+    }));
+    return this.madeRows;
+  }
+
+  // What the pod screen shows of a pod in a replay.
+  podAt(name) {
+    const pod = this.data.pods.indexOf(name);
+    if (pod < 0) return { pod: name, state: "unknown", message: `pods "${name}" not found` };
+    const { node, created, bound, ended, template } = this.intervals;
+    const at = (this.time - this.data.start) / 1000;
+    const isRunning = bound[pod] <= at && at < ended[pod] && node[pod] >= 0;
+    const state = isRunning ? "running" : at < created[pod] ? "not created yet" : at >= ended[pod] ? "ended" : "pending";
+    const time = (seconds) => (seconds >= NEVER ? "not within the run" : `${Math.round(seconds)}s`);
+    const wait = bound[pod] >= NEVER ? "" : time(bound[pod] - created[pod]);
+    const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, String(amount)]);
+    return {
+      pod: name, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
+      more: [["Created", time(created[pod])], ["Bound", time(bound[pod])], ["Ended", time(ended[pod])], ["Waited", wait], ...requests],
+    };
+  }
+}
+
+function groupArrays(arrays) {
+  return Object.fromEntries(Object.entries(arrays).filter(([name]) => name.startsWith("group:")));
+}

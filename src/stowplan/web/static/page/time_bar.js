@@ -1,0 +1,78 @@
+// The time: live and paused, or a moment of a replay that is scrubbed and played.
+
+import { element } from "../elements.js";
+import { offsetText } from "./quantities.js";
+
+const SPEEDS = [1, 10, 60, 600, 3600, 21600, 86400];
+const STEPS = 1000;
+
+// bounds: null for live, else {start, end} in ms. moved(ms): a replay's time; paused(isPaused): live.
+export class TimeBar {
+  constructor(place, { bounds, moved, paused, speed = 3600 }) {
+    Object.assign(this, { bounds, moved, paused, isRunning: !bounds, time: bounds ? bounds.end : 0 });
+    this.play = element("button", { type: "button" }, "");
+    this.play.addEventListener("click", () => this.toggle());
+    this.output = element("output", {});
+    place.replaceChildren(this.play);
+    if (bounds) this.addRange(place, speed);
+    this.name();
+  }
+
+  addRange(place, speed) {
+    this.range = element("input", { type: "range", min: "0", max: String(STEPS), step: "1", "aria-label": "Time of the replay" });
+    this.range.addEventListener("input", () => this.go(this.timeAt(Number(this.range.value))));
+    this.speed = element("select", { class: "speed", "aria-label": "Speed" });
+    this.speed.append(...SPEEDS.map((one) => element("option", { value: String(one) }, `${one.toLocaleString("en-US")}×`)));
+    this.speed.value = String(speed);
+    place.append(this.range, this.output, this.speed);
+    this.show(this.time);
+  }
+
+  timeAt(step) {
+    return this.bounds.start + ((this.bounds.end - this.bounds.start) * step) / STEPS;
+  }
+
+  // Shows a time without telling it.
+  show(time) {
+    this.time = time;
+    if (!this.bounds) return;
+    const { start, end } = this.bounds;
+    this.range.value = String(Math.round(((time - start) / (end - start || 1)) * STEPS));
+    this.output.textContent = offsetText((time - start) / 1000);
+    this.range.setAttribute("aria-valuetext", this.output.textContent);
+  }
+
+  go(time) {
+    this.show(Math.max(this.bounds.start, Math.min(this.bounds.end, time)));
+    this.moved(this.time);
+  }
+
+  step(count) {
+    if (this.bounds) this.go(this.time + ((this.bounds.end - this.bounds.start) * count) / 200);
+  }
+
+  toggle() {
+    this.isRunning = !this.isRunning;
+    this.name();
+    if (!this.bounds) this.paused(!this.isRunning);
+    else if (this.isRunning) this.run();
+  }
+
+  run() {
+    if (this.time >= this.bounds.end) this.go(this.bounds.start);
+    let before = performance.now();
+    const frame = (now) => {
+      if (!this.isRunning) return;
+      this.go(this.time + (now - before) * Number(this.speed.value));
+      before = now;
+      if (this.time >= this.bounds.end) this.toggle();
+      else requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  }
+
+  name() {
+    const texts = this.bounds ? ["Play", "Pause"] : ["Resume live", "Pause"];
+    this.play.textContent = texts[Number(this.isRunning)];
+  }
+}
