@@ -606,7 +606,7 @@ class FakePageServer:
 
     async def serve(self, port: int, started: Any) -> None:
         """Until cancelled. started(port, loop) is called once."""
-        runner = web.AppRunner(self.app())
+        runner = web.AppRunner(self.app(), shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from stowplan.web.number_texts import text_of
 from stowplan.web.report import write_report
 from stowplan.web.single_file import static_text
-from tests.web.browser import Browser, browser
+from tests.web.browser import Browser
 from tests.web.report_folders import MARKUP, executed_experiment, experiment_folder, run_folder
 
 # One worker starts the browser once.
@@ -29,12 +28,6 @@ return [...document.querySelectorAll("figure svg text")].filter((text) => {
   return own.left < whole.left - 1 || own.right > whole.right + 1;
 }).map((text) => text.textContent);
 """
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ const PAUSE = 120;
 
 // A search field; typed(value) is called when typing pauses. `/` moves there (keyboard.js).
 export function field(label, hint, typed) {
-  const input = element("input", { type: "search", placeholder: hint, autocomplete: "off", spellcheck: "false", "data-filter": "" });
+  const input = element("input", { type: "search", placeholder: hint, spellcheck: "false", "data-filter": "" });
   let timer = 0;
   input.addEventListener("input", () => {
     clearTimeout(timer);

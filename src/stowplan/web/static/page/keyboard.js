@@ -44,7 +44,7 @@ export class Keyboard {
     if (screen) app.address.go(screen[0], {});
     else if (key === "?") this.show();
     else if (key === "/") app.focus("input[data-filter]");
-    else if (key === "t") app.focus(".rows table");
+    else if (key === "t") app.focus(".rows table[data-main]");
     else if (key === "m") app.focus(".map canvas");
     else if (key === " ") app.timeBar?.toggle();
     else if (key === "," || key === ".") app.timeBar?.step(key === "," ? -1 : 1);

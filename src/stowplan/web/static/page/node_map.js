@@ -224,8 +224,9 @@ export class NodeMap {
     if (event.key === "Enter") this.pick(this.at);
     if (!(event.key in steps) || !this.order.length) return;
     event.preventDefault();
-    const from = this.at < 0 ? Math.max(0, this.order.indexOf(this.selected)) : this.at + steps[event.key];
-    this.point(Math.max(0, Math.min(this.order.length - 1, from)));
+    const isFirst = this.at < 0 && event.key.startsWith("Arrow");
+    const from = this.at < 0 ? Math.max(0, this.order.indexOf(this.selected)) : this.at;
+    this.point(Math.max(0, Math.min(this.order.length - 1, from + (isFirst ? 0 : steps[event.key]))));
   }
 }
 

@@ -64,16 +64,16 @@ export class Overview {
   waiting(status) {
     const { app } = this;
     const total = pendingCount(status);
-    const link = element("a", { href: app.address.link("pending") }, `${countText(total)} ${total === 1 ? "pod" : "pods"}`);
-    const places = Object.entries(status.pending || {}).filter(([, count]) => count);
+    const link = element("a", { href: app.address.link("pending") }, countText(total));
+    const places = Object.entries(status.pending || {}).filter(([, count]) => count).sort(([, one], [, other]) => other - one);
     const texts = places.map(([name, count]) => `${countText(count)} ${name}`);
-    const gpus = status.gpusWaiting ? element("small", {}, ` ${shortQuantity("gpu", status.gpusWaiting)} GPUs`) : "";
-    const lines = [element("div", { class: "figure" }, link, gpus), texts.join(" · ") || "none in the queue"];
+    const gpus = status.gpusWaiting ? `, ${shortQuantity("gpu", status.gpusWaiting)} GPUs` : "";
+    const lines = [element("div", { class: "figure" }, link, element("small", {}, ` ${total === 1 ? "pod" : "pods"}${gpus}`)), texts.join(" · ") || "none in the queue"];
     const longest = status.longestWait;
     if (longest) {
       const age = ageText((app.model.time - longest.since) / 1000);
       const pod = element("a", { href: app.address.link("pod", { pod: longest.pod }) }, longest.pod);
-      lines.push(element("div", { class: "line", title: longest.pod }, `longest ${age}: `, pod));
+      lines.push(element("div", { class: "line one", title: longest.pod }, `longest ${age}: `, pod));
     }
     return lines;
   }

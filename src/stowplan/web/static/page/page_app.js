@@ -138,6 +138,7 @@ export class PageApp {
       if (this.shown) scrollTo(0, 0);
       this.shown = found;
       document.title = `${found.title} · Stowplan`;
+      document.getElementById("title").textContent = found.title;
     }
     found.show(values);
     this.changed("screen");

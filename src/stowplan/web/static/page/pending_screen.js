@@ -59,7 +59,7 @@ export class PendingScreen {
       { title: "GPUs", number: true, cell: (group) => (group.gpus ? shortQuantity("gpu", group.gpus) : "") },
       { title: "Longest wait", number: true, cell: (group) => this.age(group.since) },
     ];
-    return new RowTable("Reasons", columns, { height: 200, keyOf: text, opened: (group) => this.toggleReason(text(group)) });
+    return new RowTable("Reasons", columns, { height: 200, isMain: false, keyOf: text, opened: (group) => this.toggleReason(text(group)) });
   }
 
   reasonLink(text) {

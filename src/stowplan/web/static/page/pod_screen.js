@@ -23,7 +23,7 @@ export class PodScreen {
     this.pod = pod;
     this.found = null;
     this.key = "";
-    this.content.replaceChildren(element("div", { class: "panel" }, element("h1", {}, `Pod ${pod}`), emptyText(pod ? "Asking why…" : "No pod chosen: open one on the screen Pending.")));
+    this.content.replaceChildren(element("div", { class: "panel" }, element("h2", { class: "title" }, `Pod ${pod}`), emptyText(pod ? "Asking why…" : "No pod chosen: open one on the screen Pending.")));
     if (pod) this.ask();
   }
 
@@ -44,7 +44,7 @@ export class PodScreen {
     } catch (problem) {
       if (this.pod !== pod) return;
       this.key = "";
-      this.content.replaceChildren(element("div", { class: "panel" }, element("h1", {}, `Pod ${pod}`), element("p", { class: "notice error" }, problem.message)));
+      this.content.replaceChildren(element("div", { class: "panel" }, element("h2", { class: "title" }, `Pod ${pod}`), element("p", { class: "notice error" }, problem.message)));
     }
   }
 
@@ -61,7 +61,7 @@ export class PodScreen {
   head(found) {
     const place = found.node ? element("span", {}, " on ", this.nodeLink(found.node)) : "";
     const back = element("a", { href: this.app.address.link("pending") }, "Pending");
-    const title = element("h1", {}, `Pod ${found.pod} `, element("small", {}, found.state, place));
+    const title = element("h2", { class: "title" }, `Pod ${found.pod} `, element("small", {}, found.state, place));
     const message = found.message ? element("p", {}, found.message) : "";
     return element("div", { class: "panel" }, element("p", { class: "soft" }, back, " / pod"), title, message);
   }

@@ -8,7 +8,7 @@ const EXTRA = 1;
 // columns: {key, title, number, wrap, cell(row) -> text or node}. A column that sorts has `sort` (its
 // key). sorted(key, isDown), opened(row), moved(row): callbacks, each optional.
 export class RowTable {
-  constructor(label, columns, { height = 420, sorted, opened, moved, keyOf } = {}) {
+  constructor(label, columns, { height = 420, sorted, opened, moved, keyOf, isMain = true } = {}) {
     Object.assign(this, { columns, sorted, opened, moved, keyOf: keyOf || ((row) => row) });
     this.id = `rows-${label.toLowerCase().replace(/[^a-z]+/g, "-")}`;
     this.count = 0;
@@ -20,7 +20,7 @@ export class RowTable {
     this.body = element("tbody", {});
     this.headers = columns.map((column) => this.header(column));
     const head = element("thead", {}, element("tr", {}, ...this.headers));
-    this.table = element("table", { role: "grid", tabindex: "0", "aria-label": label }, head, this.body);
+    this.table = element("table", { role: "grid", tabindex: "0", "aria-label": label, "data-main": isMain ? "" : null }, head, this.body);
     this.sized = element("div", { class: "sized" }, this.table);
     this.element = element("div", { class: "rows" }, this.sized);
     this.element.style.maxHeight = `${height}px`;

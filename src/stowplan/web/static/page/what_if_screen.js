@@ -18,7 +18,7 @@ export class WhatIfScreen {
     this.app = app;
     this.title = "What-if";
     this.lines = element("div", { class: "column" });
-    this.namespace = element("input", { type: "text", placeholder: "default", autocomplete: "off", spellcheck: "false" });
+    this.namespace = element("input", { type: "text", placeholder: "default", spellcheck: "false" });
     this.pod = element("textarea", { rows: "4", spellcheck: "false", placeholder: "apiVersion: v1\nkind: Pod\n…" });
     this.send = element("button", { type: "submit", class: "main" }, "Compute the difference");
     this.problem = element("p", { class: "notice error", hidden: "", role: "alert" });
@@ -38,7 +38,7 @@ export class WhatIfScreen {
   }
 
   addLine(kind, text) {
-    const input = element("input", { type: "text", autocomplete: "off", spellcheck: "false", "aria-label": "What" });
+    const input = element("input", { type: "text", spellcheck: "false", "aria-label": "What" });
     const select = choice("Change", () => name());
     select.offer(KINDS.map(([value, title]) => [value, title]), kind);
     const name = () => input.setAttribute("placeholder", KINDS.find(([value]) => value === select.value)?.[2] || "");
