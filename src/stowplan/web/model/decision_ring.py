@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -137,6 +137,12 @@ class DecisionRing:
         for call in (*dropped, *calls):
             self._read(call)
         return self._n_decided
+
+    def extend(self, decisions: Iterable[Decision]) -> None:
+        """Add decisions that were made before, of a finished run; they get the next numbers."""
+        for one in decisions:
+            self._n_decided += 1
+            self._decided.append(msgspec.structs.replace(one, id=self._n_decided))
 
     def since(self, number: int) -> list[Decision]:
         """Decisions after a number that are still kept, oldest first; `read` first."""
