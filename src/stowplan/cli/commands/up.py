@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import options, record_options
+from stowplan.cli import options, record_options, web_option
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
@@ -21,6 +21,9 @@ kubectl --kubeconfig stowplan.kubeconfig get nodes
 
 # Load manifests, and keep the cluster between runs
 stowplan up -f cluster.yaml --data ./cluster
+
+# Look at it in a browser; the address is printed
+stowplan up --node-count 50 --web
 
 # Run a cluster without a scheduler, on a free port
 stowplan up --no-scheduler --port 0 --kubeconfig test.kubeconfig
@@ -102,6 +105,7 @@ _cluster_options = grouped(
 @options.config
 @options.plugin
 @record_options.record_options
+@web_option.web
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
@@ -115,6 +119,7 @@ def command(
     no_anonymous: bool,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
+    web: str | None,
     no_scheduler: bool,
     **recorded: Any,
 ) -> None:
@@ -132,6 +137,8 @@ def command(
     record = record_options.RecordRequest.take(recorded)
     if no_scheduler and record is not None:
         raise click.UsageError("--no-scheduler cannot be used with --record")
+    if no_scheduler and web is not None:
+        raise click.UsageError("--no-scheduler cannot be used with --web")
     from stowplan.cli.runs.up import run_up
     from stowplan.driver.local_cluster import LocalClusterSettings
 
@@ -145,4 +152,4 @@ def command(
         anonymous=not no_anonymous,
     )
     scheduler = None if no_scheduler else (config_files, plugin_files)
-    run_up(settings, (*clusters, *files), scheduler, record)
+    run_up(settings, (*clusters, *files), scheduler, record, web)
