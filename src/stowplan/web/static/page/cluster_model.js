@@ -18,6 +18,12 @@ export class ClusterModel {
     this.arrived = new Set();
     this.time = 0;
     this.epoch = 0;
+    this.hasTime = true;
+  }
+
+  // How long ago, in seconds; not a number where there are no times.
+  since(time) {
+    return this.hasTime && time !== null && time !== undefined ? (this.time - time) / 1000 : Number.NaN;
   }
 
   take(frame) {

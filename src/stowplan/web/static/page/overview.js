@@ -5,6 +5,7 @@ import { track } from "./controls.js";
 import { ageText, clockText, countText, percentText, shortQuantity } from "./quantities.js";
 
 const LINES = 3;
+const METERS = 4;
 const EVERY = 500;
 
 export class Overview {
@@ -71,9 +72,9 @@ export class Overview {
     const lines = [element("div", { class: "figure" }, link, element("small", {}, ` ${total === 1 ? "pod" : "pods"}${gpus}`)), texts.join(" · ") || "none in the queue"];
     const longest = status.longestWait;
     if (longest) {
-      const age = ageText((app.model.time - longest.since) / 1000);
+      const age = ageText(app.model.since(longest.since));
       const pod = element("a", { href: app.address.link("pod", { pod: longest.pod }) }, longest.pod);
-      lines.push(element("div", { class: "line one", title: longest.pod }, `longest ${age}: `, pod));
+      lines.push(element("div", { class: "line one", title: longest.pod }, age ? `longest ${age}: ` : "first: ", pod));
     }
     return lines;
   }
@@ -91,8 +92,9 @@ export class Overview {
 
   meters() {
     const { nodes } = this.app.model;
-    return nodes.resources.slice(0, LINES).map((resource) => {
-      const { used, offered } = nodes.totals(resource);
+    const totals = nodes.resources.map((resource) => [resource, nodes.totals(resource)]);
+    const inUse = totals.filter(([, { used, offered }]) => offered && used).concat(totals.filter(([, { used, offered }]) => offered && !used));
+    return inUse.slice(0, METERS).map(([resource, { used, offered }]) => {
       const share = offered ? used / offered : 0;
       const title = `${shortQuantity(resource, used)} of ${shortQuantity(resource, offered)} ${resource}`;
       const link = element("a", { href: this.app.address.link("nodes", { ...this.app.address.now.values, resource }), title }, resource);
@@ -124,7 +126,7 @@ function sparkLine(rates) {
   const [from, to] = [rates[0]?.[0] ?? 0, rates.at(-1)?.[0] ?? 1];
   const points = rates.map(([time, rate]) => `${(((time - from) / (to - from || 1)) * width).toFixed(1)},${(height - (rate / most) * (height - 2)).toFixed(1)}`);
   const label = `Pods bound a second: ${(rates.at(-1)?.[1] ?? 0).toFixed(1)} now, at most ${most.toFixed(1)}`;
-  const line = shape("polyline", { points: points.join(" "), class: "line c0", "vector-effect": "non-scaling-stroke" });
+  const line = shape("polyline", { points: points.join(" "), class: "c0", "vector-effect": "non-scaling-stroke" });
   const svg = shape("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label }, line);
   svg.dataset.key = `${rates.length}${to}`;
   return svg;

@@ -8,7 +8,7 @@ import { Header } from "./header.js";
 import { Keyboard } from "./keyboard.js";
 import { LiveConnection } from "./live_connection.js";
 import { NodesScreen } from "./nodes_screen.js";
-import { clockText, offsetText } from "./quantities.js";
+import { clockText } from "./quantities.js";
 import { ReplayModel } from "./replay_model.js";
 import { Requests } from "./requests.js";
 import { TimeBar } from "./time_bar.js";
@@ -69,9 +69,12 @@ export class PageApp {
     if (!frame) return;
     this.replay = new ReplayModel(frame.data, frame.arrays, (topic) => this.changed(topic));
     this.model = this.replay;
-    this.timeBar = new TimeBar(document.getElementById("time"), { bounds: this.replay.bounds, moved: (time) => this.seek(time) });
+    this.timeBar = new TimeBar(document.getElementById("time"), {
+      bounds: this.replay.bounds, unit: this.replay.unit, moved: (time) => this.seek(time), textOf: (time) => this.replay.timeText(time),
+    });
     const at = Number(this.address.now.values.at);
-    const time = Number.isFinite(at) && this.address.now.values.at ? this.replay.bounds.start + at * 1000 : this.replay.bounds.end;
+    const { start, end } = this.replay.bounds;
+    const time = Number.isFinite(at) && this.address.now.values.at ? Math.min(end, start + at * this.replay.unit) : end;
     this.timeBar.show(time);
     this.replay.seek(time);
   }
@@ -79,7 +82,7 @@ export class PageApp {
   seek(time) {
     this.replay.seek(time);
     clearTimeout(this.seekTimer);
-    this.seekTimer = setTimeout(() => this.address.set({ at: String(Math.round((time - this.replay.bounds.start) / 1000)) }), 300);
+    this.seekTimer = setTimeout(() => this.address.set({ at: String(Math.round((time - this.replay.bounds.start) / this.replay.unit)) }), 300);
   }
 
   received(frame) {
@@ -147,8 +150,8 @@ export class PageApp {
 
   showTime(at) {
     if (!this.replay || !at || this.timeBar.isRunning) return;
-    const time = this.replay.bounds.start + Number(at) * 1000;
-    if (!(Math.abs(time - this.replay.time) > 1500)) return;
+    const time = this.replay.bounds.start + Number(at) * this.replay.unit;
+    if (!(Math.abs(time - this.replay.time) > 1.5 * this.replay.unit)) return;
     this.timeBar.show(time);
     this.replay.seek(time);
   }
@@ -196,7 +199,7 @@ export class PageApp {
   }
 
   freshness() {
-    if (this.source === "simulation") return { state: "past", text: "replay" };
+    if (this.source === "simulation") return { state: "past", text: this.replay ? "replay" : "loading" };
     if (!this.live || this.live.state === "connecting") return { state: "connecting", text: "connecting" };
     const silent = this.live.silentSeconds;
     if (this.live.state === "stale" || silent > STALE_FROM) return { state: "stale", text: `stale ${Math.round(silent)} s` };
@@ -205,7 +208,7 @@ export class PageApp {
 
   // A moment: of the clock, or in a replay since its start.
   timeText(time) {
-    return this.source === "simulation" && this.replay ? offsetText((time - this.replay.bounds.start) / 1000) : clockText(time / 1000);
+    return this.replay ? this.replay.timeText(time) : clockText(time / 1000);
   }
 
   announce(text) {

@@ -34,7 +34,7 @@ export class PendingScreen {
   }
 
   age(since) {
-    return since ? ageText((this.app.model.time - since) / 1000) : "";
+    return ageText(this.app.model.since(since));
   }
 
   reasonTable() {

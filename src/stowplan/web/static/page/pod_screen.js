@@ -2,7 +2,7 @@
 
 import { element } from "../elements.js";
 import { emptyText, facts, panel, plainTable } from "./controls.js";
-import { clockText, countText } from "./quantities.js";
+import { countText } from "./quantities.js";
 import { podPath } from "./requests.js";
 import { scoreTable } from "./score_table.js";
 
@@ -93,7 +93,7 @@ export class PodScreen {
     if (!rules?.length) return null;
     const rows = rules.map((one) => [
       one.rule, one.reason, countText(one.first), countText(one.nodes), one.need ?? "",
-      one.have ? haveText(one.have) : "", element("span", {}, ...(one.examples || []).map((example) => this.example(example))),
+      one.have ? haveText(one.have) : "", this.examples(one.examples || []),
     ]);
     const columns = [["Rule"], ["Reason", false, "wrap"], ["Refuses first", true], ["Refuses alone", true], ["Need", true], ["Have", true], ["Examples", false, "wrap"]];
     const found = panel("Rules that refuse it", plainTable("Rules that refuse the pod", columns, rows));
@@ -101,9 +101,18 @@ export class PodScreen {
     return found;
   }
 
-  example({ node, details }) {
-    const title = (details || []).join("; ");
-    return element("span", { class: "chip", title }, this.nodeLink(node), title ? `: ${title}` : "");
+  // Nodes that are refused in the same words stand together.
+  examples(examples) {
+    const byText = new Map();
+    for (const { node, details } of examples) {
+      const text = (details || []).join("; ");
+      byText.set(text, [...(byText.get(text) || []), node]);
+    }
+    const lines = [...byText].map(([text, nodes]) => {
+      const links = nodes.flatMap((node, k) => (k ? [", ", this.nodeLink(node)] : [this.nodeLink(node)]));
+      return element("div", {}, text ? `${text}: ` : "", ...links);
+    });
+    return element("div", {}, ...lines);
   }
 
   preemption({ preemption }) {
@@ -131,8 +140,11 @@ export class PodScreen {
 
   attempts({ attempts }) {
     if (!attempts?.length) return null;
-    const rows = attempts.map((one) => [clockText(one.time / 1000), one.outcome, one.message || one.node || ""]);
-    return panel("Past tries", plainTable("Past tries", [["Time"], ["Outcome"], ["Message", false, "wrap"]], rows));
+    const items = attempts.map((one) => {
+      const node = one.node ? [" on ", this.nodeLink(one.node)] : [];
+      return element("li", {}, element("span", { class: "soft" }, this.app.timeText(one.time)), ` ${one.outcome}`, ...node, one.message ? element("div", {}, one.message) : "");
+    });
+    return panel("Past tries", element("ul", { class: "tries" }, ...items));
   }
 }
 

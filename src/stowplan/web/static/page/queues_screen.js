@@ -75,6 +75,8 @@ export class QueuesScreen {
     const panels = schedulers.map((one) => this.scheduler(one));
     if (!panels.length) panels.push(element("div", { class: "panel" }, emptyText("No scheduler of this process has queues.")));
     this.content.replaceChildren(...panels);
+    this.chart.hidden = !schedulers.length;
+    this.gangs.hidden = !schedulers.length && !queues.gangs?.length;
     this.drawGangs(queues.gangs || []);
   }
 

@@ -1,6 +1,7 @@
 // A finished simulation as intervals of its pods; the state at any time is added up from them.
 
 import { ClusterModel } from "./cluster_model.js";
+import { ageText, countText, offsetText, quantityOf } from "./quantities.js";
 
 const NEVER = 4294967295;
 const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
@@ -10,6 +11,9 @@ export class ReplayModel extends ClusterModel {
   constructor(data, arrays, changed) {
     super(changed);
     this.data = data;
+    // A placement run has no times: it goes on by pods tried.
+    this.hasTime = data.axis !== "pods";
+    this.unit = this.hasTime ? 1000 : 1;
     this.intervals = arrays;
     const names = data.resources.map((one) => one.name).filter((name) => name !== "pods");
     const resources = [...data.resources.filter((one) => one.name !== "pods"), { name: "pods", unit: "count" }];
@@ -31,13 +35,17 @@ export class ReplayModel extends ClusterModel {
     Object.defineProperty(this.pending, "rows", { get: () => model.pendingRows(), configurable: true });
   }
 
+  timeText(time) {
+    return this.hasTime ? offsetText((time - this.data.start) / 1000) : `${countText(time - this.data.start)} pods tried`;
+  }
+
   get bounds() {
     return { start: this.data.start, end: this.data.end };
   }
 
   // time: ms, between `bounds`.
   seek(time) {
-    const at = (time - this.data.start) / 1000;
+    const at = (time - this.data.start) / this.unit;
     const { node, created, bound, ended, template } = this.intervals;
     for (const column of this.used) column.fill(0);
     this.pods.fill(0);
@@ -62,7 +70,7 @@ export class ReplayModel extends ClusterModel {
     this.time = time;
     this.waiting = waiting;
     this.madeRows = null;
-    const since = longest < 0 ? null : start + this.intervals.created[longest] * 1000;
+    const since = longest < 0 ? null : start + this.intervals.created[longest] * this.unit;
     const reasons = waiting.length ? [{ rule: "", reason: "no node at this time", pods: waiting.length, gpus }] : [];
     this.status = {
       healthy: true, unready: [], bound: placed, pods: placed, nodes: this.nodes.count, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
@@ -76,7 +84,7 @@ export class ReplayModel extends ClusterModel {
   pendingRows() {
     this.madeRows ??= new Map((this.waiting || []).map((pod) => {
       const template = this.data.templates[this.intervals.template[pod]];
-      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * 1000, template.queue || "", template.gpus || 0, 0]];
+      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * this.unit, template.queue || "", template.gpus || 0, 0]];
     }));
     return this.madeRows;
   }
@@ -86,12 +94,12 @@ export class ReplayModel extends ClusterModel {
     const pod = this.data.pods.indexOf(name);
     if (pod < 0) return { pod: name, state: "unknown", message: `pods "${name}" not found` };
     const { node, created, bound, ended, template } = this.intervals;
-    const at = (this.time - this.data.start) / 1000;
+    const at = (this.time - this.data.start) / this.unit;
     const isRunning = bound[pod] <= at && at < ended[pod] && node[pod] >= 0;
     const state = isRunning ? "running" : at < created[pod] ? "not created yet" : at >= ended[pod] ? "ended" : "pending";
-    const time = (seconds) => (seconds >= NEVER ? "not within the run" : `${Math.round(seconds)}s`);
-    const wait = bound[pod] >= NEVER ? "" : time(bound[pod] - created[pod]);
-    const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, String(amount)]);
+    const time = (value) => (value >= NEVER ? "not within the run" : this.timeText(this.data.start + value * this.unit));
+    const wait = bound[pod] >= NEVER || !this.hasTime ? "" : ageText(bound[pod] - created[pod]);
+    const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, quantityOf(key, amount)]);
     return {
       pod: name, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
       more: [["Created", time(created[pod])], ["Bound", time(bound[pod])], ["Ended", time(ended[pod])], ["Waited", wait], ...requests],
