@@ -31,9 +31,8 @@ POLICY = (
 TOPICS = {"status": 1, "nodes": 2, "pending": 3, "queues": 4, "decisions": 5, "replay": 6}
 KINDS = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 TYPES = (("u8", np.uint8), ("u16", np.uint16), ("u32", np.uint32), ("i32", np.int32))
-COLUMNS = (
-    "id pod place position priority tries since nextTry reason gang queue gpus scheduler nominated"
-).split()
+COLUMNS = ["id", "pod", "place", "position", "priority", "tries", "since", "nextTry"]
+COLUMNS += ["reason", "gang", "queue", "gpus", "scheduler", "nominated"]
 REASONS = [
     ["NodeResourcesFit", "Insufficient nvidia.com/gpu"],
     ["NodeResourcesFit", "Insufficient cpu"],
@@ -135,14 +134,8 @@ class FakeCluster:
         position = k if place == "active" else None
         times = [now - float(rng.gamma(2, 900_000)), now + float(rng.integers(0, 60_000))]
         tries = int(rng.integers(1, 9))
-        return [k, name, str(place), position, int(rng.choice([0, 100, 1000])), tries, *times] + [
-            reason,
-            gang,
-            queue,
-            gpus,
-            "stowplan",
-            "",
-        ]
+        head = [k, name, str(place), position, int(rng.choice([0, 100, 1000])), tries, *times]
+        return [*head, reason, gang, queue, gpus, "stowplan", ""]
 
     def _decision(self, k: int) -> Tree:
         node = self.names[int(self.rng.integers(len(self.names)))] if self.names else ""
@@ -243,9 +236,7 @@ class FakeCluster:
     def node_snapshot(self) -> tuple[Tree, dict[str, Any]]:
         """JSON and arrays of the topic nodes."""
         units = {"cpu": "milli", "memory": "bytes"}
-        resources = [
-            {"name": name, "unit": units.get(name, "count")} for name in self.allocatable
-        ]
+        resources = [{"name": name, "unit": units.get(name, "count")} for name in self.allocatable]
         data = {
             "names": self.names,
             "resources": resources,
@@ -259,7 +250,11 @@ class FakeCluster:
 
     def queues(self) -> Tree:
         """The topic's object, with history."""
-        names = [("root", "", 1.0), (f"{self.hostile}research", "root", 0.5), ("batch", "root", 0.3)]
+        names = [
+            ("root", "", 1.0),
+            (f"{self.hostile}research", "root", 0.5),
+            ("batch", "root", 0.3),
+        ]
         queues = [
             {
                 "name": name,

@@ -5,6 +5,8 @@ import { SCREENS } from "./address.js";
 import { pendingCount } from "./overview.js";
 import { ageText, countText } from "./quantities.js";
 
+const OF_LIVE = new Set(["Leader", "Caches", "Data"]);
+
 export class Header {
   constructor(app) {
     this.app = app;
@@ -20,7 +22,7 @@ export class Header {
     for (const [name, isWide] of [["Leader", true], ["Caches", true], ["Bound"], ["Pending", true], ["Nodes", true], ["Data", true]]) {
       const text = element("span", {});
       this.facts.set(name, text);
-      const fact = element("span", { class: `fact${isWide ? " wide" : ""}` }, element("span", {}, name));
+      const fact = element("span", { class: `fact${isWide ? " wide" : ""}${OF_LIVE.has(name) ? " of-live" : ""}` }, element("span", {}, name));
       text.className = "value";
       fact.append(text);
       this.place.append(fact);
@@ -51,6 +53,7 @@ export class Header {
     const { state, text } = app.freshness();
     this.state.dataset.state = state;
     if (this.state.textContent !== text) this.state.textContent = text;
+    this.place.classList.toggle("replay", app.source === "simulation");
     this.set("Data", app.model.time ? app.timeText(app.model.time) : "none yet");
   }
 

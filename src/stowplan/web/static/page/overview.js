@@ -26,8 +26,9 @@ export class Overview {
     this.drawnAt = now;
     const { status } = this.app.model;
     this.isComplete = Boolean(status && this.app.model.nodes.count);
+    this.tiles[4].element.hidden = Boolean(this.app.replay);
     if (status) {
-      this.fill(0, this.health(status));
+      this.fill(0, this.app.replay ? this.placed(status) : this.health(status));
       this.fill(1, this.waiting(status));
       this.fill(2, this.reasons(status));
       this.fill(4, this.changes(status));
@@ -60,6 +61,11 @@ export class Overview {
     if (unready) counts.push(`${countText(unready)} not ready`);
     if (cordoned) counts.push(`${countText(cordoned)} cordoned`);
     return [figure, problems.length ? problems[0] : counts.join(" · "), sparkLine(rates)];
+  }
+
+  placed(status) {
+    this.tiles[0].element.firstChild.textContent = "Placed";
+    return [element("div", { class: "figure" }, countText(status.bound), element("small", {}, " pods")), `on ${countText(status.nodes)} nodes`];
   }
 
   waiting(status) {

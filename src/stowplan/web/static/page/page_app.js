@@ -74,7 +74,7 @@ export class PageApp {
     });
     const at = Number(this.address.now.values.at);
     const { start, end } = this.replay.bounds;
-    const time = Number.isFinite(at) && this.address.now.values.at ? Math.min(end, start + at * this.replay.unit) : end;
+    const time = Number.isFinite(at) && this.address.now.values.at ? Math.min(end, start + at * this.replay.unit) : this.replay.busiest;
     this.timeBar.show(time);
     this.replay.seek(time);
   }

@@ -43,6 +43,23 @@ export class ReplayModel extends ClusterModel {
     return { start: this.data.start, end: this.data.end };
   }
 
+  // The moment at which most pods run, which says more than the end, when all may have ended.
+  get busiest() {
+    if (!this.hasTime) return this.data.end;
+    const { node, bound, ended } = this.intervals;
+    const changes = [];
+    for (let pod = 0; pod < node.length; pod += 1) {
+      if (node[pod] >= 0 && bound[pod] < NEVER) changes.push([bound[pod], 1], [ended[pod], -1]);
+    }
+    changes.sort(([one], [other]) => one - other);
+    let [running, most, found] = [0, 0, 0];
+    for (const [at, step] of changes) {
+      running += step;
+      if (running > most) [most, found] = [running, at];
+    }
+    return Math.min(this.data.end, this.data.start + found * this.unit);
+  }
+
   // time: ms, between `bounds`.
   seek(time) {
     const at = (time - this.data.start) / this.unit;
