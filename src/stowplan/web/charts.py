@@ -113,11 +113,13 @@ class HeatMap(msgspec.Struct, frozen=True, tag_field="kind", tag="heat"):
 
 
 class ReplayArray(msgspec.Struct, frozen=True):
-    """An array in base64, little endian. type: as in the frames of the page's data API."""
+    """An array in base64, little endian. type: as in the frames of the page's data API. divisor: of
+    all values but 2**32 - 1, which stands for never."""
 
     name: str
     type: str
     values: str
+    divisor: int = 1
 
 
 class ReplayMap(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):

@@ -12,8 +12,9 @@ from stowplan.web.report_data import RunResults
 
 NEVER = 4_294_967_295
 """A time that is not within the run."""
-PODS_MAX = 200_000
-"""A run of more pods has no map: its intervals would be most of the file."""
+PODS_MAX = 20_000
+"""A run of more pods has no map here (`simulate --web` has): a report stays small. 20 bytes of the
+file a pod, where times are whole milliseconds."""
 UNITS = {"cpu": "milli", "memory": "bytes", "ephemeral-storage": "bytes"}
 SMALLEST = (("u8", np.uint8), ("u16", np.uint16), ("u32", np.uint32), ("i32", np.int32))
 
@@ -71,14 +72,17 @@ def interval_columns(run: RunResults) -> dict[str, NDArray[np.float64]]:
     return {"node": node, **finite, "template": template}
 
 
-def packed(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[str, str]:
-    """The smallest type that has all values exactly, and their bytes in base64."""
-    array: NDArray[np.generic] = values.astype("<f8")
-    name = "f64"
-    if (values == np.floor(values)).all():
-        for kind, dtype in SMALLEST:
+def packed(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[str, str, int]:
+    """The smallest type that has all values exactly, their bytes in base64, and a divisor.
+
+    Times in whole milliseconds become whole numbers; NEVER is the largest of them as it is.
+    """
+    for divisor in (1, 1000):
+        scaled = np.where(values == NEVER, NEVER, np.round(values * divisor))
+        known = values != NEVER
+        is_exact = (scaled[known] / divisor == values[known]).all() and scaled.max() <= NEVER
+        for kind, dtype in SMALLEST if is_exact else ():
             limits = np.iinfo(dtype)
-            if values.min() >= limits.min and values.max() <= limits.max:
-                name, array = kind, values.astype(dtype)
-                break
-    return name, base64.b64encode(array.tobytes()).decode()
+            if scaled.min() >= limits.min and scaled.max() <= limits.max:
+                return kind, base64.b64encode(scaled.astype(dtype).tobytes()).decode(), divisor
+    return "f64", base64.b64encode(values.astype("<f8").tobytes()).decode(), 1

@@ -4,7 +4,7 @@ import { paintScale } from "../colour_scale.js";
 import { element } from "../elements.js";
 import { NodeMap } from "./node_map.js";
 import { countText, percentText, shortQuantity } from "./quantities.js";
-import { ReplayModel } from "./replay_model.js";
+import { NEVER, ReplayModel } from "./replay_model.js";
 import { TimeBar } from "./time_bar.js";
 
 const TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Array, f64: Float64Array };
@@ -29,7 +29,8 @@ export function drawReplay(place, chart) {
   });
   const bar = element("div", { class: "time-bar", role: "group", "aria-label": "Time" });
   const time = new TimeBar(bar, { bounds: model.bounds, unit: model.unit, textOf: (at) => model.timeText(at), moved: (at) => { model.seek(at); show(); } });
-  place.append(element("div", { class: "controls" }, element("label", {}, "Show ", select), scaleOf()), bar, map.element, text);
+  const controls = element("div", { class: "controls" }, element("label", {}, "Show ", select));
+  place.append(controls, bar, map.element, text, scaleOf());
   const rows = Array.from({ length: nodes.count }, (_, row) => row);
   time.show(model.busiest);
   model.seek(time.time);
@@ -49,9 +50,10 @@ function scaleOf() {
   return element("span", { class: "map-scale" }, "0%", canvas, "100%");
 }
 
-function decoded({ type, values }) {
+function decoded({ type, values, divisor }) {
   const text = atob(values);
   const bytes = new Uint8Array(text.length);
   for (let k = 0; k < text.length; k += 1) bytes[k] = text.charCodeAt(k);
-  return new TYPES[type](bytes.buffer);
+  const array = new TYPES[type](bytes.buffer);
+  return divisor === 1 ? array : Float64Array.from(array, (value) => (value === NEVER ? value : value / divisor));
 }

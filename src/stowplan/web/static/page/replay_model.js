@@ -3,7 +3,7 @@
 import { ClusterModel } from "./cluster_model.js";
 import { ageText, countText, offsetText, quantityOf } from "./quantities.js";
 
-const NEVER = 4294967295;
+export const NEVER = 4294967295;
 const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
 
 export class ReplayModel extends ClusterModel {
