@@ -274,9 +274,7 @@ def test_pages_of_decisions() -> None:
 
 
 def eviction(number: int, victim: str, preemptor: str, at: float) -> Decision:
-    return Decision(
-        number, at, f"ns/{victim}", victim, "evicted", "n", preemptor=f"ns/{preemptor}"
-    )
+    return Decision(number, at, f"ns/{victim}", victim, "evicted", "n", preemptor=f"ns/{preemptor}")
 
 
 def test_loops_of_preemptions() -> None:
@@ -306,7 +304,9 @@ def test_refusals_are_grouped_by_rule_and_reason() -> None:
 
     taint = RuleRefusal("TaintToleration", "UnschedulableAndUnresolvable", ("untolerated",))
     nodes = [
-        NodeExplanation(f"n{n}", False, short(f"{n * 1000 - 1000}m"), (short(f"{n * 1000 - 1000}m"),))
+        NodeExplanation(
+            f"n{n}", False, short(f"{n * 1000 - 1000}m"), (short(f"{n * 1000 - 1000}m"),)
+        )
         for n in range(7)
     ]
     nodes.append(NodeExplanation("tainted", False, taint, (taint, short("900m"))))
