@@ -294,7 +294,7 @@ def test_loops_of_preemptions() -> None:
     assert loops == [(["ns/high-1", "ns/low"], 2), (["ns/x", "ns/y"], 2)]
     by_id = {one["id"]: one for one in found["preemptions"]}
     assert (by_id[1]["gapMs"], by_id[2]["gapMs"]) == (2.0, None)
-    assert [one["id"] for one in found["preemptions"]][0] == 7
+    assert found["preemptions"][0]["id"] == 7
 
 
 def test_refusals_are_grouped_by_rule_and_reason() -> None:
