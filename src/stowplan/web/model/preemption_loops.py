@@ -52,7 +52,7 @@ def preemption_trees(
                 "loop": one.id in looping,
             }
         )
-    found_loops = [
+    found_loops: list[Tree] = [
         {
             "pods": sorted(pair),
             "count": len(found),

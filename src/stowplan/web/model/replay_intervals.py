@@ -20,8 +20,8 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import fit_requests
 from stowplan.objects.podgroup import PodGroup
 from stowplan.simulation.results.pod_history import TimedPlacement
-from stowplan.web.model.node_columns import Array, resource_trees
-from stowplan.web.model.page_frames import FrameBody
+from stowplan.web.model.node_columns import resource_trees
+from stowplan.web.model.page_frames import Array, FrameBody
 from stowplan.web.model.pending_rows import gpus_of
 
 NEVER = 4_294_967_295

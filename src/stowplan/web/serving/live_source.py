@@ -78,6 +78,11 @@ class LiveSource:
         self._n_sessions = 0
         server.on_decided = self._record
 
+    @property
+    def n_samples(self) -> int:
+        """Decisions whose scores were taken at their moment."""
+        return self._samples.n_taken
+
     def _scheduler_of(self, pod: str) -> str:
         """The schedulerName of a pod, "" for an unknown one."""
         informers = self._server.informers

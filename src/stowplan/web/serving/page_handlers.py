@@ -245,6 +245,7 @@ async def _send(socket: web.WebSocketResponse, viewer: Viewer) -> None:
         while True:
             # Waits while the viewer is behind: aiohttp buffers no more than one frame.
             await socket.send_bytes(await viewer.next())
+            viewer.done()
 
 
 async def _receive(socket: web.WebSocketResponse, viewer: Viewer) -> None:

@@ -64,7 +64,7 @@ def copy_pending(scheduler: Scheduler) -> list[QueuedCopy]:
         if entry.gated_by:
             found.append(_queued(entry, GATED, offset))
         else:
-            found.append(_queued(entry, UNSCHEDULABLE, offset, next_ns=entry.added_at + limit))
+            found.append(_queued(entry, UNSCHEDULABLE, offset, next_ns=int(entry.added_at) + limit))
     waiting = session_pods(scheduler)
     found += [QueuedCopy(pod, IN_SESSIONS, None, 0, 0.0, None, ()) for pod in waiting]
     return found

@@ -67,13 +67,21 @@ class Viewer:
         self._ready.set()
 
     async def next(self) -> bytes:
-        """The next frame; the one before it has been sent."""
-        self._is_busy = False
+        """The next frame; `done` when it has been sent."""
         while not self._waiting:
             self._ready.clear()
             await self._ready.wait()
         self._is_busy = True
         return self._waiting.popleft()
+
+    def done(self) -> None:
+        """The frame of `next` has been sent."""
+        self._is_busy = False
+
+    @property
+    def n_waiting(self) -> int:
+        """Frames that wait, without the one that is being sent."""
+        return len(self._waiting)
 
 
 class _Channel:
