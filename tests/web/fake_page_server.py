@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from aiohttp import ClientConnectionResetError, WSMsgType, web
+from aiohttp import WSMsgType, web
 
 import stowplan.web
 
@@ -439,7 +439,7 @@ class FakeCluster:
 async def send(socket: web.WebSocketResponse, frame: bytes) -> None:
     """Send a frame unless the viewer is gone."""
     if not socket.closed:
-        with suppress(ClientConnectionResetError):
+        with suppress(ConnectionError):
             await socket.send_bytes(frame)
 
 

@@ -27,7 +27,11 @@ export class NodeColumns {
       // Later values may need a wider type.
       this.columns.set(name, CHANGING.test(name) || name === "cardUsed" ? Float64Array.from(values) : values);
     }
-    const cards = this.columns.get("cards");
+    const column = (name) => this.columns.get(name) || null;
+    // A look-up per value is most of the time of a large map: by resource, not by name of the array.
+    this.amounts = new Map(this.resources.map((name) => [name, { requested: column(`requested:${name}`), allocatable: column(`allocatable:${name}`) }]));
+    this.flags = column("flags");
+    const cards = column("cards");
     this.firstCard = new Uint32Array(this.count + 1);
     if (cards) cards.forEach((count, row) => { this.firstCard[row + 1] = this.firstCard[row] + count; });
     this.rows = null;
@@ -51,17 +55,18 @@ export class NodeColumns {
   }
 
   requested(resource, row) {
-    return this.columns.get(`requested:${resource}`)?.[row] ?? Number.NaN;
+    return this.amounts.get(resource)?.requested?.[row] ?? Number.NaN;
   }
 
   allocatable(resource, row) {
-    return this.columns.get(`allocatable:${resource}`)?.[row] ?? Number.NaN;
+    return this.amounts.get(resource)?.allocatable?.[row] ?? Number.NaN;
   }
 
   // Requested by allocatable; NaN for a node without the resource.
   share(resource, row) {
-    const offered = this.allocatable(resource, row);
-    return offered > 0 ? this.requested(resource, row) / offered : Number.NaN;
+    const amounts = this.amounts.get(resource);
+    const offered = amounts?.allocatable ? amounts.allocatable[row] : 0;
+    return offered > 0 && amounts.requested ? amounts.requested[row] / offered : Number.NaN;
   }
 
   pods(row) {
@@ -87,7 +92,7 @@ export class NodeColumns {
   }
 
   flag(row) {
-    return this.columns.get("flags")?.[row] ?? 0;
+    return this.flags ? this.flags[row] : 0;
   }
 
   // As `kubectl get nodes` prints it.
@@ -111,11 +116,8 @@ export class NodeColumns {
 
   // Requested and allocatable amounts of all nodes.
   totals(resource) {
-    let [used, offered] = [0, 0];
-    for (let row = 0; row < this.count; row += 1) {
-      used += this.requested(resource, row) || 0;
-      offered += this.allocatable(resource, row) || 0;
-    }
-    return { used, offered };
+    const { requested, allocatable } = this.amounts.get(resource) || {};
+    const sum = (column) => (column ? column.reduce((total, value) => total + value, 0) : 0);
+    return { used: sum(requested), offered: sum(allocatable) };
   }
 }

@@ -6,6 +6,7 @@ import { element } from "../elements.js";
 const LEVELS = 64;
 const HEAD = 18;
 const GAP = 10;
+const HEADS_EVERY = 1000;
 const CELL_MAX = 26;
 const CELL_MIN = 2;
 const CARDS_FROM = 11;
@@ -146,10 +147,15 @@ export class NodeMap {
     });
   }
 
+  // Totals of groups read every node: now and then.
   drawHeads(context) {
+    const now = performance.now();
+    if (this.headTexts.length && now - this.headsAt < HEADS_EVERY) return;
+    this.headsAt = now;
     const style = getComputedStyle(this.element);
     this.heads.forEach(([group, top], k) => {
-      const text = `${group.title}${group.total ? `   ${group.total()}` : ""}`;
+      const total = group.total ? group.total() : "";
+      const text = `${group.title}   ${total}`;
       if (this.headTexts[k] === text) return;
       this.headTexts[k] = text;
       context.clearRect(0, top, this.width, HEAD - 1);
@@ -160,7 +166,7 @@ export class NodeMap {
       const width = context.measureText(group.title).width;
       context.fillStyle = style.getPropertyValue("--soft");
       context.font = `12px ${style.fontFamily}`;
-      if (group.total) context.fillText(group.total(), width + 10, top + HEAD / 2 - 1);
+      context.fillText(total, width + 10, top + HEAD / 2 - 1);
     });
   }
 

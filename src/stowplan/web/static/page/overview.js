@@ -6,7 +6,7 @@ import { ageText, clockText, countText, percentText, shortQuantity } from "./qua
 
 const LINES = 3;
 const METERS = 4;
-const EVERY = 500;
+const EVERY = 1000;
 
 export class Overview {
   constructor(app) {
