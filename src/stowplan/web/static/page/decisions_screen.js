@@ -58,6 +58,8 @@ export class DecisionsScreen {
     if (query !== this.query) this.past = [];
     this.query = query;
     this.draw(true);
+    // A finished run has a record and no stream.
+    if (this.app.source === "simulation" && !this.past.length) this.askOlder();
     this.showOne(values.decision || "");
   }
 

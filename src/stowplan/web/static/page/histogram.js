@@ -26,7 +26,7 @@ export class Histogram {
 
   set(rows, shareOf, chosen) {
     this.chosen = chosen;
-    const counts = new Array(BINS).fill(0);
+    const counts = Array.from({ length: BINS }, () => 0);
     for (const row of rows) {
       const bin = Histogram.binOf(shareOf(row));
       if (bin >= 0) counts[bin] += 1;

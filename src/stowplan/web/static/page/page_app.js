@@ -25,7 +25,8 @@ const SCREENS = {
   "what-if": [() => import("./what_if_screen.js"), ["status", "nodes"]],
   experiments: [() => import("./experiments_screen.js"), ["status"]],
 };
-const OF_LIVE = new Set(["queues", "decisions", "preemptions", "what-if", "experiments"]);
+// Screen -> the ability of the server that it needs (`can` of `GET cluster`).
+const NEEDED = { queues: "queues", decisions: "decisions", preemptions: "preemptions", "what-if": "whatIf", experiments: "experiments" };
 const STALE_FROM = 3;
 const PRELOAD_AFTER = 2000;
 
@@ -158,7 +159,7 @@ export class PageApp {
 
   // Made when it is opened first; null when its module could not be loaded.
   async screen(name) {
-    if (this.source === "simulation" && OF_LIVE.has(name)) return missingScreen(name);
+    if (this.source === "simulation" && NEEDED[name] && !this.can(NEEDED[name])) return missingScreen(name);
     if (!this.screens.has(name)) {
       try {
         const [Screen] = Object.values(await SCREENS[name][0]());
@@ -229,12 +230,13 @@ export class PageApp {
     const { screen, values } = this.address.now;
     if (screen === "nodes" && values.node) this.address.set({ node: "" });
     else if (screen === "decisions" && values.decision) this.address.set({ decision: "" });
-    else if (screen === "pod") history.length > 1 ? history.back() : this.address.go("pending", {});
+    else if (screen === "pod" && history.length > 1) history.back();
+    else if (screen === "pod") this.address.go("pending", {});
   }
 }
 
 function missingScreen(name) {
-  const text = element("p", { class: "empty" }, "A finished simulation has no data for this screen; Nodes and Pending are there at every moment.");
+  const text = element("p", { class: "empty" }, "This simulation has no data for this screen. Nodes and Pending have every moment of it.");
   const found = element("section", { class: "screen", "aria-label": name }, element("div", { class: "panel" }, text));
   return { title: name, element: found, show() {}, update() {} };
 }

@@ -19,7 +19,7 @@ export class PodScreen {
   }
 
   show({ pod = "" }) {
-    if (pod === this.pod) return;
+    if (pod === this.pod && !this.app.replay) return;
     this.pod = pod;
     this.found = null;
     this.key = "";
@@ -34,13 +34,13 @@ export class PodScreen {
   async ask() {
     this.askedAt = performance.now();
     const { pod } = this;
-    if (this.app.replay) {
-      this.draw(this.app.replay.podAt(pod));
-      return;
-    }
+    const then = this.app.replay?.podAt(pod);
+    if (then) this.draw(then);
+    // Of a finished run the server answers for its end.
+    if (then && (then.state !== "pending" || !this.app.can("why"))) return;
     try {
       const found = await this.app.requests.get(`pods/${podPath(pod)}/why`);
-      if (this.pod === pod) this.draw(found);
+      if (this.pod === pod) this.draw(then ? { ...found, ...then, notes: ["rules and scores are of the end of the run"] } : found);
     } catch (problem) {
       if (this.pod !== pod) return;
       this.key = "";
