@@ -140,6 +140,22 @@ def test_nodes_have_amounts_flags_zones_and_cards() -> None:
     assert arrays["cardUsed"] == [1000, 0]
 
 
+def test_shared_cards_are_those_of_the_ledger() -> None:
+    table = NodeTable()
+    table.add_node(node("n0"))
+    offered = {"alibabacloud.com/gpu-count": "2", "alibabacloud.com/gpu-milli": "2000"}
+    table.add_node(node("n1", resources=offered))
+    half = pod("p", on="n1")
+    keys = ("gpu-milli", "gpu-count", "gpu-index")
+    notes = dict(zip((f"alibabacloud.com/{key}" for key in keys), ("300", "1", "1"), strict=True))
+    table.add_pod(replace(half, metadata=replace(half.metadata, annotations=notes)))
+    columns = copy_columns(table, None, shares_cards=True)
+    assert columns is not None
+    arrays = snapshot_body(view_of(columns, None)).arrays
+    assert arrays["cards"].tolist() == [0, 2]
+    assert arrays["cardUsed"].tolist() == [0, 300]
+
+
 def test_own_taints_of_a_state_are_that_state_only() -> None:
     cordoned = node("n", cordoned=True, taints=["node.kubernetes.io/unschedulable:NoSchedule"])
     assert flags_of(cordoned) == CORDONED

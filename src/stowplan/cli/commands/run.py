@@ -134,7 +134,9 @@ def _run(
         )
         with (
             maybe_recording(record, "run", plugin_files) as recorder,
-            maybe_serving_page(web) as page,
+            maybe_serving_page(
+                web, serving["tls_cert_file"], serving["tls_private_key_file"]
+            ) as page,
         ):
             print_address(page)
             chosen = replace(chosen, recorder=recorder)

@@ -13,8 +13,11 @@ import numpy as np
 
 from stowplan.columns.array_types import Ints
 from stowplan.columns.nodetable import NodeTable
+from stowplan.objects.devices.gpu_cards import CARD_MILLI
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
+from stowplan.plugins.gpu_share.card_ledger import CardLedger
+from stowplan.plugins.gpu_share.gpu_card_columns import NO_CARD
 from stowplan.web.model.page_frames import Array, FrameBody
 
 ZONE = "topology.kubernetes.io/zone"
@@ -29,7 +32,9 @@ _OWN_TAINTS = ("node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready
 class NodeColumns(msgspec.Struct):
     """A copy of a node table. marks: position in its journal, which names the state. shape: see
     `NodeTable`. resources: first axis of the amounts. allocatable, requested: int64 (n_resources,
-    n_nodes), base units; requested pods are their number."""
+    n_nodes), base units; requested pods are their number. cards_left: int64 (n_nodes,
+    n_cards_max), thousandths left of each shared GPU card, NO_CARD where there is none; None where
+    cards are not shared."""
 
     marks: tuple[int, int]
     shape: int
@@ -38,20 +43,25 @@ class NodeColumns(msgspec.Struct):
     resources: tuple[str, ...]
     allocatable: Ints
     requested: Ints
+    cards_left: Ints | None = None
 
 
 class NodeView(msgspec.Struct):
     """What viewers have been sent of a copy. flags: uint8 (n_nodes,), bits. zones: number of the
-    zone in `zone_names` of each node, 0 for none."""
+    zone in `zone_names` of each node, 0 for none. cards: see `cards_of`."""
 
     columns: NodeColumns
     flags: Array
     zone_names: list[str]
     zones: Array
+    cards: tuple[Array, Array] | None
 
 
-def copy_columns(table: NodeTable, last: NodeColumns | None) -> NodeColumns | None:
-    """A copy of the table; None where nothing has changed since `last`."""
+def copy_columns(
+    table: NodeTable, last: NodeColumns | None, *, shares_cards: bool = False
+) -> NodeColumns | None:
+    """A copy of the table; None where nothing has changed since `last`. shares_cards: whether the
+    scheduler keeps shares of GPU cards."""
     marks = table.marks
     if last is not None and (marks, table.shape) == (last.marks, last.shape):
         return None
@@ -69,6 +79,8 @@ def copy_columns(table: NodeTable, last: NodeColumns | None) -> NodeColumns | No
     )
     if PODS in resources and found.requested.shape[0] == n_resources:
         found.requested[resources.index(PODS)] = pod_count[:n_nodes]
+    if shares_cards:
+        found.cards_left = CardLedger.of(table).columns().left.copy()
     return found
 
 
@@ -82,17 +94,17 @@ def view_of(columns: NodeColumns, last: NodeView | None) -> NodeView:
         for row in changed:
             flags[row] = flags_of(nodes[row])
         if not any(_zone(nodes[row]) != _zone(before[row]) for row in changed):
-            return NodeView(columns, flags, last.zone_names, last.zones)
+            return NodeView(columns, flags, last.zone_names, last.zones, cards_of(columns))
     else:
         flags = np.fromiter(map(flags_of, nodes), np.uint8, len(nodes))
     names, numbers = grouped(nodes, ZONE)
-    return NodeView(columns, flags, names, numbers)
+    return NodeView(columns, flags, names, numbers, cards_of(columns))
 
 
 def is_same_view(before: NodeView, after: NodeView) -> bool:
     """True where viewers of one have what viewers of the other would get."""
     body = update_body(before, after)
-    return body is not None and body.arrays["rows"].size == 0
+    return body is not None and set(body.arrays) == {"rows"}
 
 
 def flags_of(node: Node) -> int:
@@ -147,9 +159,8 @@ def snapshot_body(view: NodeView) -> FrameBody:
         arrays[f"requested:{name}"] = columns.requested[item]
     arrays["flags"] = view.flags
     arrays[f"group:{ZONE}"] = view.zones
-    cards = cards_of(columns)
-    if cards is not None:
-        arrays["cards"], arrays["cardUsed"] = cards
+    if view.cards is not None:
+        arrays["cards"], arrays["cardUsed"] = view.cards
     return FrameBody(tree, arrays)
 
 
@@ -175,18 +186,27 @@ def update_body(before: NodeView, after: NodeView) -> FrameBody | None:
     rows = np.flatnonzero(touched)
     arrays: dict[str, Array] = {"rows": rows}
     arrays |= {name: values[rows] for name, values in changed.items()}
-    if any(name.partition(":")[2] in CARD_RESOURCES for name in changed):
-        cards, known = cards_of(new), cards_of(old)
-        if cards is None or known is None or (cards[0] != known[0]).any():
+    known, cards = before.cards, after.cards
+    if (known is None) != (cards is None):
+        return None
+    if known is not None and cards is not None:
+        if (known[0] != cards[0]).any():
             return None
-        arrays["cardUsed"] = cards[1]
+        if (known[1] != cards[1]).any():
+            arrays["cardUsed"] = cards[1]
     return FrameBody({}, arrays)
 
 
 def cards_of(columns: NodeColumns) -> tuple[Array, Array] | None:
-    """Number of GPU cards of each node, and thousandths in use of each card, of nodes whose cards
-    are allocated whole; None without cards. Pods fill the first cards of a node here: which card a
-    pod has is the device plugin's choice."""
+    """Number of GPU cards of each node, and thousandths in use of each card; None without cards.
+
+    Where cards are allocated whole, pods fill the first cards of a node here: which card a pod has
+    is the device plugin's choice.
+    """
+    left = columns.cards_left
+    if left is not None and (left != NO_CARD).any():
+        is_card = left != NO_CARD
+        return is_card.sum(axis=1), CARD_MILLI - left[is_card]
     items = [columns.resources.index(one) for one in CARD_RESOURCES if one in columns.resources]
     if not items:
         return None
@@ -196,7 +216,7 @@ def cards_of(columns: NodeColumns) -> tuple[Array, Array] | None:
     used = np.minimum(columns.requested[items].sum(axis=0), cards)
     first = np.cumsum(cards) - cards
     place = np.arange(int(cards.sum())) - np.repeat(first, cards)
-    return cards, np.where(place < np.repeat(used, cards), 1000, 0)
+    return cards, np.where(place < np.repeat(used, cards), CARD_MILLI, 0)
 
 
 def _zone(node: Node) -> str:

@@ -173,10 +173,13 @@ class ClusterQuestions:
     # Queues.
 
     async def queues(self, objects: ObjectsAtOnce, now: float) -> Tree:
-        """See `GET queues`, without history. now: milliseconds since 1970."""
+        """See `GET queues`, without history. now: milliseconds since 1970. Raises Unavailable."""
         async with self._computing:
             begun = time.monotonic()
-            tree = await asyncio.to_thread(self._queues, objects)
+            try:
+                tree = await asyncio.to_thread(self._queues, objects)
+            except USER_ERRORS as problem:
+                raise Unavailable(str(problem)) from None
             self.queues_s = time.monotonic() - begun
         self.history.add(now, tree["schedulers"])
         return {"time": now, **tree}

@@ -113,10 +113,12 @@ class LiveSource:
         self._samples.wanted_until = now + 1.0 if Topic.DECISIONS in wants else 0.0
         found: dict[Topic, TopicState] = {}
         if nodes or pending or status:
-            copy = await self._copy(nodes=nodes, pending=pending, status=status)
-            self._take_nodes(copy)
-            if copy.pending is not None:
-                self._pending = self._rows.state(copy.pending, self._queue_of_gangs())
+            # Of two copies the later one must be taken last.
+            async with self._looking:
+                copy = await self._copy(nodes=nodes, pending=pending, status=status)
+                self._take_nodes(copy)
+                if copy.pending is not None:
+                    self._pending = self._rows.state(copy.pending, self._queue_of_gangs())
             if copy.status is not None:
                 self._status_at = now + STATUS_S
                 found[Topic.STATUS] = WholeState(self._status(copy.status))
@@ -231,7 +233,10 @@ class LiveSource:
         asking = self._asking
         if asking is not None and asking.done():
             self._asking = None
-            state = WholeState(asking.result())
+            try:
+                state = WholeState(asking.result())
+            except Unavailable as problem:
+                state = WholeState({"schedulers": [], "gangs": [], "error": str(problem)})
             if not isinstance(before, WholeState) or _without_time(before) != _without_time(state):
                 found[Topic.QUEUES] = state
         elif asking is None and (now >= self._queues_at or before is None):

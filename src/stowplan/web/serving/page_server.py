@@ -21,6 +21,7 @@ from stowplan.driver.http.status_server import AddressError, ListenAddress, serv
 from stowplan.driver.http.token_reviews import TokenReviews
 from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
 from stowplan.web.serving.live_source import LiveSource
 from stowplan.web.serving.page_access import PageAccess, access_middleware
 from stowplan.web.serving.page_handlers import PageHandlers
@@ -127,12 +128,15 @@ class PageServer:
         try:
             await self._listen(runner)
             serving = asyncio.create_task(self.viewers.run())
+            stopping = asyncio.create_task(self._stopping.wait())
             self._started.set()
-            await self._stopping.wait()
-            serving.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await serving
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
             await handlers.close()
+            for task in (serving, stopping):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                # A failure ends the server, and is logged.
+                await serving
         finally:
             await runner.cleanup()
             if self._reviews is not None:
@@ -152,13 +156,15 @@ class PageServer:
         log_keys(log, logging.INFO, "Serving the page", address=self.url)
 
 
-def parse_web_address(text: str) -> ListenAddress:
-    """The address of `--web`: HOST:PORT, or "" for a free port on loopback. Raises
-    AddressError."""
+def parse_web_address(text: str, certificate: str = "", key: str = "") -> ListenAddress:
+    """The address of `--web`: HOST:PORT, or "" for a free port on loopback. certificate, key:
+    files, "" for a self-signed certificate. Raises AddressError."""
     if not text:
         return ListenAddress("127.0.0.1", 0)
     host, separator, port = text.rpartition(":")
     host = host.strip("[]")
     if not separator or not host or not port.isdecimal() or int(port) > 65535:
         raise AddressError(f"--web: Invalid value: {text!r}: expected HOST:PORT")
-    return ListenAddress(host, int(port))
+    if is_loopback(host):
+        return ListenAddress(host, int(port))
+    return ListenAddress(host, int(port), certificate, key)

@@ -15,6 +15,7 @@ from stowplan.driver.clocks import unix_offset_ns
 from stowplan.driver.live import scheduler_status
 from stowplan.driver.live.exposition import pending_pods
 from stowplan.framework.deciders.tasks import TaskStatus
+from stowplan.insight.gpu_fragmentation import has_gpu_share
 from stowplan.kube_batch_v05.decider import KubeBatchDecider
 from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.tree import Tree
@@ -122,6 +123,11 @@ def copy_status(server: SchedulerServer) -> Tree:
     }
 
 
+def _columns(server: SchedulerServer, last: NodeColumns | None) -> NodeColumns | None:
+    shares_cards = has_gpu_share(server.deciders.configuration)
+    return copy_columns(server.scheduler.cache.nodes, last, shares_cards=shares_cards)
+
+
 def copied(
     server: SchedulerServer,
     last: NodeColumns | None,
@@ -132,7 +138,7 @@ def copied(
 ) -> SchedulerCopy:
     """What is asked for, of one moment."""
     return SchedulerCopy(
-        copy_columns(server.scheduler.cache.nodes, last) if nodes else None,
+        _columns(server, last) if nodes else None,
         copy_pending(server.scheduler) if pending else None,
         copy_status(server) if status else None,
     )

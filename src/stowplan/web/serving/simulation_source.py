@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stowplan._version import __version__
 from stowplan.assembly.deciders import Deciders
+from stowplan.insight.gpu_fragmentation import has_gpu_share
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.objects.podgroup import PodGroup, Queue
@@ -72,7 +73,8 @@ class SimulationSource:
         pods = [_at_end(one, self.run.end) for one in self.run.pods]
         self._at_end = ObjectsAtOnce(list(objects.nodes), pods, list(objects.objects))
         table = self._table.follow(self._at_end.nodes, pods)
-        columns = copy_columns(table, None)
+        shares_cards = has_gpu_share(deciders.configuration)
+        columns = copy_columns(table, None, shares_cards=shares_cards)
         assert columns is not None, "there is no copy yet"
         self._view: NodeView = view_of(columns, None)
         self._pending: PendingState = PendingRows().state(_waiting(self.run, pods), self._gangs())

@@ -13,11 +13,11 @@ from stowplan.web.serving.page_server import PageServer, parse_web_address
 
 
 @contextmanager
-def serving_page(web: str) -> Iterator[PageServer]:
-    """A started server until the end of the block. web: the value of `--web`. Raises
-    CommandError."""
+def serving_page(web: str, certificate: str = "", key: str = "") -> Iterator[PageServer]:
+    """A started server until the end of the block. web: the value of `--web`. certificate, key:
+    files for other addresses than loopback. Raises CommandError."""
     with reported(AddressError):
-        address = parse_web_address(web)
+        address = parse_web_address(web, certificate, key)
     server = PageServer(address, experiments=".")
     with reported(AddressError, by=CommandFailed):
         server.start()
@@ -28,12 +28,12 @@ def serving_page(web: str) -> Iterator[PageServer]:
 
 
 @contextmanager
-def maybe_serving_page(web: str | None) -> Iterator[PageServer | None]:
+def maybe_serving_page(web: str | None, certificate: str, key: str) -> Iterator[PageServer | None]:
     """The same if `--web` is given."""
     if web is None:
         yield None
         return
-    with serving_page(web) as server:
+    with serving_page(web, certificate, key) as server:
         yield server
 
 
