@@ -12,7 +12,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.web.browser import Browser
-from tests.web.fake_page_server import FakeCluster, FakePageServer, served
+from tests.web.fake_cluster import FakeCluster
+from tests.web.fake_page_server import FakePageServer, served
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
