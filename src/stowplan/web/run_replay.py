@@ -32,7 +32,7 @@ def replay_maps(run: RunResults) -> list[ReplayMap]:
     templates = [
         {"requests": dict(zip(use.resources, size, strict=True)), "gpus": 0} for size in use.sizes
     ]
-    allocatable = np.array(use.allocatable, dtype=np.int64).reshape(len(use.nodes), -1)
+    allocatable = np.array(use.allocatable, dtype=float).reshape(len(use.nodes), -1)
     for k, name in enumerate(use.resources):
         columns[f"allocatable:{name}"] = allocatable[:, k]
     is_timed = run.is_replay
@@ -72,7 +72,7 @@ def interval_columns(run: RunResults) -> dict[str, NDArray[np.float64]]:
     return {"node": node, **finite, "template": template}
 
 
-def packed(values: NDArray[np.float64] | NDArray[np.int64]) -> tuple[str, str, int]:
+def packed(values: NDArray[np.float64]) -> tuple[str, str, int]:
     """The smallest type that has all values exactly, their bytes in base64, and a divisor.
 
     Times in whole milliseconds become whole numbers; NEVER is the largest of them as it is.

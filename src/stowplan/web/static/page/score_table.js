@@ -1,4 +1,4 @@
-// Scores of the best nodes: raw times weight for each plugin, and the sum.
+// Scores of the best nodes: a column each, a row per plugin with raw score, normalised times weight.
 
 import { element } from "../elements.js";
 import { plainTable } from "./controls.js";
@@ -6,17 +6,17 @@ import { countText } from "./quantities.js";
 
 export function scoreTable(app, scores) {
   const plugins = [...new Set(scores.flatMap((one) => Object.keys(one.plugins || {})))];
-  const columns = [["Node"], ["Total", true], ...plugins.map((name) => [name, true])];
-  const rows = scores.map((one) => [
-    element("a", { href: app.address.link("nodes", { node: one.name }) }, one.name),
-    countText(one.total),
-    ...plugins.map((name) => partText(one.plugins[name])),
-  ]);
-  return plainTable("Scores of the best nodes", columns, rows);
+  const link = (one) => element("a", { href: app.address.link("nodes", { node: one.name }) }, one.name);
+  const columns = [["Plugin"], ...scores.map((one) => [link(one), true])];
+  const rows = plugins.map((name) => [name, ...scores.map((one) => partOf(one.plugins?.[name]))]);
+  const total = ["Total", ...scores.map((one) => element("strong", {}, countText(one.total)))];
+  return plainTable("Scores of the best nodes", columns, [total, ...rows]);
 }
 
-function partText(part) {
+function partOf(part) {
   if (!part) return "";
   const { raw, weight, final } = part;
-  return weight === 1 && raw === final ? countText(final) : `${raw} → ${final / (weight || 1)} × ${weight} = ${final}`;
+  if (weight === 1 && raw === final) return countText(final);
+  const how = `${raw} → ${final / (weight || 1)} × ${weight}`;
+  return element("span", {}, element("span", { class: "soft" }, `${how} = `), countText(final));
 }
