@@ -4,9 +4,54 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.web.model.page_frames import FrameKind, Topic, decode_frame
+import msgspec
+import numpy as np
+
+from stowplan.web.model.page_frames import (
+    ALIGNMENT,
+    DTYPES,
+    HEADER,
+    LAYOUT,
+    Array,
+    FrameBody,
+    FrameHeader,
+    FrameKind,
+    Topic,
+)
 
 Tree = dict[str, Any]
+
+
+class FrameError(ValueError):
+    """Bytes that are no frame."""
+
+
+def decode_frame(data: bytes) -> tuple[FrameHeader, FrameBody]:
+    """What `encode_frame` was given, arrays in their own types. Raises FrameError."""
+    if len(data) < HEADER.size:
+        raise FrameError(f"frame: {len(data)} bytes: expected at least {HEADER.size}")
+    layout, topic, kind, _, epoch, sequence, n_text, time, n_arrays, _ = HEADER.unpack_from(data)
+    if layout != LAYOUT:
+        raise FrameError(f"frame: layout {layout}: expected {LAYOUT}")
+    end = HEADER.size + n_text
+    try:
+        tree: Tree = msgspec.json.decode(data[HEADER.size : end])
+        header = FrameHeader(Topic(topic), FrameKind(kind), epoch, sequence, time)
+    except ValueError as problem:
+        raise FrameError(f"frame: {problem}") from None
+    listed = tree.pop("arrays", [])
+    if len(listed) != n_arrays:
+        raise FrameError(f"frame: {n_arrays} arrays: expected {len(listed)}")
+    arrays: dict[str, Array] = {}
+    place = end + -end % ALIGNMENT
+    for one in listed:
+        dtype = DTYPES[one["type"]]
+        size = one["length"] * dtype.itemsize
+        if place + size > len(data):
+            raise FrameError(f"frame: array {one['name']!r} ends after the frame")
+        arrays[one["name"]] = np.frombuffer(data, dtype, one["length"], place)
+        place += size + -size % ALIGNMENT
+    return header, FrameBody(tree, arrays)
 
 
 class FrameClient:

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from stowplan.columns.nodetable import NodeTable
 from stowplan.objects.node import NodeCondition
 from stowplan.testing.builders import node, pod
+from stowplan.web.model.changed_nodes import node_changes
 from stowplan.web.model.followed_table import FollowedTable
-from stowplan.web.model.node_changes import node_changes
 from stowplan.web.model.node_columns import (
     CORDONED,
     NOT_READY,
@@ -30,14 +30,12 @@ from stowplan.web.model.node_columns import (
 )
 from stowplan.web.model.page_frames import (
     FrameBody,
-    FrameError,
     FrameHeader,
     FrameKind,
     Topic,
-    decode_frame,
     encode_frame,
 )
-from tests.web.frame_client import FrameClient
+from tests.web.frame_client import FrameClient, FrameError, decode_frame
 
 GI = 2**30
 

@@ -10,18 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.assembly import frameworks_for
 from stowplan.cycle.explanation import Explanation, NodeExplanation, RuleRefusal
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.objects.pod import Pod, PodCondition
+from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.testing.builders import pod
 from stowplan.web.model import decision_ring, pending_rows
 from stowplan.web.model.decision_ring import (
     PROFILES,
-    Decision,
     DecisionRing,
     DecisionSample,
-    RecordedCall,
+    HandledCall,
+    RecordedDecision,
     decisions_page,
 )
 from stowplan.web.model.grouped_why import grouped_rules, why_tree
@@ -33,6 +35,7 @@ from stowplan.web.model.pending_rows import (
     gpus_of,
     page_of,
     rule_and_reason,
+    rules_of_reasons,
 )
 from stowplan.web.model.preemption_loops import preemption_trees
 from stowplan.web.model.queue_history import QueueHistory
@@ -63,7 +66,12 @@ def copied(value: Pod, place: str = "unschedulable", *rules: str, tries: int = 1
         (
             "0/2 nodes are available: 2 Insufficient memory.",
             ("A", "NodeResourcesFit"),
-            ("NodeResourcesFit", "Insufficient memory"),
+            ("A, NodeResourcesFit", "Insufficient memory"),
+        ),
+        (
+            "0/9 nodes are available: 8 Insufficient cpu, 1 node(s) had untolerated taint(s).",
+            ("NodeResourcesFit", "TaintToleration"),
+            ("NodeResourcesFit", "Insufficient cpu"),
         ),
         ("0/2 nodes are available: 2 strange thing.", ("B", "A"), ("A, B", "strange thing")),
         ("", (), ("", "not tried yet")),
@@ -72,7 +80,17 @@ def copied(value: Pod, place: str = "unschedulable", *rules: str, tries: int = 1
     ],
 )
 def test_rule_and_reason(message: str, rules: Sequence[str], found: tuple[str, str]) -> None:
-    assert rule_and_reason(message, rules) == found
+    known = {"node(s) had untolerated taint(s)": "TaintToleration"}
+    assert rule_and_reason(message, rules, known) == found
+
+
+def test_reasons_of_plugins_are_read_from_their_declarations() -> None:
+    deciders = read_deciders(None)
+    frameworks = frameworks_for(deciders.configuration, deciders.registry)
+    known = rules_of_reasons(frameworks)
+    assert known["node(s) had untolerated taint(s)"] == "TaintToleration"
+    assert known["node(s) didn't match the requested node name"] == "NodeName"
+    assert len(set(known.values())) >= 5
 
 
 def test_cards_that_a_pod_requests() -> None:
@@ -207,8 +225,8 @@ def evict(victim: str, preemptor: str) -> list[Effect]:
     ]
 
 
-def call(at: float, *effects: Effect) -> RecordedCall:
-    return RecordedCall(at, 1_000_000, PROFILES, list(effects))
+def call(at: float, *effects: Effect) -> HandledCall:
+    return HandledCall(at, 1_000_000, PROFILES, list(effects))
 
 
 def test_decisions_are_read_from_effects() -> None:
@@ -232,7 +250,7 @@ def test_decisions_are_read_from_effects() -> None:
     assert ring.get(4) is None
 
 
-def test_nothing_is_made_of_effects_until_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_made_of_effects_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decision_ring, "EFFECTS_MAX", 100)
     n_read = 0
     ring = DecisionRing(lambda key: str(count()))
@@ -273,8 +291,10 @@ def test_pages_of_decisions() -> None:
     assert len(decisions_page(ring, {"filter": "P3"}, 9, 0)["decisions"]) == 1
 
 
-def eviction(number: int, victim: str, preemptor: str, at: float) -> Decision:
-    return Decision(number, at, f"ns/{victim}", victim, "evicted", "n", preemptor=f"ns/{preemptor}")
+def eviction(number: int, victim: str, preemptor: str, at: float) -> RecordedDecision:
+    return RecordedDecision(
+        number, at, f"ns/{victim}", victim, "evicted", "n", preemptor=f"ns/{preemptor}"
+    )
 
 
 def test_loops_of_preemptions() -> None:
@@ -287,7 +307,7 @@ def test_loops_of_preemptions() -> None:
         eviction(6, "x", "y", 8.0),
         eviction(7, "y", "x", 9.0),
     ]
-    bound = [Decision(8, 3.0, "ns/high-1", "h", "bound", "n")]
+    bound = [RecordedDecision(8, 3.0, "ns/high-1", "h", "bound", "n")]
     found = preemption_trees(evictions, bound, {"ns/gang-a": "ns/gang", "ns/gang-b": "ns/gang"})
     loops = [(one["pods"], one["count"]) for one in found["loops"]]
     # One preemption with two victims of one owner is no loop.

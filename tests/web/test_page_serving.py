@@ -19,14 +19,14 @@ from stowplan.inputs.generated_workload import generate_workload
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.scheduler_configuration import read_deciders
 from stowplan.simulation.simulate import simulate
-from stowplan.web.model.page_frames import Topic, decode_frame
+from stowplan.web.model.page_frames import Topic
 from stowplan.web.serving.live_source import LiveSource
 from stowplan.web.serving.page_access import HEADERS
 from stowplan.web.serving.page_server import PageServer, parse_web_address
 from stowplan.web.serving.simulation_source import SimulationSource
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import scheduler
-from tests.web.frame_client import FrameClient
+from tests.web.frame_client import FrameClient, decode_frame
 
 API = "/api/page/v1"
 LOOPBACK = ListenAddress("127.0.0.1", 0)
@@ -342,7 +342,7 @@ def test_what_if_is_answered_and_nothing_is_written(folder: Path) -> None:
     run(steps())
 
 
-def test_nobody_looks_and_the_scheduler_makes_no_copies(folder: Path) -> None:
+def test_without_viewers_the_scheduler_makes_no_copies(folder: Path) -> None:
     async def steps() -> None:
         async with SmallApi() as api:
             api.node("n0")
@@ -352,7 +352,7 @@ def test_nobody_looks_and_the_scheduler_makes_no_copies(folder: Path) -> None:
                 await api.until(lambda: all(api.placed().values()))
                 await asyncio.sleep(0.3)
                 assert source.n_copies == 0
-                assert source.n_samples == 0
+                assert source.samples.n_taken == 0
                 url = f"{server.url}{API}/live?topics=status,nodes,decisions"
                 async with session.ws_connect(url) as socket:
                     await socket.receive()
@@ -379,7 +379,7 @@ def test_scores_are_those_of_the_moment_of_the_decision(folder: Path) -> None:
                 async with session.ws_connect(url) as socket:
                     await socket.receive()
                     number = 0
-                    while source.n_samples < 2:
+                    while source.samples.n_taken < 2:
                         api.pod(f"p{number}")
                         number += 1
                         await api.until(lambda: all(api.placed().values()))
@@ -423,7 +423,7 @@ def test_another_scheduler_begins_another_epoch(folder: Path) -> None:
     run(steps())
 
 
-def test_a_simulation_is_shown_as_it_ended_with_its_intervals(folder: Path) -> None:
+def test_a_simulation_as_it_ended_with_its_intervals(folder: Path) -> None:
     result = simulate(generate_workload(10, 80, 3), replay=ReplayOptions(until_s=40_000))
 
     async def steps() -> None:
@@ -439,17 +439,17 @@ def test_a_simulation_is_shown_as_it_ended_with_its_intervals(folder: Path) -> N
             # At any time, as a recount of the placements.
             for part in (0.1, 0.35, 0.5, 0.9, 1.0):
                 at = ends * part
-                shown: dict[str, int] = {}
+                observed: dict[str, int] = {}
                 for pod, row in enumerate(arrays["node"]):
                     if row >= 0 and arrays["bound"][pod] <= at < arrays["ended"][pod]:
-                        shown[names[row]] = shown.get(names[row], 0) + 1
+                        observed[names[row]] = observed.get(names[row], 0) + 1
                 counted: dict[str, int] = {}
                 for one in result.placements:
                     bound, ended = one.bound_s, one.ended_s  # type: ignore[attr-defined]
                     if one.node and bound <= at and (ended is None or at < ended):
                         counted[one.node] = counted.get(one.node, 0) + 1
-                assert shown == counted
-                assert part < 0.3 or shown
+                assert observed == counted
+                assert part < 0.3 or observed
             url = f"{server.url}{API}/live?topics=status,nodes,pending,decisions,queues"
             client = FrameClient()
             async with session.ws_connect(url) as socket:
@@ -457,7 +457,7 @@ def test_a_simulation_is_shown_as_it_ended_with_its_intervals(folder: Path) -> N
                     client.take((await socket.receive()).data)
             nodes = client.state[Topic.NODES]
             on_nodes = dict(zip(nodes["names"], nodes["requested:pods"], strict=True))
-            assert {name: n for name, n in on_nodes.items() if n} == shown
+            assert {name: n for name, n in on_nodes.items() if n} == observed
             status, cluster = await got(session, f"{server.url}{API}/cluster")
             assert (status, cluster["source"], cluster["can"]["replay"]) == (
                 200,

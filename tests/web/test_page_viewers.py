@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from stowplan.web.model.page_frames import FrameBody, FrameKind, Topic, decode_frame
+from stowplan.web.model.page_frames import FrameBody, FrameKind, Topic
 from stowplan.web.serving.page_source import TopicState
 from stowplan.web.serving.viewers import STATUS_S, WAITING_MAX, Viewer, Viewers
-from tests.web.frame_client import FrameClient
+from tests.web.frame_client import FrameClient, decode_frame
 
 
 class NumberState(msgspec.Struct, frozen=True):
@@ -89,7 +89,7 @@ def test_frames_are_encoded_once_for_all_viewers() -> None:
     run(steps())
 
 
-def test_nobody_looks_and_nothing_is_looked_at() -> None:
+def test_without_viewers_nothing_is_looked_at() -> None:
     async def steps() -> None:
         viewers, source = made()
         viewers_task = asyncio.create_task(viewers.run())

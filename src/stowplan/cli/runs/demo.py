@@ -50,14 +50,14 @@ def _run_and_keep(display: LiveDisplay | PlainDisplay, *, fast: bool) -> int:
     with (
         reported(DemoError, by=CommandFailed),
         serving_page("") as page,
-        ExitStack() as shown,
+        ExitStack() as displayed,
     ):
         print_address(page)
-        shown.enter_context(display)
+        displayed.enter_context(display)
 
         def print_result(outcome: DemoResult) -> None:
-            # Nothing is shown above a display that is still drawn.
-            shown.close()
+            # Nothing is printed above a display that is still drawn.
+            displayed.close()
             _print_outcome(outcome)
             print_address(page)
             click.echo("Stop with Ctrl-C.")

@@ -36,7 +36,7 @@ class DecisionSample(msgspec.Struct, frozen=True):
     scores: Sequence[Tree]
 
 
-class RecordedCall(msgspec.Struct, frozen=True):
+class HandledCall(msgspec.Struct, frozen=True):
     """One `handle` call. time: milliseconds since 1970.
     took_ns: its duration. lane: PROFILES or SESSIONS."""
 
@@ -46,7 +46,7 @@ class RecordedCall(msgspec.Struct, frozen=True):
     effects: Sequence[Effect]
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RecordedDecision(msgspec.Struct, frozen=True):
     """A decision about a pod. outcome: one of OUTCOMES. preemptor: of an eviction, NAMESPACE/NAME,
     its uid where the name is not known, "" for none."""
 
@@ -93,17 +93,17 @@ class DecisionRing:
     def __init__(self, scheduler_of: Callable[[str], str] = lambda pod: "") -> None:
         """scheduler_of: schedulerName of a pod by NAMESPACE/NAME; a binding does not have it."""
         self._scheduler_of = scheduler_of
-        self.evictions: deque[Decision] = deque(maxlen=EVICTIONS_MAX)
+        self.evictions: deque[RecordedDecision] = deque(maxlen=EVICTIONS_MAX)
         self.n_kept = 0
         self._lock = threading.Lock()
-        self._calls: deque[RecordedCall] = deque()
-        self._dropped: deque[RecordedCall] = deque(maxlen=EVICTIONS_MAX)
-        self._decided: deque[Decision] = deque(maxlen=DECISIONS_MAX)
+        self._calls: deque[HandledCall] = deque()
+        self._dropped: deque[HandledCall] = deque(maxlen=EVICTIONS_MAX)
+        self._decided: deque[RecordedDecision] = deque(maxlen=DECISIONS_MAX)
         self._n_decided = 0
         self._samples: dict[str, DecisionSample] = {}
         self._names: dict[str, str] = {}
 
-    def add(self, call: RecordedCall) -> None:
+    def add(self, call: HandledCall) -> None:
         """Record a call; costs the same for one effect and for thousands."""
         with self._lock:
             self._calls.append(call)
@@ -113,14 +113,14 @@ class DecisionRing:
                 self.n_kept -= len(oldest.effects)
                 self._keep_evictions(oldest)
 
-    def _keep_evictions(self, oldest: RecordedCall) -> None:
+    def _keep_evictions(self, oldest: HandledCall) -> None:
         """What nobody has read keeps its evictions: they are few, and loops are long."""
         kept = [one for one in oldest.effects if type(one) is to_do.Evict]
         if kept:
             uids = {one.uid for one in kept} | {one.preemptor for one in kept}
             about = (to_do.Evict, to_do.PatchStatus, to_do.RecordEvent)
-            said = [e for e in oldest.effects if isinstance(e, about) and e.uid in uids]
-            self._dropped.append(msgspec.structs.replace(oldest, effects=said))
+            kept_effects = [e for e in oldest.effects if isinstance(e, about) and e.uid in uids]
+            self._dropped.append(msgspec.structs.replace(oldest, effects=kept_effects))
 
     def add_sample(self, uid: str, sample: DecisionSample) -> None:
         """Keep scores of the next decision of a pod that is read."""
@@ -138,28 +138,28 @@ class DecisionRing:
             self._read(call)
         return self._n_decided
 
-    def extend(self, decisions: Iterable[Decision]) -> None:
+    def extend(self, decisions: Iterable[RecordedDecision]) -> None:
         """Add decisions that were made before, of a finished run; they get the next numbers."""
         for one in decisions:
             self._n_decided += 1
             self._decided.append(msgspec.structs.replace(one, id=self._n_decided))
 
-    def since(self, number: int) -> list[Decision]:
+    def since(self, number: int) -> list[RecordedDecision]:
         """Decisions after a number that are still kept, oldest first; `read` first."""
         first = self._n_decided - len(self._decided)
         start = max(0, number - first)
         return [self._decided[place] for place in range(start, len(self._decided))]
 
-    def newest_first(self) -> Iterator[Decision]:
+    def newest_first(self) -> Iterator[RecordedDecision]:
         """All kept decisions; `read` first."""
         return reversed(list(self._decided))
 
-    def get(self, number: int) -> Decision | None:
+    def get(self, number: int) -> RecordedDecision | None:
         """A decision by its number; `read` first."""
         place = number - 1 - (self._n_decided - len(self._decided))
         return self._decided[place] if 0 <= place < len(self._decided) else None
 
-    def _read(self, call: RecordedCall) -> None:
+    def _read(self, call: HandledCall) -> None:
         found = list(self._decisions(call))
         each_us = call.took_ns / 1000 / max(1, len(found))
         for one in found:
@@ -175,7 +175,7 @@ class DecisionRing:
             if one.outcome == EVICTED:
                 self.evictions.append(made)
 
-    def _decisions(self, call: RecordedCall) -> Iterator[Decision]:
+    def _decisions(self, call: HandledCall) -> Iterator[RecordedDecision]:
         """The decisions of a call, in the order of their effects."""
         failed: dict[str, str] = {}
         nodes: dict[str, str] = {}
@@ -196,11 +196,11 @@ class DecisionRing:
 
     def _decision(
         self,
-        call: RecordedCall,
+        call: HandledCall,
         effect: Effect,
         failed: Mapping[str, str],
         nodes: Mapping[str, str],
-    ) -> Iterator[Decision]:
+    ) -> Iterator[RecordedDecision]:
         """The decision that an effect is of, if any. failed: uid -> reason of its condition.
         nodes: uid of a victim -> its node."""
         match effect:
@@ -211,7 +211,9 @@ class DecisionRing:
                 body = effect.question.body
                 assert isinstance(body, ExtenderBindingArgs)
                 key = f"{body.pod_namespace}/{body.pod_name}"
-                yield Decision(0, call.time, key, effect.uid, BOUND, body.node, lane=call.lane)
+                yield RecordedDecision(
+                    0, call.time, key, effect.uid, BOUND, body.node, lane=call.lane
+                )
             case to_do.RecordEvent(kind="Pod", reason="FailedScheduling"):
                 is_error = failed.get(effect.uid) == "SchedulerError"
                 made = _of(call, effect, ERROR if is_error else UNSCHEDULABLE)
@@ -222,9 +224,11 @@ class DecisionRing:
                 yield msgspec.structs.replace(made, message=effect.message, preemptor=preemptor)
 
 
-def _of(call: RecordedCall, effect: to_do.OnObject, outcome: str, node: str = "") -> Decision:
+def _of(
+    call: HandledCall, effect: to_do.OnObject, outcome: str, node: str = ""
+) -> RecordedDecision:
     key = f"{effect.namespace}/{effect.name}"
-    return Decision(0, call.time, key, effect.uid, outcome, node, lane=call.lane)
+    return RecordedDecision(0, call.time, key, effect.uid, outcome, node, lane=call.lane)
 
 
 def decisions_page(ring: DecisionRing, query: Mapping[str, str], limit: int, before: int) -> Tree:

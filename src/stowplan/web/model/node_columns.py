@@ -29,7 +29,7 @@ CARD_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "gpu.in
 _OWN_TAINTS = ("node.kubernetes.io/unschedulable", "node.kubernetes.io/not-ready")
 
 
-class NodeColumns(msgspec.Struct):
+class NodeTableCopy(msgspec.Struct):
     """A copy of a node table. marks: position in its journal, which names the state. shape: see
     `NodeTable`. resources: first axis of the amounts. allocatable, requested: int64 (n_resources,
     n_nodes), base units; requested pods are their number. cards_left: int64 (n_nodes,
@@ -50,7 +50,7 @@ class NodeView(msgspec.Struct):
     """What viewers have been sent of a copy. flags: uint8 (n_nodes,), bits. zones: number of the
     zone in `zone_names` of each node, 0 for none. cards: see `cards_of`."""
 
-    columns: NodeColumns
+    columns: NodeTableCopy
     flags: Array
     zone_names: list[str]
     zones: Array
@@ -58,8 +58,8 @@ class NodeView(msgspec.Struct):
 
 
 def copy_columns(
-    table: NodeTable, last: NodeColumns | None, *, shares_cards: bool = False
-) -> NodeColumns | None:
+    table: NodeTable, last: NodeTableCopy | None, *, shares_cards: bool = False
+) -> NodeTableCopy | None:
     """A copy of the table; None where nothing has changed since `last`. shares_cards: whether the
     scheduler keeps shares of GPU cards."""
     marks = table.marks
@@ -68,7 +68,7 @@ def copy_columns(
     resources = tuple(table.resources.values)
     n_nodes, n_resources = table.n_nodes, len(resources)
     allocatable, requested, _, pod_count = table.amounts
-    found = NodeColumns(
+    found = NodeTableCopy(
         marks,
         table.shape,
         table.names.copy(),
@@ -84,7 +84,7 @@ def copy_columns(
     return found
 
 
-def view_of(columns: NodeColumns, last: NodeView | None) -> NodeView:
+def view_of(columns: NodeTableCopy, last: NodeView | None) -> NodeView:
     """Flags and zones of a copy; those of nodes that are the same objects as before are kept."""
     nodes = columns.nodes
     if last is not None and last.columns.names == columns.names:
@@ -197,7 +197,7 @@ def update_body(before: NodeView, after: NodeView) -> FrameBody | None:
     return FrameBody({}, arrays)
 
 
-def cards_of(columns: NodeColumns) -> tuple[Array, Array] | None:
+def cards_of(columns: NodeTableCopy) -> tuple[Array, Array] | None:
     """Number of GPU cards of each node, and thousandths in use of each card; None without cards.
 
     Where cards are allocated whole, pods fill the first cards of a node here: which card a pod has

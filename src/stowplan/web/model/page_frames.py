@@ -27,7 +27,7 @@ _TYPES: tuple[tuple[str, type[np.generic]], ...] = (
     ("i32", np.int32),
     ("f64", np.float64),
 )
-_DTYPES = {name: np.dtype(kind).newbyteorder("<") for name, kind in _TYPES}
+DTYPES = {name: np.dtype(kind).newbyteorder("<") for name, kind in _TYPES}
 
 
 class Topic(IntEnum):
@@ -75,10 +75,6 @@ class FrameHeader(msgspec.Struct, frozen=True):
     time: float
 
 
-class FrameError(ValueError):
-    """Bytes that are no frame."""
-
-
 def encode_frame(header: FrameHeader, body: FrameBody) -> bytes:
     """The bytes of a frame. Each array gets the smallest type that has all its values."""
     tree, arrays = body.tree, {name: smallest(one) for name, one in body.arrays.items()}
@@ -106,49 +102,21 @@ def encode_frame(header: FrameHeader, body: FrameBody) -> bytes:
     return b"".join(parts)
 
 
-def decode_frame(data: bytes) -> tuple[FrameHeader, FrameBody]:
-    """What `encode_frame` was given, arrays in their own types. Raises FrameError."""
-    if len(data) < HEADER.size:
-        raise FrameError(f"frame: {len(data)} bytes: expected at least {HEADER.size}")
-    layout, topic, kind, _, epoch, sequence, n_text, time, n_arrays, _ = HEADER.unpack_from(data)
-    if layout != LAYOUT:
-        raise FrameError(f"frame: layout {layout}: expected {LAYOUT}")
-    end = HEADER.size + n_text
-    try:
-        tree: Tree = msgspec.json.decode(data[HEADER.size : end])
-        header = FrameHeader(Topic(topic), FrameKind(kind), epoch, sequence, time)
-    except ValueError as problem:
-        raise FrameError(f"frame: {problem}") from None
-    listed = tree.pop("arrays", [])
-    if len(listed) != n_arrays:
-        raise FrameError(f"frame: {n_arrays} arrays: expected {len(listed)}")
-    arrays: dict[str, Array] = {}
-    place = end + -end % ALIGNMENT
-    for one in listed:
-        dtype = _DTYPES[one["type"]]
-        size = one["length"] * dtype.itemsize
-        if place + size > len(data):
-            raise FrameError(f"frame: array {one['name']!r} ends after the frame")
-        arrays[one["name"]] = np.frombuffer(data, dtype, one["length"], place)
-        place += size + -size % ALIGNMENT
-    return header, FrameBody(tree, arrays)
-
-
 def smallest(values: Array) -> tuple[str, Array]:
     """Name of the smallest type that has all values, and the values in it. Whole numbers beyond 32
     bits become f64, which has them up to 2**53."""
     if values.dtype.kind not in "fiub":
-        raise FrameError(f"frame: array of type {values.dtype}: expected numbers")
+        raise TypeError(f"frame: array of type {values.dtype}: expected numbers")
     if values.size == 0:
-        return "u8", values.astype(_DTYPES["u8"])
+        return "u8", values.astype(DTYPES["u8"])
     if values.dtype.kind == "f" and not (values == np.floor(values)).all():
-        return "f64", values.astype(_DTYPES["f64"])
+        return "f64", values.astype(DTYPES["f64"])
     low, high = values.min(), values.max()
     for name, kind in _TYPES[:-1]:
         bounds = np.iinfo(kind)  # type: ignore[type-var]
         if bounds.min <= low and high <= bounds.max:
-            return name, values.astype(_DTYPES[name])
-    return "f64", values.astype(_DTYPES["f64"])
+            return name, values.astype(DTYPES[name])
+    return "f64", values.astype(DTYPES["f64"])
 
 
 def _padded(data: bytes) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stowplan.framework import Framework, Status
 from stowplan.framework.deciders.tasks import group_of
 from stowplan.insight.pod_placement import condition_message
 from stowplan.objects.devices.gpu_cards import CARD_MILLI, COUNT_KEY, MILLI_KEY, whole_number
@@ -52,27 +53,6 @@ RuleReason = tuple[str, str]
 
 _UNAVAILABLE = re.compile(r"0/[0-9]+ nodes are available: (.*?)\.(?: |$)")
 _COUNTED = re.compile(r"([0-9]+) (.+)")
-# Where several rules have refused a pod: how the reasons of each begin.
-_REASONS_OF = (
-    ("NodeResourcesFit", ("Insufficient ", "Too many pods")),
-    ("TaintToleration", ("node(s) had untolerated taint",)),
-    ("NodeUnschedulable", ("node(s) were unschedulable",)),
-    (
-        "NodeAffinity",
-        ("node(s) didn't match Pod's node affinity", "node(s) didn't match scheduler"),
-    ),
-    ("NodeName", ("node(s) didn't match the requested node name",)),
-    ("NodePorts", ("node(s) didn't have free ports",)),
-    ("PodTopologySpread", ("node(s) didn't match pod topology spread",)),
-    (
-        "InterPodAffinity",
-        ("node(s) didn't match pod affinity", "node(s) didn't match pod anti-aff"),
-    ),
-    ("InterPodAffinity", ("node(s) didn't satisfy existing pods anti-affinity",)),
-    ("VolumeBinding", ("node(s) had volume node affinity", "node(s) didn't find available pers")),
-    ("NodeVolumeLimits", ("node(s) exceed max volume count",)),
-    ("DynamicResources", ("cannot allocate all claims",)),
-)
 
 
 class QueuedCopy(NamedTuple):
@@ -88,7 +68,7 @@ class QueuedCopy(NamedTuple):
     rules: tuple[str, ...]
 
 
-class PodFacts(msgspec.Struct, frozen=True):
+class PendingPodFacts(msgspec.Struct, frozen=True):
     """What a row needs of a pod's object."""
 
     gang: str
@@ -152,12 +132,14 @@ class PendingState(msgspec.Struct, frozen=True):
 class PendingRows:
     """Makes states of copies. Keeps what it knows of pods that are still pending."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules_of: Mapping[str, str] | None = None) -> None:
+        """rules_of: see `rules_of_reasons`."""
+        self._rules_of = rules_of or {}
         self.reasons: list[RuleReason] = []
         self._numbers: dict[RuleReason, int] = {}
         self._ids: dict[str, int] = {}
         self._n_ids = 0
-        self._facts: dict[str, tuple[Pod, PodFacts]] = {}
+        self._facts: dict[str, tuple[Pod, PendingPodFacts]] = {}
         self._known: dict[str, tuple[QueuedCopy, Row]] = {}
         self._last: PendingState | None = None
 
@@ -192,7 +174,7 @@ class PendingRows:
         if number is None:
             self._n_ids += 1
             number = self._ids[pod.uid] = self._n_ids
-        reason = self._number(rule_and_reason(facts.message, copy.rules))
+        reason = self._number(rule_and_reason(facts.message, copy.rules, self._rules_of))
         return (
             number,
             pod.key,
@@ -210,7 +192,7 @@ class PendingRows:
             pod.status.nominated_node_name or "",
         )
 
-    def _facts_of(self, pod: Pod) -> PodFacts:
+    def _facts_of(self, pod: Pod) -> PendingPodFacts:
         known = self._facts.get(pod.uid)
         if known is not None and known[0] is pod:
             return known[1]
@@ -252,12 +234,12 @@ def _queue(row: Row, queues: Mapping[str, str]) -> bool:
     return bool(row[GANG]) and queues.get(row[GANG], row[QUEUE]) != row[QUEUE]
 
 
-def facts_of(pod: Pod) -> PodFacts:
+def facts_of(pod: Pod) -> PendingPodFacts:
     """What a row needs of a pod."""
     created = pod.metadata.creation_timestamp
     annotations = pod.metadata.annotations
     queue = next((annotations[key] for key in QUEUE_ANNOTATIONS if annotations.get(key)), "")
-    return PodFacts(
+    return PendingPodFacts(
         group_of(pod),
         gpus_of(pod),
         queue,
@@ -280,9 +262,20 @@ def gpus_of(pod: Pod) -> float:
     return float(sum(requests.get(name, 0) for name in CARD_RESOURCES))
 
 
-def rule_and_reason(message: str, rules: Sequence[str]) -> RuleReason:
+def rules_of_reasons(frameworks: Mapping[str, Framework]) -> dict[str, str]:
+    """Reason -> the rule that gives it, of rules whose classes have their statuses as constants."""
+    found: dict[str, str] = {}
+    for framework in frameworks.values():
+        for name, member in framework.members.items():
+            for value in vars(type(member.plugin)).values():
+                if isinstance(value, Status):
+                    found |= dict.fromkeys(value.reasons, name)
+    return found
+
+
+def rule_and_reason(message: str, rules: Sequence[str], rules_of: Mapping[str, str]) -> RuleReason:
     """The rule that refused a pod on most nodes, and its reason. message: of the PodScheduled
-    condition. rules: all that refused it, in any order."""
+    condition. rules: all that refused it, in any order. rules_of: see `rules_of_reasons`."""
     if not message:
         return (", ".join(sorted(rules)), "") if rules else NOT_TRIED
     found = _UNAVAILABLE.match(message)
@@ -293,16 +286,13 @@ def rule_and_reason(message: str, rules: Sequence[str]) -> RuleReason:
     if not reasons:
         return ", ".join(sorted(rules)), found[1][:200]
     _, reason = min(reasons, key=lambda one: (-one[0], one[1]))
-    return _rule_of(reason, rules), reason[:200]
-
-
-def _rule_of(reason: str, rules: Sequence[str]) -> str:
-    if len(rules) == 1:
-        return rules[0]
-    for rule, starts in _REASONS_OF:
-        if (not rules or rule in rules) and reason.startswith(starts):
-            return rule
-    return ", ".join(sorted(rules))
+    named = rules_of.get(reason)
+    if named is not None and (named in rules or not rules):
+        return named, reason[:200]
+    # The rules whose reasons are known gave the others.
+    others = {rules_of.get(one) for _, one in reasons}
+    left = [rule for rule in rules if rule not in others]
+    return ", ".join(sorted(left or rules)), reason[:200]
 
 
 def page_of(state: PendingState, query: Mapping[str, str]) -> Tree:

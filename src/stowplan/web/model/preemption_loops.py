@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from stowplan.objects.encoding.tree import Tree
-from stowplan.web.model.decision_ring import BOUND, Decision
+from stowplan.web.model.decision_ring import BOUND, RecordedDecision
 
 LOOP_MIN = 2
 """So many times the same two must have met."""
@@ -21,7 +21,9 @@ def owner_of(pod: str, owners: Mapping[str, str]) -> str:
 
 
 def preemption_trees(
-    evictions: Sequence[Decision], decisions: Iterable[Decision], owners: Mapping[str, str]
+    evictions: Sequence[RecordedDecision],
+    decisions: Iterable[RecordedDecision],
+    owners: Mapping[str, str],
 ) -> Tree:
     """Preemptions, newest first, and loops; see `GET preemptions`. decisions: all that are known,
     oldest first."""
@@ -29,7 +31,7 @@ def preemption_trees(
     for one in decisions:
         if one.outcome == BOUND:
             bound.setdefault(one.pod, []).append(one.time)
-    met: dict[frozenset[str], list[Decision]] = {}
+    met: dict[frozenset[str], list[RecordedDecision]] = {}
     for one in evictions:
         if one.preemptor:
             pair = frozenset((owner_of(one.pod, owners), owner_of(one.preemptor, owners)))
@@ -65,7 +67,7 @@ def preemption_trees(
     return {"preemptions": trees, "loops": found_loops}
 
 
-def _is_loop(found: Sequence[Decision], owners: Mapping[str, str]) -> bool:
+def _is_loop(found: Sequence[RecordedDecision], owners: Mapping[str, str]) -> bool:
     """True where the two have met at different times, or have changed sides: one preemption may
     have several victims of one owner at once."""
     sides = {owner_of(one.pod, owners) for one in found}

@@ -24,10 +24,10 @@ def shares_tree(shares: Shares, objects: Iterable[Object]) -> Tree:
     tree: Tree = msgspec.to_builtins(shares)
     specs = {one.name: one.spec for one in objects if isinstance(one, Queue)}
     borrowed: dict[str, dict[str, float]] = {}
-    lent: dict[str, dict[str, float]] = {}
+    of_lenders: dict[str, dict[str, float]] = {}
     for loan in shares.loans:
         _add(borrowed, loan.borrower, loan.resource, loan.amount)
-        _add(lent, loan.lender, loan.resource, loan.amount)
+        _add(of_lenders, loan.lender, loan.resource, loan.amount)
     for queue in tree["queues"]:
         name = queue["name"]
         spec = specs.get(name)
@@ -36,7 +36,7 @@ def shares_tree(shares: Shares, objects: Iterable[Object]) -> Tree:
             "parent": "" if spec is None else spec.parent,
             "guarantee": {key: nanos(value) / NANOS for key, value in guarantee.items()},
             "borrowed": borrowed.get(name, {}),
-            "lent": lent.get(name, {}),
+            "lent": of_lenders.get(name, {}),
         }
     return {
         "schedulerName": shares.scheduler_name,

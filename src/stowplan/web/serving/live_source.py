@@ -14,19 +14,20 @@ from collections.abc import Mapping
 from stowplan._version import __version__
 from stowplan.driver.clocks import monotonic_ns, unix_offset_ns
 from stowplan.driver.live.scheduler_server import SchedulerServer
+from stowplan.insight.pod_placement import frameworks_of
 from stowplan.messages.effects import Effect
 from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.web.model.changed_nodes import CHANGES_MAX, node_changes
 from stowplan.web.model.decision_ring import (
     EVICTED,
     OUTCOMES,
     PROFILES,
     SESSIONS,
     DecisionRing,
-    RecordedCall,
+    HandledCall,
     decisions_page,
 )
-from stowplan.web.model.node_changes import CHANGES_MAX, node_changes
 from stowplan.web.model.node_columns import NodeView, grouped, is_same_view, resource_trees, view_of
 from stowplan.web.model.node_panel import node_tree
 from stowplan.web.model.page_frames import LIVE_TOPICS, FrameBody, Topic
@@ -36,6 +37,7 @@ from stowplan.web.model.pending_rows import (
     PendingRows,
     PendingState,
     page_of,
+    rules_of_reasons,
     whole,
 )
 from stowplan.web.model.preemption_loops import preemption_trees
@@ -50,20 +52,21 @@ COST_SHARE = 0.01
 STATUS_S = 1.0
 QUEUES_S = 2.0
 COPY_TIMEOUT_S = 2.0
-WHY_SHOWN = 5
+WHY_MAX = 5
 LABELS_MAX = 200
 API_VERSION = "stowplan.dev/page/v1"
 
 
 class LiveSource:
-    """See `PageSource`. n_copies: how often the scheduler was asked for copies."""
+    """See `PageSource`. n_copies: how often the scheduler was asked for copies. samples: scores of
+    decisions."""
 
     def __init__(self, server: SchedulerServer, epoch: int) -> None:
         self.epoch = epoch
         self.n_copies = 0
         self.ring = DecisionRing(self._scheduler_of)
         self._server = server
-        self._rows = PendingRows()
+        self._rows = PendingRows(rules_of_reasons(frameworks_of(server.scheduler)))
         self._view: NodeView | None = None
         self._pending: PendingState | None = None
         self._pending_at = self._status_at = self._queues_at = 0.0
@@ -74,14 +77,9 @@ class LiveSource:
         self._looking = asyncio.Lock()
         self._asking: asyncio.Task[Tree] | None = None
         self.questions = ClusterQuestions(server.deciders)
-        self._samples = DecisionSamples(server, self.ring)
+        self.samples = DecisionSamples(server, self.ring)
         self._n_sessions = 0
         server.on_decided = self._record
-
-    @property
-    def n_samples(self) -> int:
-        """Decisions whose scores were taken at their moment."""
-        return self._samples.n_taken
 
     def _scheduler_of(self, pod: str) -> str:
         """The schedulerName of a pod, "" for an unknown one."""
@@ -97,8 +95,8 @@ class LiveSource:
         self._n_sessions = n_sessions
         if effects:
             at = (begun + unix_offset_ns()) / MS
-            self.ring.add(RecordedCall(at, took, lane, effects))
-            self._samples.maybe_take(effects, begun)
+            self.ring.add(HandledCall(at, took, lane, effects))
+            self.samples.maybe_take(effects, begun)
 
     # Topics.
 
@@ -110,7 +108,7 @@ class LiveSource:
         nodes = bool(wants & {Topic.NODES, Topic.STATUS})
         pending = bool(wants & {Topic.PENDING, Topic.STATUS}) and now >= self._pending_at
         status = Topic.STATUS in wants and (now >= self._status_at or is_first)
-        self._samples.wanted_until = now + 1.0 if Topic.DECISIONS in wants else 0.0
+        self.samples.wanted_until = now + 1.0 if Topic.DECISIONS in wants else 0.0
         found: dict[Topic, TopicState] = {}
         if nodes or pending or status:
             # Of two copies the later one must be taken last.
@@ -190,7 +188,7 @@ class LiveSource:
         if pending is not None and pending.rows:
             row = min(pending.rows.values(), key=lambda one: one[SINCE])
             longest = {"pod": row[POD], "since": row[SINCE]}
-            for group in pending.groups[:WHY_SHOWN]:
+            for group in pending.groups[:WHY_MAX]:
                 rule, reason = pending.reasons[group["reason"]]
                 why.append(
                     {"rule": rule, "reason": reason, "pods": group["pods"], "gpus": group["gpus"]}

@@ -19,9 +19,6 @@ class TopicState(Protocol):
         """What differs from an earlier state; None where a snapshot is needed."""
 
 
-TopicStates = Mapping[Topic, TopicState]
-
-
 class NotFound(LookupError):
     """There is no object of this name; the text is for the user."""
 

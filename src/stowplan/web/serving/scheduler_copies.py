@@ -22,7 +22,7 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.pod import Pod
 from stowplan.queue.pod_record import PodRecord
 from stowplan.scheduler import Scheduler
-from stowplan.web.model.node_columns import NodeColumns, copy_columns
+from stowplan.web.model.node_columns import NodeTableCopy, copy_columns
 from stowplan.web.model.pending_rows import POSITIONS_MAX, QueuedCopy
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SchedulerCopy(msgspec.Struct):
     """Copies at one time. columns: None where nothing has changed, or they were not asked for.
     pending, status: None where they were not asked for."""
 
-    columns: NodeColumns | None = None
+    columns: NodeTableCopy | None = None
     pending: list[QueuedCopy] | None = None
     status: Tree | None = None
 
@@ -123,14 +123,14 @@ def copy_status(server: SchedulerServer) -> Tree:
     }
 
 
-def _columns(server: SchedulerServer, last: NodeColumns | None) -> NodeColumns | None:
+def _columns(server: SchedulerServer, last: NodeTableCopy | None) -> NodeTableCopy | None:
     shares_cards = has_gpu_share(server.deciders.configuration)
     return copy_columns(server.scheduler.cache.nodes, last, shares_cards=shares_cards)
 
 
 def copied(
     server: SchedulerServer,
-    last: NodeColumns | None,
+    last: NodeTableCopy | None,
     *,
     nodes: bool,
     pending: bool,

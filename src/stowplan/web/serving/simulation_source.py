@@ -19,8 +19,8 @@ from stowplan.web.model.decision_ring import (
     BOUND,
     OUTCOMES,
     UNSCHEDULABLE,
-    Decision,
     DecisionRing,
+    RecordedDecision,
     decisions_page,
 )
 from stowplan.web.model.followed_table import FollowedTable
@@ -274,7 +274,7 @@ def _waiting(run: RunIntervals, pods: list[Pod]) -> list[QueuedCopy]:
     return found
 
 
-def _decisions(run: RunIntervals) -> list[Decision]:
+def _decisions(run: RunIntervals) -> list[RecordedDecision]:
     """Placements in the order of time; their times are those of the run."""
     found = []
     for one in run.pods:
@@ -285,6 +285,8 @@ def _decisions(run: RunIntervals) -> list[Decision]:
         outcome = BOUND if one.node else UNSCHEDULABLE
         scheduler, message = one.pod.spec.scheduler_name, one.placement.message
         key, uid = one.pod.key, one.pod.uid
-        found.append(Decision(0, at, key, uid, outcome, one.node, scheduler, message=message))
+        found.append(
+            RecordedDecision(0, at, key, uid, outcome, one.node, scheduler, message=message)
+        )
     found.sort(key=lambda decision: decision.time)
     return found

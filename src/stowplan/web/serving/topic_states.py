@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.objects.encoding.tree import Tree
-from stowplan.web.model.decision_ring import Decision, DecisionRing
+from stowplan.web.model.decision_ring import DecisionRing, RecordedDecision
 from stowplan.web.model.node_columns import NodeView, snapshot_body, update_body
 from stowplan.web.model.page_frames import FrameBody
 
@@ -45,7 +45,7 @@ class DecisionsState(msgspec.Struct, frozen=True):
     """The decisions up to a number. latest: the kept ones, oldest first."""
 
     number: int
-    latest: list[Decision]
+    latest: list[RecordedDecision]
 
     @classmethod
     def of(cls, ring: DecisionRing) -> DecisionsState:
