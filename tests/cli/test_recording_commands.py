@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,11 +36,21 @@ tiers:
 """
 
 
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the cluster and the recording of its replay, made once."""
+    folder = tmp_path_factory.mktemp("recording")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("cluster.yaml").write_text(CLUSTER)
+        assert run("simulate", "cluster.yaml", "--replay", "--record", "run.rec").code == 0
+    return folder
+
+
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recorded(recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(recording, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    Path("cluster.yaml").write_text(CLUSTER)
-    assert run("simulate", "cluster.yaml", "--replay", "--record", "run.rec").code == 0
     return tmp_path
 
 

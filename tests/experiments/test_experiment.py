@@ -475,6 +475,8 @@ def test_a_full_disk_is_named_and_finished_runs_stay(
         capture_output=True,
         text=True,
         check=False,
+        # Python would keep half of a compiled module, and no later process could import it.
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert ran.returncode == 1
     assert f"error: {out}: file too large; finished runs are kept" in ran.stderr

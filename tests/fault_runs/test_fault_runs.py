@@ -44,7 +44,7 @@ def part(number: int, first: int = 0) -> range:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(N_PARTS))
-def test_a_thousand_runs(number: int) -> None:
+def test_base_runs(number: int) -> None:
     failure = first_failure(part(number), BASE_CONFIG)
     assert failure is None, str(failure)
 

@@ -11,12 +11,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests.soak import examples
+from tests.soak import found_within
 
 settings.register_profile(
     "wrong",
     parent=settings.get_profile("stowplan"),
-    max_examples=examples(400),
+    max_examples=found_within(400),
     phases=(Phase.generate,),
     report_multiple_bugs=False,
 )

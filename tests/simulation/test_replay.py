@@ -273,11 +273,15 @@ def test_a_replay_without_ends_equals_a_placement_run(tmp_path: Path, speedup: f
 
 
 @pytest.mark.slow
-def test_the_real_trace_placed_and_replayed() -> None:
+@pytest.mark.parametrize("n_pods", [300, pytest.param(8152, marks=pytest.mark.soak)])
+def test_the_real_trace_placed_and_replayed(n_pods: int, tmp_path: Path) -> None:
     folder = trace.real()
     if folder is None:
         pytest.skip("STOWPLAN_TRACES names no folder with openb")
-    paths = [folder / "openb_node_list_gpu_node.csv", folder / "openb_pod_list_default.csv"]
+    header, *lines = (folder / "openb_pod_list_default.csv").read_text().splitlines()
+    pods = tmp_path / "openb_pod_list_default.csv"
+    pods.write_text("\n".join((header, *lines[:n_pods], "")))
+    paths = [folder / "openb_node_list_gpu_node.csv", pods]
     filled = simulate(paths)
     assert [p.node for p in filled.placements] == direct(read_cluster(paths))
     result = simulate(paths, replay=ReplayOptions(speedup=5000, departures=False))

@@ -16,7 +16,7 @@ from stowplan.objects.pod import Pod
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.priorities.selector_spread import SelectorSpreadPriority
 from stowplan.testing import Check, CheckFailed, check_plugin, checks
-from tests.soak import examples
+from tests.soak import examples, found_within
 
 pytestmark = pytest.mark.slow
 
@@ -64,4 +64,4 @@ class CountsEverywhere(SelectorSpreadPriority):
 
 def test_control_pods_of_other_namespaces_are_found() -> None:
     with pytest.raises(CheckFailed, match="column_agrees_with_scalar"):
-        check_plugin(CountsEverywhere, seeds=range(examples(60)))
+        check_plugin(CountsEverywhere, seeds=range(found_within(60)))
