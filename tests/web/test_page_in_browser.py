@@ -142,12 +142,12 @@ def wrong_rows(site: Site) -> list[str]:
     for name, state, share, requested, allocatable, pods, zone in site.page.run(CELLS):
         row = cluster.names.index(name)
         milli, offered = int(used[row]), int(cluster.allocatable["cpu"][row])
-        shown = float(requested[:-1]) if requested.endswith("m") else float(requested) * 1000
+        amount = float(requested[:-1]) if requested.endswith("m") else float(requested) * 1000
         wanted = [f"{milli * 100 // offered}%", f"{offered / 1000:g}"]
         wanted += [str(int(cluster.requested()["pods"][row])), cluster.zones[cluster.zone[row]]]
         flags = int(cluster.flags[row])
         is_right = ("NotReady" in state) == bool(flags & 2) and ("Tainted" in state) == (flags > 3)
-        is_right = is_right and abs(shown - milli) <= 50
+        is_right = is_right and abs(amount - milli) <= 50
         if [share, allocatable, pods, zone] != wanted or not is_right:
             found.append(name)
     return found
@@ -253,7 +253,7 @@ def test_a_long_queue_stays_on_the_server(page: Browser) -> None:
 # The address.
 
 
-def test_the_address_restores_what_was_shown(plain: Site) -> None:
+def test_the_address_restores_what_it_had(plain: Site) -> None:
     plain.server.is_paused = True
     screen = "nodes?resource=memory&group=pool&filter=pool=a100&sort=-share"
     plain.open(screen)
@@ -297,9 +297,9 @@ def test_a_lost_server_is_stale_and_comes_back_as_it_is(page: Browser) -> None:
         page.until(LIVE)
         settle(site)
         assert wrong_rows(site) == []
-        shown = page.run(CELLS)
+        cells = page.run(CELLS)
         site.open("nodes")
-        assert page.run(CELLS) == shown
+        assert page.run(CELLS) == cells
         # Planted: a server that is there and says nothing.
         page.until(STALE)
 
@@ -309,10 +309,10 @@ def test_pause_keeps_the_moment(plain: Site) -> None:
     plain.page.press(" ")
     plain.page.until("return document.querySelector('.state').textContent === 'paused'")
     plain.page.run("return new Promise((done) => setTimeout(done, 300))")
-    shown = plain.page.run(CELLS)
+    cells = plain.page.run(CELLS)
     plain.server.cluster.share[:] = 0.25
     plain.page.run("return new Promise((done) => setTimeout(done, 300))")
-    assert plain.page.run(CELLS) == shown
+    assert plain.page.run(CELLS) == cells
     plain.page.press(" ")
     plain.page.until(LIVE)
     settle(plain)

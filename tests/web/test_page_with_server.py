@@ -126,5 +126,5 @@ def differences(
     for at in np.random.default_rng(5).integers(1000, 39_000, 20).tolist():
         page.run("location.hash = arguments[0]", f"#/nodes?at={at}")
         page.run("return new Promise((done) => requestAnimationFrame(() => setTimeout(done, 60)))")
-        shown = {name: int(count) for name, count in page.run(NODES) if count != "0"}
-        assert shown == counted(result, at), at
+        on_nodes = {name: int(count) for name, count in page.run(NODES) if count != "0"}
+        assert on_nodes == counted(result, at), at

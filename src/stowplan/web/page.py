@@ -61,10 +61,10 @@ class PageWriter:
         return single_file(report.title, markup, self.charts if self.script else None)
 
     def _section(self, section: Section, place: int) -> str:
-        shown = (one for one in section.items if self.script or not isinstance(one, ReplayMap))
+        drawable = (one for one in section.items if self.script or not isinstance(one, ReplayMap))
         items = "".join(
             self._table(item) if isinstance(item, ReportTable) else self._figure(item)
-            for item in shown
+            for item in drawable
         )
         texts = "".join(f"<p>{escape(text)}</p>" for text in section.texts)
         if len(section.texts) > 1:

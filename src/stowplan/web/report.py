@@ -8,8 +8,8 @@ from stowplan.web import run_charts, run_tables
 from stowplan.web.charts import ReportPage, Section
 from stowplan.web.experiment_report import experiment_report
 from stowplan.web.page import write_page
+from stowplan.web.replay_maps import replay_maps
 from stowplan.web.report_data import RunResults, read_results, run_of_files
-from stowplan.web.run_replay import replay_maps
 
 REPORT = "report.html"
 
