@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,19 +16,53 @@ ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-s
 
 
 class Browser:
-    """A browser with one page. Requests do not leave the machine: it is offline."""
+    """A browser with one page. Requests do not leave the machine."""
 
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
     def open(self, file: Path, width: int = 1280, *, dark: bool = False) -> None:
-        """Open a file, and forget what was logged before."""
-        self.logged()
+        """Open a file offline, and forget what was logged before."""
+        self._network(offline=True)
+        self._visit(file.as_uri(), width, dark=dark)
+
+    def visit(self, address: str, width: int = 1280, *, dark: bool = False) -> None:
+        """Load a page of a server, and forget what was logged before."""
+        self._network(offline=False)
+        self._visit(address, width, dark=dark)
+
+    def _visit(self, address: str, width: int, *, dark: bool) -> None:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         self.command("Emulation.setDeviceMetricsOverride", size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", {"features": [scheme]})
-        self.driver.get(file.as_uri())
+        # Also where only what is behind # differs.
+        self.driver.get("about:blank")
+        self.logged()
+        self.requests()
+        self.driver.get(address)
+
+    def _network(self, *, offline: bool) -> None:
+        rate = 0 if offline else -1
+        conditions = {"downloadThroughput": rate, "uploadThroughput": rate}
+        self.command(
+            "Network.emulateNetworkConditions", {"offline": offline, "latency": 0, **conditions}
+        )
+
+    def until(self, script: str, *arguments: Any, seconds: float = 20) -> Any:
+        """What the script returns once that is true."""
+        end = time.monotonic() + seconds
+        while True:
+            found = self.run(script, *arguments)
+            if found:
+                return found
+            assert time.monotonic() < end, f"not true within {seconds} s: {script}"
+            time.sleep(0.05)
+
+    def press(self, *keys: str) -> None:
+        """Keys, to what has the focus."""
+        for key in keys:
+            self.driver.switch_to.active_element.send_keys(key)
 
     def command(self, name: str, arguments: dict[str, Any]) -> None:
         self.driver.execute_cdp_cmd(name, arguments)
@@ -64,10 +99,6 @@ def browser() -> Iterator[Browser]:
     try:
         found = Browser(driver)
         found.command("Network.enable", {})
-        found.command(
-            "Network.emulateNetworkConditions",
-            {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0},
-        )
         yield found
     finally:
         driver.quit()

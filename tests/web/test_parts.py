@@ -1,5 +1,6 @@
 """Parts of the web package: modules joined, curves, numbers, notebook HTML."""
 
+import posixpath
 import re
 import subprocess
 import sys
@@ -28,9 +29,17 @@ MARKUP_FROM_STRINGS = re.compile(
 )
 
 
+PARTS = {"": STATIC, "page/": STATIC / "page"}
+
+
 def scripts() -> dict[str, str]:
-    found = {one.name: one.read_text() for one in STATIC.iterdir() if one.name.endswith(".js")}
-    assert len(found) > 5
+    found = {
+        f"{prefix}{one.name}": one.read_text()
+        for prefix, folder in PARTS.items()
+        for one in folder.iterdir()
+        if one.name.endswith(".js")
+    }
+    assert len(found) > 30
     return found
 
 
@@ -46,11 +55,16 @@ def test_no_script_makes_markup_of_strings() -> None:
 
 def test_modules_are_joined_once_and_after_what_they_import() -> None:
     joined = single_file.joined_modules("report.js")
-    order = re.findall(r'^modules\["([a-z_]+\.js)"\] = ', joined, re.MULTILINE)
-    assert sorted(order) == sorted(scripts())
-    for name, text in scripts().items():
-        for imported in re.findall(r'from "\./([a-z_]+\.js)"', text):
-            assert order.index(imported) < order.index(name)
+    order = re.findall(r'^modules\["([a-z_/]+\.js)"\] = ', joined, re.MULTILINE)
+    assert len(order) == len(set(order))
+    texts = scripts()
+    # A report has the modules of reports, and the map of the page.
+    assert set(order) >= {name for name in texts if "/" not in name} | {"page/node_map.js"}
+    assert "page/live_connection.js" not in order
+    for name in order:
+        for imported in re.findall(r'from "(\.[a-z_./]+)"', texts[name]):
+            module = posixpath.normpath(posixpath.join(posixpath.dirname(name), imported))
+            assert order.index(module) < order.index(name)
     assert not re.search(r"^(import|export) ", joined, re.MULTILINE)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from stowplan.web.number_texts import text_of
 from stowplan.web.report import write_report
+from stowplan.web.report_data import PLACEMENTS
 from stowplan.web.single_file import static_text
-from tests.web.browser import Browser, browser
+from tests.web.browser import Browser
 from tests.web.report_folders import MARKUP, executed_experiment, experiment_folder, run_folder
 
 # One worker starts the browser once.
@@ -29,12 +33,6 @@ return [...document.querySelectorAll("figure svg text")].filter((text) => {
   return own.left < whole.left - 1 || own.right > whole.right + 1;
 }).map((text) => text.textContent);
 """
-
-
-@pytest.fixture(scope="module")
-def page() -> Iterator[Browser]:
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +182,51 @@ def test_axe_finds_nothing(page: Browser, reports: dict[str, Path], name: str, d
         for node in one["nodes"]
     ]
     assert problems == []
+
+
+def test_the_map_of_a_run_has_what_the_placements_say(
+    page: Browser, reports: dict[str, Path]
+) -> None:
+    page.open(reports["run"])
+    text = (reports["run"].parent / PLACEMENTS).read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    times = [one[name] for one in lines for name in ("bound_s", "ended_s") if one.get(name)]
+    move = """
+    const range = document.querySelector('.time-bar input');
+    range.value = arguments[0];
+    range.dispatchEvent(new Event('input'));
+    const figure = range.closest('figure');
+    const canvas = figure.querySelector('.map canvas');
+    canvas.focus();
+    const nodes = {};
+    for (const key of ['Home', ...Array(arguments[1] - 1).fill('ArrowRight')]) {
+      canvas.dispatchEvent(new KeyboardEvent('keydown', { key }));
+      const tip = figure.querySelector('.tip');
+      nodes[tip.firstChild.textContent] = parseInt(tip.lastChild.textContent);
+    }
+    return [figure.querySelector('.plot .note').textContent, nodes];
+    """
+    for step in np.random.default_rng(3).integers(1, 999, 20).tolist():
+        at = max(times) * step / 1000
+        nodes = placed_at(lines, at)
+        waiting = sum(one["arrived_s"] <= at < time_of(one, "bound_s") for one in lines)
+        text, found = page.run(move, step, 6)
+        assert text.startswith(f"{sum(nodes.values())} pods on nodes, {waiting} waiting"), at
+        assert {name: count for name, count in found.items() if count} == nodes
+    # Planted: a pod that the file does not have.
+    assert placed_at([*lines, {"bound_s": 0, "node": "n0"}], at) != nodes
+
+
+def placed_at(lines: list[dict[str, Any]], at: float) -> Counter[str]:
+    """Pods on each node, counted from `placements.jsonl`."""
+    return Counter(
+        one["node"]
+        for one in lines
+        if one.get("node") and time_of(one, "bound_s") <= at < time_of(one, "ended_s")
+    )
+
+
+def time_of(line: dict[str, Any], name: str) -> float:
+    """A time of a pod in seconds; infinite for what has not happened."""
+    found = line.get(name)
+    return np.inf if found is None else float(found)

@@ -122,6 +122,10 @@ class Informer:
         """The latest version of an object, by `NAMESPACE/NAME` or name; None if unknown."""
         return self._known.get(key)
 
+    def objects(self) -> list[Object]:
+        """The latest version of every object."""
+        return list(self._known.values())
+
     @property
     def idle_timeout_s(self) -> float:
         """How long a stream may be silent before it counts as broken."""

@@ -232,7 +232,7 @@ def _fits(head: Explanation, attempt: Attempt, nodes: tuple[NodeExplanation, ...
         head,
         node=attempt.snapshot.nodes.names[row],
         nodes=nodes,
-        scores=tuple(_top_scores(attempt, head.current_node)),
+        scores=tuple(top_scores(attempt, head.current_node)),
         skipped_scores=tuple(sorted(attempt.state.skip_score)),
     )
 
@@ -343,7 +343,7 @@ class _Details:
         return RuleRefusal(known.plugin, known.code, known.reasons, details) if details else known
 
 
-def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
+def top_scores(attempt: Attempt, current: str = "") -> list[NodeScore]:
     """The nodes with the highest scores, best first, and the pod's current node at any rank."""
     scores, nodes = attempt.scores, attempt.snapshot.nodes
     if scores is None:

@@ -14,12 +14,12 @@ import logging
 import platform
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.gc_settings import freeze_long_lived_objects
@@ -83,18 +83,20 @@ async def local_scheduler(
     deciders: Deciders | None = None,
     on_synced: Callable[[], None] | None = None,
     recorder: RecordingWriter | None = None,
+    on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> AsyncIterator[None]:
     """Schedule the pods of a cluster; if the scheduler fails, so does the cluster. deciders: None
     for `local_deciders` without files. on_synced: see `SchedulerServer`; from another thread.
-    recorder: see `SchedulerServerOptions`.
+    recorder: see `SchedulerServerOptions`. on_server: called with each scheduler server before it
+    runs.
 
     Decides without kernels: compiling them would block the server, which shares the process.
     """
     client_config = load_client_config(str(cluster.kubeconfig))
     chosen = deciders or local_deciders()
-    work = _restarting_scheduler(
-        client_config, chosen, on_synced or _ignore, cluster.failed, recorder
-    )
+    options = SchedulerServerOptions(client_config, engine="walk", recorder=recorder)
+    hooks = ServerHooks(on_synced or _ignore, on_server or _ignore)
+    work = _restarting_scheduler(options, chosen, hooks, cluster.failed)
     scheduling = cluster.tasks.start_independent(work, "scheduler")
     try:
         yield
@@ -105,18 +107,29 @@ async def local_scheduler(
 
 
 def local_scheduler_service(
-    deciders: Deciders, recorder: RecordingWriter | None = None
+    deciders: Deciders,
+    recorder: RecordingWriter | None = None,
+    on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> ClusterService:
     """Schedule the pods of the cluster that is all of this process, with these deciders."""
-    return lambda cluster: local_scheduler(cluster, deciders, freeze_long_lived_objects, recorder)
+    return lambda cluster: local_scheduler(
+        cluster, deciders, freeze_long_lived_objects, recorder, on_server
+    )
+
+
+class ServerHooks(NamedTuple):
+    """What is called of each scheduler server: on_synced of `SchedulerServer`, on_server before it
+    runs."""
+
+    on_synced: Callable[[], None]
+    on_server: Callable[[SchedulerServer], None]
 
 
 async def _restarting_scheduler(
-    client_config: ClientConfig,
+    options: SchedulerServerOptions,
     deciders: Deciders,
-    on_synced: Callable[[], None],
+    hooks: ServerHooks,
     failed: asyncio.Future[str],
-    recorder: RecordingWriter | None,
 ) -> None:
     """Run a scheduler, and replace it when it loses a lease (after system sleep). The identity
     stays the same, so that the new one need not wait for the lease to expire. Whatever else ends
@@ -124,7 +137,7 @@ async def _restarting_scheduler(
     identity = local_lease_identity()
     try:
         while True:
-            deciders = await _run_scheduler(client_config, deciders, identity, on_synced, recorder)
+            deciders = await _run_scheduler(options, deciders, identity, hooks)
     except Exception as fault:
         if not failed.done():
             failed.set_result(f"the scheduler failed: {fault!r}")
@@ -132,14 +145,14 @@ async def _restarting_scheduler(
 
 
 async def _run_scheduler(
-    client_config: ClientConfig,
+    options: SchedulerServerOptions,
     deciders: Deciders,
     identity: str,
-    on_synced: Callable[[], None],
-    recorder: RecordingWriter | None,
+    hooks: ServerHooks,
 ) -> Deciders:
     """Run a scheduler until it loses a lease; returns its deciders, which a changed configuration
     may have replaced. Raises any other exception that ends it."""
+    client_config = options.client_config
     leases = leader_election_configs(deciders, identity)
     first = leases[0] if leases else None
     ports: list[int] = []
@@ -150,10 +163,10 @@ async def _run_scheduler(
             ports.append(serving.port)
             yield
 
-    options = SchedulerServerOptions(client_config, first, engine="walk", recorder=recorder)
-    background_scheduler = BackgroundScheduler(deciders, options, served)
-
-    background_scheduler.server.on_synced = on_synced
+    elected = msgspec.structs.replace(options, election_config=first)
+    background_scheduler = BackgroundScheduler(deciders, elected, served)
+    background_scheduler.server.on_synced = hooks.on_synced
+    hooks.on_server(background_scheduler.server)
 
     def lost(why: str) -> None:
         background_scheduler.server.stop(f"leader election lost: {why}")

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -39,10 +40,12 @@ LEASE_LOST_EXIT_S = 5.0
 
 
 class ProcessOptions(msgspec.Struct, frozen=True):
-    """Command line options beside those of the scheduler."""
+    """Command line options beside those of the scheduler. on_server: called with the scheduler
+    server before it runs."""
 
     address: ListenAddress | None = None
     take_over: bool = False
+    on_server: Callable[[SchedulerServer], None] | None = None
 
 
 def run(deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions) -> int:
@@ -61,6 +64,8 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     serve = None if address is None else lambda server: StatusServer(server, address)
     server = SchedulerServer(deciders, options, serve)
     server.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
+    if orders.on_server is not None:
+        orders.on_server(server)
     if server.comparer is not None:
         server.comparer.on_difference = _log_difference
     loop = asyncio.get_running_loop()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from stowplan.driver.client.one_shot_requests import ClusterListing
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.live.scheduler_server import SchedulerServer
 from stowplan.driver.local_cluster import UpError
 from stowplan.examples.demo_cluster import (
     AppPlacement,
@@ -64,23 +65,42 @@ class DemoDisplay(DemoObserver, Protocol):
         """A step begins."""
 
 
+class DemoKeeping(NamedTuple):
+    """How the cluster goes on after the last step, until a signal. on_server: called with the
+    scheduler server before it runs. on_result: called after the last step."""
+
+    on_server: Callable[[SchedulerServer], None]
+    on_result: Callable[[DemoResult], None]
+
+
 def run_demo(
-    observer: DemoDisplay, *, fast: bool = False, steps: Sequence[DemoStep] = DEMO_STEPS
+    observer: DemoDisplay,
+    *,
+    fast: bool = False,
+    steps: Sequence[DemoStep] = DEMO_STEPS,
+    keeping: DemoKeeping | None = None,
 ) -> DemoResult:
-    """Run the steps. fast: without pauses for reading. Raises DemoError, and KeyboardInterrupt if
-    it was stopped; nothing is left running in either case."""
+    """Run the steps. fast: without pauses for reading. keeping: None to end with the last step.
+    Raises DemoError, and KeyboardInterrupt if it was stopped before the last step has ended;
+    nothing is left running in either case."""
     try:
-        return asyncio.run(_run_demo(observer, 0.0 if fast else PAUSE_S, steps))
+        return asyncio.run(_run_demo(observer, 0.0 if fast else PAUSE_S, steps, keeping))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except (UpError, TimeoutError) as problem:
         raise DemoError(f"the cluster did not start: {str(problem) or 'timed out'}") from None
 
 
-async def _run_demo(observer: DemoDisplay, pause_s: float, steps: Sequence[DemoStep]) -> DemoResult:
+async def _run_demo(
+    observer: DemoDisplay,
+    pause_s: float,
+    steps: Sequence[DemoStep],
+    keeping: DemoKeeping | None,
+) -> DemoResult:
     begun = monotonic_ns()
     with collected_warnings() as complained, _stopped_by_signals():
-        async with running_demo_cluster(observer, pause_s) as made:
+        on_server = None if keeping is None else keeping.on_server
+        async with running_demo_cluster(observer, pause_s, on_server) as made:
             for number, step in enumerate(steps, 1):
                 observer.begin(number, len(steps), step)
                 await step.run(made)
@@ -90,9 +110,23 @@ async def _run_demo(observer: DemoDisplay, pause_s: float, steps: Sequence[DemoS
                 for name, batch in ((DEFAULT_SCHEDULER, False), (BATCH, True))
                 if (waited := made.view.waits_s(batch))
             ]
-    took_s = (monotonic_ns() - begun) / 1e9
-    lines = complained.lines
-    return DemoResult(made.checks, made.placements, waits, made.snapshot, took_s, lines)
+            took_s = (monotonic_ns() - begun) / 1e9
+            lines = complained.lines
+            result = DemoResult(made.checks, made.placements, waits, made.snapshot, took_s, lines)
+            if keeping is not None:
+                keeping.on_result(result)
+                await _until_stopped()
+    return result
+
+
+async def _until_stopped() -> None:
+    """Wait for a signal, which ends the demo as its last step would."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
 
 
 @contextlib.contextmanager

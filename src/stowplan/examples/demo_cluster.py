@@ -29,7 +29,7 @@ from stowplan.driver.client.kubeconfig_loading import load_client_config
 from stowplan.driver.client.one_shot_requests import ClusterListing
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
 from stowplan.driver.live.informers import Informers
-from stowplan.driver.live.scheduler_server import SchedulerServerOptions
+from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.examples.demo_manifests import CONFIGURATION, GROUP_API, PATHS, initial_objects
 from stowplan.examples.demo_state import ObservedCluster
@@ -255,9 +255,12 @@ def demo_deciders() -> Deciders:
 
 @contextlib.asynccontextmanager
 async def running_demo_cluster(
-    observer: DemoObserver, pause_s: float
+    observer: DemoObserver,
+    pause_s: float,
+    on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> AsyncIterator[DemoCluster]:
-    """A cluster with a scheduler, removed at the end. Raises DemoError and UpError."""
+    """A cluster with a scheduler, removed at the end. on_server: called with the scheduler server
+    before it runs. Raises DemoError and UpError."""
     clock, view = AcceleratedClock(), ObservedCluster()
     manager_options = ControllerManagerOptions(pod_lifecycle=PodLifecycleDefaults(start_s=0.3))
     with tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
@@ -270,7 +273,7 @@ async def running_demo_cluster(
             async with (
                 ApiClient(client_config) as api,
                 _followed(api, view),
-                _scheduler(client_config) as scheduler,
+                _scheduler(client_config, on_server) as scheduler,
             ):
                 made = DemoCluster(api, view, clock, observer, scheduler, pause_s)
                 if not await made.until(lambda: scheduler.server.is_synced, SYNC_S):
@@ -291,11 +294,15 @@ async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None
 
 
 @contextlib.asynccontextmanager
-async def _scheduler(client_config: ClientConfig) -> AsyncIterator[BackgroundScheduler]:
+async def _scheduler(
+    client_config: ClientConfig, on_server: Callable[[SchedulerServer], None] | None
+) -> AsyncIterator[BackgroundScheduler]:
     """The scheduler of `stowplan run`, in a thread. For so few pods no kernels are compiled."""
     scheduler = BackgroundScheduler(
         demo_deciders(), SchedulerServerOptions(client_config, engine="walk")
     )
+    if on_server is not None:
+        on_server(scheduler.server)
     scheduler.start()
     try:
         yield scheduler

@@ -14,6 +14,7 @@ from stowplan.web.charts import (
     HeatMap,
     IntervalChart,
     LineChart,
+    ReplayMap,
     ReportTable,
 )
 
@@ -22,7 +23,8 @@ ROWS_MAX = 25
 
 def values_of(chart: Chart) -> ReportTable:
     """The table. Of a line chart, at most `ROWS_MAX` places of the axis; of a heat map, a row per
-    node with its mean and highest share of each layer."""
+    node with its mean and highest share of each layer. Of a replay, a row
+    per node."""
     match chart:
         case LineChart():
             return _of_lines(chart)
@@ -32,6 +34,8 @@ def values_of(chart: Chart) -> ReportTable:
             return _of_intervals(chart)
         case HeatMap():
             return _of_heat_map(chart)
+        case ReplayMap():
+            return _of_replay(chart)
 
 
 def _of_lines(chart: LineChart) -> ReportTable:
@@ -88,4 +92,10 @@ def _of_heat_map(chart: HeatMap) -> ReportTable:
         [name, *(value for layer in chart.layers for value in found.get(layer.name, (None, None)))]
         for name, found in cells.items()
     ]
+    return ReportTable(chart.title, columns, rows)
+
+
+def _of_replay(chart: ReplayMap) -> ReportTable:
+    rows = [list(row) for row in zip(chart.data["names"], chart.pods, strict=True)]
+    columns = [Column("Node"), Column("Pods during the run", "count")]
     return ReportTable(chart.title, columns, rows)

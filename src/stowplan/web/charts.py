@@ -112,7 +112,28 @@ class HeatMap(msgspec.Struct, frozen=True, tag_field="kind", tag="heat"):
     note: str = ""
 
 
-Chart = LineChart | BarChart | IntervalChart | HeatMap
+class ReplayArray(msgspec.Struct, frozen=True):
+    """An array in base64, little endian. type: as in the frames of the page's data API. divisor: of
+    all values but 2**32 - 1, which stands for never."""
+
+    name: str
+    type: str
+    values: str
+    divisor: int = 1
+
+
+class ReplayMap(msgspec.Struct, frozen=True, tag_field="kind", tag="replay"):
+    """Nodes as a map at any time of a run. data, arrays: as of `GET replay` of the page's data API.
+    pods: number of pods that each node got during the run."""
+
+    title: str
+    data: dict[str, Any]
+    arrays: list[ReplayArray]
+    pods: list[int]
+    note: str = ""
+
+
+Chart = LineChart | BarChart | IntervalChart | HeatMap | ReplayMap
 
 
 class Column(msgspec.Struct, frozen=True):

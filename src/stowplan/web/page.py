@@ -13,6 +13,7 @@ from stowplan.web.charts import (
     Column,
     HeatMap,
     IntervalChart,
+    ReplayMap,
     ReportPage,
     ReportTable,
     Section,
@@ -60,9 +61,10 @@ class PageWriter:
         return single_file(report.title, markup, self.charts if self.script else None)
 
     def _section(self, section: Section, place: int) -> str:
+        drawable = (one for one in section.items if self.script or not isinstance(one, ReplayMap))
         items = "".join(
             self._table(item) if isinstance(item, ReportTable) else self._figure(item)
-            for item in section.items
+            for item in drawable
         )
         texts = "".join(f"<p>{escape(text)}</p>" for text in section.texts)
         if len(section.texts) > 1:
@@ -79,7 +81,7 @@ class PageWriter:
         picture = "" if self.script else svg_of(chart)
         attribute = f' data-chart="{place}"' if self.script else ""
         kind = "plot" if self.script else "plot static"
-        wide = ' class="wide"' if isinstance(chart, HeatMap | IntervalChart) else ""
+        wide = ' class="wide"' if isinstance(chart, HeatMap | IntervalChart | ReplayMap) else ""
         values = values_of(chart)
         return (
             f"<figure{wide}><figcaption><h3>{escape(chart.title)}</h3>{_note(chart.note)}"

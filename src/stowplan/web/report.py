@@ -8,6 +8,7 @@ from stowplan.web import run_charts, run_tables
 from stowplan.web.charts import ReportPage, Section
 from stowplan.web.experiment_report import experiment_report
 from stowplan.web.page import write_page
+from stowplan.web.replay_maps import replay_maps
 from stowplan.web.report_data import RunResults, read_results, run_of_files
 
 REPORT = "report.html"
@@ -54,7 +55,14 @@ def run_report(run: RunResults, title: str) -> ReportPage:
             run_tables.autoscaler_note(run),
         ),
         Section("Waits", list(run_charts.wait_chart(groups))),
-        Section("Nodes", [*run_charts.node_charts(groups), *run_charts.histogram_chart(groups)]),
+        Section(
+            "Nodes",
+            [
+                *replay_maps(run),
+                *run_charts.node_charts(groups),
+                *run_charts.histogram_chart(groups),
+            ],
+        ),
         Section("Fairness", run_tables.fairness_items(run)),
         Section("Pods without a node", list(run_tables.failure_table(run))),
         Section("What was run", [run_tables.what_was_run(run)]),

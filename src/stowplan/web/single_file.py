@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import posixpath
 import re
 from html import escape
 from importlib.resources import files
@@ -17,7 +18,7 @@ import msgspec
 STYLE = "report.css"
 ENTRY = "report.js"
 
-_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z_]+\.js)";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "(\.\.?/[a-z_/]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:function|const|class) ([A-Za-z0-9_]+))", re.MULTILINE)
 
 
@@ -70,10 +71,19 @@ def _join(name: str, done: dict[str, str], importers: tuple[str, ...]) -> None:
         return
     text = static_text(name)
     for _, imported in _IMPORT.findall(text):
-        _join(imported, done, (*importers, name))
+        _join(_module_of(imported, name), done, (*importers, name))
+
+    def place(match: re.Match[str]) -> str:
+        return f'const {match[1]} = modules["{_module_of(match[2], name)}"];\n'
+
     exports = ", ".join(found for _, found in _EXPORT.findall(text))
-    text = _EXPORT.sub(r"\1", _IMPORT.sub(r'const \1 = modules["\2"];\n', text))
+    text = _EXPORT.sub(r"\1", _IMPORT.sub(place, text))
     done[name] = f'modules["{name}"] = (() => {{\n{text}return {{ {exports} }};\n}})();\n'
+
+
+def _module_of(imported: str, importer: str) -> str:
+    """The module below `static/` that an import of another one names."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(importer), imported))
 
 
 def _data_block(data: object) -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stowplan.simulation.results.node_use import ABSENT, STEPS
-from stowplan.web.charts import Axis, BarChart, Chart, HeatMap, IntervalChart, LineChart
+from stowplan.web.charts import Axis, BarChart, Chart, HeatMap, IntervalChart, LineChart, ReplayMap
 from stowplan.web.number_texts import text_of
 
 WIDTH, HEIGHT = 620, 270
@@ -68,6 +68,9 @@ def svg_of(chart: Chart) -> str:
             return _intervals(chart)
         case HeatMap():
             return _heat_map(chart)
+        case ReplayMap():
+            # It is moved through time; the heat map beside it has all times at once.
+            return ""
 
 
 def _svg(title: str, width: float, height: float, shapes: Iterable[str]) -> str:

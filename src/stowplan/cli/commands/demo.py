@@ -14,12 +14,20 @@ stowplan demo
 
 # Run it without pauses
 stowplan demo --fast
+
+# Look at it in a browser, during the steps and afterwards
+stowplan demo --keep
 """
 
 
 @click.command(name="demo", cls=Command, examples=EXAMPLES)
 @flag("--fast", is_flag=True, help="Skip the pauses between the steps.")
-def command(fast: bool) -> None:
+@flag(
+    "--keep",
+    is_flag=True,
+    help="Serve the web page, and go on after the last step until Ctrl-C.",
+)
+def command(fast: bool, keep: bool) -> None:
     """Show pod scheduling and gang scheduling on a small embedded cluster, in half a minute.
 
     An API server, controllers, six hollow nodes and the scheduler of `stowplan run` run in this
@@ -27,4 +35,4 @@ def command(fast: bool) -> None:
     """
     from stowplan.cli.runs.demo import run_demo_command
 
-    sys.exit(run_demo_command(fast=fast))
+    sys.exit(run_demo_command(fast=fast, keep=keep))

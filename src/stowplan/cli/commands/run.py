@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import live_options, options, record_options
+from stowplan.cli import live_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import CommandFailed, reported
 
@@ -17,6 +17,9 @@ FLUSH_S = 30.0
 EXAMPLES = """
 # Schedule the pods with schedulerName stowplan in the current context
 stowplan run
+
+# Look at it in a browser; the address is printed
+stowplan run --web
 
 # Compare decisions with the cluster's own scheduler, without writing
 stowplan run --dry-run
@@ -56,6 +59,7 @@ stowplan run --config /etc/kubernetes/scheduler.yaml --listen 0.0.0.0:10259
     "snapshot order is chosen]",
 )
 @record_options.record_options
+@web_option.web
 @live_options.listen
 @live_options.tls_cert
 @live_options.tls_key
@@ -89,10 +93,12 @@ def _run(
     seed: int | None,
     verbosity: int | None,
     record: record_options.RecordRequest | None,
+    web: str | None,
     **serving: str,
 ) -> None:
     from msgspec.structs import replace
 
+    from stowplan.cli.runs.pages.serve_page import maybe_serving_page, print_address
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
     from stowplan.driver import logs
     from stowplan.driver.client.credentials import CredentialError
@@ -126,9 +132,16 @@ def _run(
             dry_run,
             seed,
         )
-        with maybe_recording(record, "run", plugin_files) as recorder:
+        with (
+            maybe_recording(record, "run", plugin_files) as recorder,
+            maybe_serving_page(
+                web, serving["tls_cert_file"], serving["tls_private_key_file"]
+            ) as page,
+        ):
+            print_address(page)
             chosen = replace(chosen, recorder=recorder)
-            code = run(deciders, chosen, ProcessOptions(address, take_over))
+            on_server = None if page is None else page.attach
+            code = run(deciders, chosen, ProcessOptions(address, take_over, on_server))
     # A process that no longer leads must end, whatever its threads are doing.
     exit_after(FLUSH_S, code)
     sys.exit(code)

@@ -13,6 +13,7 @@ from stowplan.cli import (
     options,
     record_options,
     simulate_options,
+    web_option,
 )
 from stowplan.cli.command import Command, command_line, flag
 from stowplan.driver.gc_settings import infrequent_collections
@@ -36,6 +37,9 @@ stowplan simulate -f trace.csv --replay --until 1d --out results
 stowplan simulate -f trace.swf --arrivals poisson,rate=240 --seeds 3
 # Replay a generated workload and write a report to look at
 stowplan simulate --replay --report run.html
+
+# Replay a trace, and look at it in a browser: any moment of the run
+stowplan simulate -f trace.csv --replay --web
 
 # Compare five random seeds
 stowplan simulate --node-count 20 --pod-count 50 --seeds 5
@@ -61,6 +65,7 @@ stowplan simulate --node-count 20 --pod-count 50 --seeds 5
 @options.all_namespaces
 @options.out
 @simulate_options.report
+@web_option.web
 @flag(
     "-o",
     "--output",

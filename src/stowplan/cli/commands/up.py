@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowplan.cli import node_failure_options, options, record_options
+from stowplan.cli import node_failure_options, options, record_options, web_option
 from stowplan.cli.command import Command, flag, grouped
 from stowplan.cli.errors import invalid_argument
 
@@ -21,6 +21,9 @@ kubectl --kubeconfig stowplan.kubeconfig get nodes
 
 # Load manifests, and keep the cluster between runs
 stowplan up -f cluster.yaml --data ./cluster
+
+# Look at it in a browser; the address is printed
+stowplan up --node-count 50 --web
 
 # Run a cluster without a scheduler, on a free port
 stowplan up --no-scheduler --port 0 --kubeconfig test.kubeconfig
@@ -103,6 +106,7 @@ _cluster_options = grouped(
 @options.plugin
 @node_failure_options.node_lifecycle_options()
 @record_options.record_options
+@web_option.web
 @flag("--no-scheduler", is_flag=True, help="Run no scheduler: another one schedules the pods.")
 def command(
     files: tuple[str, ...],
@@ -116,6 +120,7 @@ def command(
     no_anonymous: bool,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
+    web: str | None,
     no_scheduler: bool,
     **given: Any,
 ) -> None:
@@ -134,6 +139,8 @@ def command(
     node_lifecycle = node_failure_options.take_node_lifecycle(given)
     if no_scheduler and record is not None:
         raise click.UsageError("--no-scheduler cannot be used with --record")
+    if no_scheduler and web is not None:
+        raise click.UsageError("--no-scheduler cannot be used with --web")
     from stowplan.cli.runs.up import run_up
     from stowplan.controllers.node_lifecycle.node_lifecycle_options import NodeLifecycleOptions
     from stowplan.driver.local_cluster import LocalClusterSettings
@@ -149,4 +156,4 @@ def command(
         node_lifecycle=node_lifecycle or NodeLifecycleOptions(),
     )
     scheduler = None if no_scheduler else (config_files, plugin_files)
-    run_up(settings, (*clusters, *files), scheduler, record)
+    run_up(settings, (*clusters, *files), scheduler, record, web)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from stowplan.cli.errors import CommandFailed, reported
 from stowplan.cli.tables.console import plain_table, stdout_console
-from stowplan.examples.demo import DemoResult, run_demo
+from stowplan.examples.demo import DemoKeeping, DemoResult, run_demo
 from stowplan.examples.demo_cluster import AppPlacement, DemoError, demo_deciders
 from stowplan.examples.demo_explanations import explain_placement
 from stowplan.examples.demo_screen import LiveDisplay, PlainDisplay
@@ -26,16 +27,47 @@ NEXT_STEPS = (
 )
 
 
-def run_demo_command(*, fast: bool) -> int:
-    """Run the demonstration and print its results; the exit code."""
+def run_demo_command(*, fast: bool, keep: bool = False) -> int:
+    """Run the demonstration and print its results; the exit code. keep: serve the page, and go on
+    until a signal."""
     console = stdout_console()
     console.print(
         "Six nodes of 8 cores in three zones, and one scheduler that decides in two ways:\n"
         "pod by pod, as kube-scheduler does, and in sessions for gangs, as kube-batch does."
     )
     display = LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+    if keep:
+        return _run_and_keep(display, fast=fast)
     with reported(DemoError, by=CommandFailed), display:
         outcome = run_demo(display, fast=fast)
+    return _print_outcome(outcome)
+
+
+def _run_and_keep(display: LiveDisplay | PlainDisplay, *, fast: bool) -> int:
+    # Imported here: the page's modules are of this option only.
+    from stowplan.cli.runs.pages.serve_page import print_address, serving_page
+
+    with (
+        reported(DemoError, by=CommandFailed),
+        serving_page("") as page,
+        ExitStack() as displayed,
+    ):
+        print_address(page)
+        displayed.enter_context(display)
+
+        def print_result(outcome: DemoResult) -> None:
+            # Nothing is printed above a display that is still drawn.
+            displayed.close()
+            _print_outcome(outcome)
+            print_address(page)
+            click.echo("Stop with Ctrl-C.")
+
+        outcome = run_demo(display, fast=fast, keeping=DemoKeeping(page.attach, print_result))
+    return 0 if outcome.is_as_expected else 1
+
+
+def _print_outcome(outcome: DemoResult) -> int:
+    """Print the results; the exit code."""
     print_placements(outcome.placements)
     if outcome.snapshot.nodes:
         print_queues(_shares(outcome))

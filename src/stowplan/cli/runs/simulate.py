@@ -10,6 +10,7 @@ import click
 
 from stowplan.cli.record_options import RecordRequest
 from stowplan.cli.runs.cluster_source import ClusterSource, read_cluster_source, strict_exit_code
+from stowplan.cli.runs.pages.simulation_page import check_simulation_address, serve_result
 from stowplan.cli.runs.pod_argument import find_pod_argument
 from stowplan.cli.runs.recordings.record_and_open import recording
 from stowplan.cli.runs.scheduler_config import read_command_deciders
@@ -56,6 +57,7 @@ class SimulateRequest(NamedTuple):
     strict: bool
     record: RecordRequest | None
     arrivals: str | None = None
+    web: str | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -88,6 +90,8 @@ def _run_simulate(
     cluster = read_cluster_source(request.source, deciders, keep_manifests=keeps) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
         _check_for_sessions(request)
+        if request.web is not None:
+            raise click.UsageError("--web needs --replay where actions and tiers are configured")
         seed, strict = request.seeds[0], request.strict
         code = run_sessions(
             cluster,
@@ -124,6 +128,8 @@ def _run_simulate(
     if request.report is not None:
         _write_report(request, next(iter(runs.values())).files())
     print_simulation(runs, results)
+    if request.web is not None:
+        serve_result(request.web, next(iter(runs.values())), deciders)
     is_short = any(has_unplaced_pods(run.summary) for run in runs.values())
     return strict_exit_code(1 if request.strict and is_short else 0, cluster, strict=request.strict)
 
@@ -141,6 +147,10 @@ def _check(request: SimulateRequest, results: OutputRequest) -> bool:
         raise click.UsageError(
             "--report cannot be used with several seeds; use --out and `stowplan report`"
         )
+    if request.web is not None:
+        if len(request.seeds) > 1:
+            raise click.UsageError("--web cannot be used with several seeds")
+        check_simulation_address(request.web)
     if results.out is not None:
         check_directory(results.out)
     if request.report is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from stowplan.inputs.files import files_at
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 if TYPE_CHECKING:
+    from stowplan.driver.live.scheduler_server import SchedulerServer
     from stowplan.driver.storage.recording_writer import RecordingWriter
 
 PROBLEMS_LISTED = 10
@@ -38,9 +39,11 @@ def run_up(
     paths: tuple[str, ...],
     scheduler: SchedulerFiles | None,
     record: RecordRequest | None = None,
+    web: str | None = None,
 ) -> None:
     """Run a cluster until it is stopped. scheduler: None for a cluster without one. record: of the
-    scheduler. Raises InputError, ConfigError, ContractError and click's exceptions."""
+    scheduler. web: the value of --web, None for no page. Raises InputError, ConfigError,
+    ContractError and click's exceptions."""
     if not is_loopback(settings.host):
         text = f"listening on {settings.host}: other computers can connect to this cluster"
         click.echo(f"Warning: {text}", err=True)
@@ -49,7 +52,7 @@ def run_up(
         if scheduler is None:
             run(settings, list(_documents(paths)), _print_started, nullcontext)
         else:
-            _run_with_scheduler(settings, paths, scheduler, record)
+            _run_with_scheduler(settings, paths, scheduler, record, web)
     click.echo("Stopped.")
 
 
@@ -58,17 +61,33 @@ def _run_with_scheduler(
     paths: tuple[str, ...],
     scheduler: SchedulerFiles,
     record: RecordRequest | None,
+    web: str | None,
 ) -> None:
     # Imported here: as below.
     from stowplan.cli.runs.recordings.record_and_open import maybe_recording
 
     with maybe_recording(record, "up", scheduler[1]) as recorder:
-        service = _scheduler_service(*scheduler, recorder)
-        run(settings, list(_documents(paths)), _print_started, service)
+        if web is None:
+            service = _scheduler_service(*scheduler, recorder)
+            run(settings, list(_documents(paths)), _print_started, service)
+            return
+        from stowplan.cli.runs.pages.serve_page import print_address, serving_page
+
+        with serving_page(web) as page:
+            service = _scheduler_service(*scheduler, recorder, page.attach)
+
+            def started(cluster: LocalCluster) -> None:
+                _print_started(cluster)
+                print_address(page)
+
+            run(settings, list(_documents(paths)), started, service)
 
 
 def _scheduler_service(
-    config_files: tuple[str, ...], plugin_files: tuple[str, ...], recorder: RecordingWriter | None
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    recorder: RecordingWriter | None,
+    on_server: Callable[[SchedulerServer], None] | None = None,
 ) -> ClusterService:
     # Imported here: a cluster without a scheduler starts faster without these modules.
     from stowplan.driver.live.configuration_files import ConfigurationFileError, scheduler_names
@@ -79,7 +98,7 @@ def _scheduler_service(
     if DEFAULT_SCHEDULER not in scheduler_names(deciders):
         text = f'no profile "{DEFAULT_SCHEDULER}": pods without schedulerName stay pending'
         click.echo(f"Warning: {text}", err=True)
-    return local_scheduler_service(deciders, recorder)
+    return local_scheduler_service(deciders, recorder, on_server)
 
 
 def _documents(paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

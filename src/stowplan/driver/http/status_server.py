@@ -26,21 +26,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from stowplan.client.access_reviews import (
-    is_access_allowed,
-    subject_access_review,
-    token_review,
-    user_of_token_review,
-)
 from stowplan.config.effective_configuration import effective
-from stowplan.driver.client.api_client import ApiClient
-from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import foreign_origin
+from stowplan.driver.http.token_reviews import TokenReviews, bearer_token
 from stowplan.driver.live import scheduler_status
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
-from stowplan.objects.encoding.duration import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
@@ -49,9 +41,6 @@ log = logging.getLogger("stowplan.http")
 
 DEFAULT_LISTEN_ADDRESS = "127.0.0.1:10259"
 UNAUTHENTICATED_PATHS = ("/healthz", "/livez", "/readyz")
-REVIEW_CACHE_TTL_S = 10
-"""How long the API server's review of a token is cached."""
-REVIEW_CACHE_SIZE = 1000
 NO_LIMIT = -1.0
 
 
@@ -102,9 +91,8 @@ class StatusServer:
         self.port = address.port
         self._server = server
         self._address = address
-        self._api: ApiClient | None = None
+        self._reviews = TokenReviews(server.options.client_config)
         self._runner: web.AppRunner | None = None
-        self._known: dict[tuple[str, str], tuple[int, bool]] = {}
         server.metrics_recorder.registry.register(SchedulerCollector(server))
 
     async def __aenter__(self) -> StatusServer:
@@ -118,8 +106,7 @@ class StatusServer:
     async def __aexit__(self, *_: object) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-        if self._api is not None:
-            await self._api.close()
+        await self._reviews.close()
 
     async def _start(self) -> None:
         app = web.Application(middlewares=[self._guarded])
@@ -149,7 +136,8 @@ class StatusServer:
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
         if request.path not in UNAUTHENTICATED_PATHS and not self._address.is_loopback:
-            code = await self._refusal(request)
+            token = bearer_token(request.headers.get("Authorization", ""))
+            code = await self._reviews.refusal(token, request.path)
             if code:
                 return web.Response(status=code, text=f"{code}\n")
         # With TLS, a web page under another name fails on the certificate.
@@ -164,32 +152,6 @@ class StatusServer:
         except TimeoutError:
             return web.Response(status=503, text="busy\n")
         return answer
-
-    async def _refusal(self, request: web.Request) -> int:
-        """401 or 403, 0 when access is allowed."""
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token.strip():
-            return 401
-        key = (token.strip(), request.path)
-        known = self._known.get(key)
-        if known is None or monotonic_ns() - known[0] > REVIEW_CACHE_TTL_S * SECOND:
-            answer = await self._ask(*key)
-            if answer is None:
-                return 401
-            if len(self._known) >= REVIEW_CACHE_SIZE:
-                self._known.clear()
-            known = self._known[key] = monotonic_ns(), answer
-        return 0 if known[1] else 403
-
-    async def _ask(self, token: str, path: str) -> bool | None:
-        """Whether a token's user may read a path; None for a token that the API server does not
-        know."""
-        if self._api is None:
-            self._api = ApiClient(self._server.options.client_config)
-        user = user_of_token_review(await self._api.send(token_review(token)))
-        if user is None:
-            return None
-        return is_access_allowed(await self._api.send(subject_access_review(user, path)))
 
     # Pages.
 

@@ -20,6 +20,7 @@ from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
 from stowplan.messages.events import Event
 from stowplan.objects.encoding.duration import SECOND
+from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
@@ -85,6 +86,15 @@ class Informers:
         """A pod in the cache, by namespace/name."""
         found = None if self._pods is None else self._pods.find(key)
         return found if isinstance(found, Pod) else None
+
+    def objects(self) -> list[Object]:
+        """The latest version of every object of all resources."""
+        return [value for informer in self.informers for value in informer.objects()]
+
+    def objects_of(self, kind: type[Object]) -> list[Object]:
+        """The latest version of every object of a kind."""
+        found = (one for one in self.informers if one.resource.kind is kind)
+        return [value for informer in found for value in informer.objects()]
 
     def start(self, tasks: BackgroundTasks) -> None:
         """Start all informers."""

@@ -92,6 +92,8 @@ class SchedulerServerOptions(msgspec.Struct, frozen=True):
 
 
 T = TypeVar("T")
+DecisionObserver = Callable[[list[Effect], int, int], None]
+"""Called with the effects of a `handle` call, its start and its duration, in nanoseconds."""
 LeaseThreadService = Callable[["SchedulerServer"], AbstractAsyncContextManager[object]]
 
 
@@ -100,7 +102,8 @@ class SchedulerServer:
 
     stop_reason: error that stopped it, "" for none. heartbeat_at: last iteration of the loop.
     on_lease_lost: called from another thread when the lease is lost, because this one may be busy.
-    on_synced: called when the objects of the cluster have been read, which live long.
+    on_synced: called when the objects of the cluster have been read, which live long. on_decided:
+    called after every `handle` call, before its effects are performed; it must not change them.
     """
 
     def __init__(
@@ -144,6 +147,7 @@ class SchedulerServer:
         self._rng = informer_rng
         self.on_lease_lost: Callable[[], None] = _ignore
         self.on_synced: Callable[[], None] = _ignore
+        self.on_decided: DecisionObserver | None = None
         self._inbox: deque[Event] = deque()
         self._wakeup_at: int | None = None
         self._queue_heads = 200
@@ -453,6 +457,8 @@ class SchedulerServer:
         else:
             self.decision_log.handled(events, effects, begun)
             self.fairness_watch.handled(events, effects, begun)
+        if self.on_decided is not None:
+            self.on_decided(effects, begun, took)
         for effect in effects:
             self._perform_effect(effect)
 

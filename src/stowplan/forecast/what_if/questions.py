@@ -121,17 +121,22 @@ def what_if(
 def question_of(
     cluster: Cluster | str | Path | Iterable[str | Path],
     *,
-    config: ConfigSource | None = None,
+    config: ConfigSource | Deciders | None = None,
     plugins: Iterable[PluginSource] = (),
     options: WhatIfOptions | None = None,
 ) -> Question:
-    """A question about a cluster, for `answer`; raises as `what_if`."""
+    """A question about a cluster, for `answer`; raises as `what_if`. config: Deciders have their
+    plugins already; changes of the kinds `config` and `plugin` are not possible then."""
     options = options or WhatIfOptions()
     if not isinstance(cluster, Cluster):
         cluster = read_cluster(cluster)
-    files = (config,) if isinstance(config, str | Path) else tuple(config or ())
     sources = (plugins,) if isinstance(plugins, str | Path) else tuple(plugins)
-    deciders = read_deciders(files, sources)
+    files: tuple[str | Path, ...] = ()
+    if isinstance(config, Deciders):
+        deciders = config
+    else:
+        files = (config,) if isinstance(config, str | Path) else tuple(config or ())
+        deciders = read_deciders(files, sources)
     if options.profile is not None:
         check_profile_of(options.profile, deciders.configuration)
     given = cluster

@@ -1,5 +1,6 @@
 // Shares by node and time, on a canvas. The page has a table of the same nodes beside it.
 
+import { colourOf, paintScale } from "./colour_scale.js";
 import { element } from "./elements.js";
 import { onWidth, svgOf, drawXAxis, tooltipOf } from "./plot_frame.js";
 import { scaleOf } from "./scales.js";
@@ -8,9 +9,6 @@ import { textOf } from "./number_texts.js";
 const ABSENT = 255;
 const STEPS = 200;
 const LEFT = 8;
-const LIGHT = [[247, 246, 235], [214, 229, 190], [132, 200, 178], [58, 157, 183], [41, 98, 160], [37, 37, 110]];
-const DARK = [[32, 36, 56], [46, 62, 118], [38, 112, 142], [42, 160, 132], [140, 206, 88], [250, 232, 70]];
-const OVER = [213, 94, 0];
 
 export function drawHeatMap(place, chart) {
   const layers = chart.layers.map((layer) => ({ ...layer, cells: decoded(layer.values) }));
@@ -24,7 +22,7 @@ export function drawHeatMap(place, chart) {
   const scale = element("canvas", { class: "scale", width: "201", height: "10", "aria-hidden": "true" });
   const legend = element("div", { class: "legend" }, "0%", scale, "100% of allocatable");
   const colourScale = () => {
-    paintScale(scale, dark.matches);
+    paintScale(scale, STEPS, dark.matches);
     draw();
   };
   place.append(controls(layers, state, draw), holder, legend);
@@ -102,22 +100,6 @@ function paint(holder, canvas, chart, state, isDark) {
   const scale = scaleOf(chart.x, chart.at, LEFT, state.width - LEFT);
   drawXAxis(svg, scale, chart.x, 2, state.width);
   canvas.after(svg);
-}
-
-export function colourOf(share, isDark) {
-  if (share > 1.001) return OVER;
-  const stops = isDark ? DARK : LIGHT;
-  const place = Math.min(share, 1) * (stops.length - 1);
-  const k = Math.min(Math.floor(place), stops.length - 2);
-  return stops[k].map((part, i) => Math.round(part + (stops[k + 1][i] - part) * (place - k)));
-}
-
-function paintScale(scale, isDark) {
-  const context = scale.getContext("2d");
-  for (let k = 0; k <= STEPS; k += 1) {
-    context.fillStyle = `rgb(${colourOf(k / STEPS, isDark).join(",")})`;
-    context.fillRect(k, 0, 1, 10);
-  }
 }
 
 function watch(canvas, chart, state, tooltip) {

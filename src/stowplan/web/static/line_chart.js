@@ -26,9 +26,9 @@ export function drawLines(place, chart) {
   draw = () => {
     canvas.querySelectorAll("svg").forEach((old) => old.remove());
     const shown = chart.series.map((one, k) => [one, k]).filter(([, k]) => !legend.hidden.has(k));
-    const { svg, x, y } = drawing(chart, shown, width, state);
+    const { svg, x } = drawing(chart, shown, width, state);
     canvas.prepend(svg);
-    follow(svg, canvas, chart, shown, { x, y, tooltip, zoom });
+    follow(svg, canvas, chart, shown, { x, tooltip, zoom });
   };
   onWidth(canvas, (found) => {
     width = found;
@@ -63,7 +63,7 @@ function drawing(chart, shown, width, state) {
     group.append(shape("path", { class: `line ${colour}`, d: path(one.x, one.y, x, y, chart.is_step) }));
   }
   svg.append(group);
-  return { svg, x, y };
+  return { svg, x };
 }
 
 function path(xs, ys, x, y, isStep) {
@@ -106,7 +106,7 @@ function indexAt(xs, value, isStep) {
   return low;
 }
 
-function follow(svg, canvas, chart, shown, { x, y, tooltip, zoom }) {
+function follow(svg, canvas, chart, shown, { x, tooltip, zoom }) {
   const cursor = shape("line", { class: "cursor", y1: 4, y2: HEIGHT - 40, x1: -9, x2: -9 });
   const selection = shape("rect", { class: "selection", y: 4, height: HEIGHT - 44, width: 0 });
   svg.append(selection, cursor);

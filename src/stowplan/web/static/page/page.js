@@ -1,0 +1,5 @@
+// The entry of the live page.
+
+import { PageApp } from "./page_app.js";
+
+new PageApp().start();

@@ -1,0 +1,200 @@
+// Queues and gangs: guarantee, deserved, allocated, borrowed and lent, now and over time.
+
+import { element } from "../elements.js";
+import { drawLines } from "../line_chart.js";
+import { choice, emptyText, panel, plainTable } from "./controls.js";
+import { countText, percentText, shortQuantity } from "./quantities.js";
+
+const EVERY = 1000;
+const HISTORY_EVERY = 10000;
+const SERIES_MAX = 8;
+const FIELDS = [["allocated", "allocated"], ["deserved", "deserved"], ["pending", "pending"]];
+
+export class QueuesScreen {
+  constructor(app) {
+    this.app = app;
+    this.title = "Queues and gangs";
+    this.resource = choice("Resource", (value) => app.address.set({ resource: value }));
+    this.field = choice("Over time", (value) => app.address.set({ field: value }));
+    this.field.offer(FIELDS);
+    this.content = element("div", { class: "screen" });
+    this.chart = panel("Over time", element("div", { class: "line-chart" }));
+    this.gangs = panel("Gangs");
+    const tools = element("div", { class: "panel" }, element("div", { class: "toolbar" }, this.resource.element, this.field.element));
+    this.element = element("section", { class: "screen", "aria-label": "Queues and gangs" }, tools, this.content, this.chart, this.gangs);
+    this.content.append(element("div", { class: "panel" }, emptyText("Waiting for the first answer…")));
+    this.drawnAt = 0;
+    this.askedAt = -Infinity;
+  }
+
+  show(values) {
+    this.values = values;
+    this.field.choose(values.field || "allocated");
+    this.key = "";
+    this.draw();
+    this.drawHistory();
+    if (performance.now() - this.askedAt > HISTORY_EVERY) this.ask();
+  }
+
+  update(changed) {
+    const now = performance.now();
+    if (changed.has("queues") && (now - this.drawnAt > EVERY || !this.drawnAt)) this.draw();
+    if (now - this.askedAt > HISTORY_EVERY) this.ask();
+  }
+
+  async ask() {
+    this.askedAt = performance.now();
+    if (!this.app.can("queues")) return;
+    try {
+      const found = await this.app.requests.get("queues");
+      this.history = found.history;
+      if (!this.app.model.queues) {
+        this.app.model.queues = found;
+        this.draw();
+      }
+      this.drawHistory();
+    } catch (problem) {
+      this.content.replaceChildren(element("p", { class: "notice error" }, problem.message));
+    }
+  }
+
+  draw() {
+    const { queues } = this.app.model;
+    if (!queues) {
+      if (!this.app.can("queues")) this.content.replaceChildren(element("div", { class: "panel" }, emptyText("No scheduler of this process has queues.")));
+      return;
+    }
+    this.drawnAt = performance.now();
+    const schedulers = (queues.schedulers || []).filter((one) => one.queues?.length);
+    const names = resourcesOf(schedulers);
+    this.shown = names.includes(this.values?.resource) ? this.values.resource : names[0] || "cpu";
+    this.resource.offer(names.map((name) => [name, name]), this.shown);
+    const key = JSON.stringify([schedulers, queues.gangs, this.shown, this.values?.queue]);
+    if (key === this.key || this.element.contains(document.activeElement) && document.activeElement.closest("table")) return;
+    this.key = key;
+    const panels = schedulers.map((one) => this.scheduler(one));
+    if (!panels.length) panels.push(element("div", { class: "panel" }, emptyText("No scheduler of this process has queues.")));
+    this.content.replaceChildren(...panels);
+    this.chart.hidden = !schedulers.length;
+    this.gangs.hidden = !schedulers.length && !queues.gangs?.length;
+    this.drawGangs(queues.gangs || []);
+  }
+
+  scheduler({ schedulerName, total, queues, loans }) {
+    const { shown } = this;
+    const whole = total?.[shown] || Math.max(1e-9, ...queues.map((one) => one.allocated?.[shown] || 0));
+    const amount = (values) => (values?.[shown] === undefined ? "" : amountText(shown, values[shown]));
+    const rows = treeOf(queues).map(([queue, depth]) => {
+      const name = element("a", { href: this.app.address.link("pending", { queue: queue.name }), title: "its pending pods" }, queue.name);
+      const isChosen = queue.name === this.values?.queue;
+      const title = element("span", { class: `queue depth${Math.min(depth, 5)}${isChosen ? " chosen" : ""}` }, name);
+      return [
+        title, queueBar(queue, shown, whole), amount(queue.guarantee), amount(queue.deserved), amount(queue.allocated), amount(queue.borrowed),
+        amount(queue.lent), amount(queue.pending), amount(queue.capability), queue.weight ?? "", countText(queue.podsPlaced), countText(queue.podsPending),
+      ];
+    });
+    const columns = [["Queue"], [`Of ${amountText(shown, whole)}`], ...["Guarantee", "Deserved", "Allocated", "Borrowed", "Lent", "Pending", "Capability", "Weight", "Pods", "Waiting"].map((one) => [one, true])];
+    const found = panel(`Queues of ${schedulerName}`, plainTable(`Queues of ${schedulerName}`, columns, rows), legend());
+    found.querySelector("h2").append(element("small", {}, shown));
+    const owed = (loans || []).filter((one) => one.resource === shown);
+    if (owed.length) found.append(this.loans(owed));
+    return found;
+  }
+
+  loans(loans) {
+    const rows = loans.map((one) => [one.borrower, one.lender, amountText(one.resource, one.amount), one.wantedBack ? amountText(one.resource, one.wantedBack) : ""]);
+    return element("div", {}, element("h3", {}, "Who borrows from whom"), plainTable("Loans between queues", [["Borrower"], ["Lender"], ["Amount", true], ["Wanted back", true]], rows));
+  }
+
+  drawHistory() {
+    const { history } = this;
+    const place = element("div", { class: "line-chart" });
+    this.chart.lastChild.replaceWith(place);
+    const field = this.field.value || "allocated";
+    const series = (history?.series || []).filter((one) => one.field === field && one.resource === this.shown);
+    if (!series.length || history.times.length < 2) {
+      place.append(emptyText("History begins when the server starts; a point each ten seconds."));
+      return;
+    }
+    const start = history.times[0];
+    const x = history.times.map((time) => (time - history.times.at(-1)) / 1000);
+    const biggest = [...series].sort((one, other) => most(other.values) - most(one.values)).slice(0, SERIES_MAX);
+    const divisor = divisorOf(this.shown, Math.max(...biggest.map((one) => most(one.values))));
+    const lines = biggest.map((one) => ({ name: one.queue, x, y: one.values.map((value) => (value === null ? null : value / divisor.size)), low: [], high: [] }));
+    const axis = (label, unit) => ({ label, unit });
+    drawLines(place, {
+      title: `${this.shown} ${field} by queue, ${Math.round((history.times.at(-1) - start) / 60000)} minutes`, series: lines, is_step: true,
+      x: axis("before now", "time"), y: axis(`${this.shown}${divisor.name}`, "number"),
+    });
+  }
+
+  drawGangs(gangs) {
+    const rows = gangs.map((one) => [
+      element("a", { href: this.app.address.link("pending", { gang: one.gang }) }, one.gang), one.queue, one.phase,
+      countText(one.min), countText(one.running), countText(one.pending), one.missing ? countText(one.missing) : "",
+    ]);
+    const columns = [["Gang"], ["Queue"], ["Phase"], ["Minimum", true], ["Running", true], ["Pending", true], ["Missing", true]];
+    const content = rows.length ? plainTable("Gangs", columns, rows) : emptyText("no gangs");
+    this.gangs.replaceChildren(element("h2", {}, "Gangs", element("small", {}, countText(rows.length))), content);
+  }
+}
+
+function resourcesOf(schedulers) {
+  const names = schedulers.flatMap((one) => [...Object.keys(one.total || {}), ...one.queues.flatMap((queue) => Object.keys(queue.allocated || {}))]);
+  const known = [...new Set(names)];
+  return ["nvidia.com/gpu", "cpu", "memory"].filter((one) => known.includes(one)).concat(known.filter((one) => !["nvidia.com/gpu", "cpu", "memory"].includes(one)));
+}
+
+// Queues in the order of their tree, with depth; a parent that is not there counts as none.
+function treeOf(queues) {
+  const names = new Set(queues.map((one) => one.name));
+  const below = new Map();
+  for (const queue of queues) {
+    const parent = names.has(queue.parent) && queue.parent !== queue.name ? queue.parent : "";
+    below.set(parent, [...(below.get(parent) || []), queue]);
+  }
+  const found = [];
+  const seen = new Set();
+  const walk = (name, depth) => {
+    for (const queue of below.get(name) || []) {
+      if (seen.has(queue.name)) continue;
+      seen.add(queue.name);
+      found.push([queue, depth]);
+      walk(queue.name, depth + 1);
+    }
+  };
+  walk("", 0);
+  return found.concat(queues.filter((one) => !seen.has(one.name)).map((one) => [one, 0]));
+}
+
+// Amounts of queues are in cores, bytes and units.
+function amountText(resource, amount) {
+  return shortQuantity(resource, resource === "cpu" ? amount * 1000 : amount);
+}
+
+function queueBar(queue, resource, whole) {
+  const [allocated, deserved, borrowed] = ["allocated", "deserved", "borrowed"].map((name) => queue[name]?.[resource] || 0);
+  const own = element("i", {});
+  own.style.width = `${Math.min(100, ((allocated - borrowed) / whole) * 100)}%`;
+  const over = element("i", { class: "over" });
+  over.style.left = own.style.width;
+  over.style.width = `${Math.min(100, (borrowed / whole) * 100)}%`;
+  const mark = element("b", {});
+  mark.style.left = `calc(${Math.min(100, (deserved / whole) * 100)}% - 1px)`;
+  const text = `${percentText(allocated / whole)} of all allocated, ${percentText(deserved / whole)} deserved, ${percentText(borrowed / whole)} borrowed`;
+  return element("span", { class: "track wide", role: "img", "aria-label": text, title: text }, own, over, deserved ? mark : "");
+}
+
+function legend() {
+  const key = (name, text) => element("span", { class: "scale" }, element("span", { class: `key-mark ${name}`, "aria-hidden": "true" }), text);
+  return element("p", { class: "toolbar soft" }, key("own", "allocated within its part"), key("over", "borrowed"), key("mark", "deserved"));
+}
+
+function most(values) {
+  return values.reduce((found, value) => Math.max(found, value || 0), 0);
+}
+
+function divisorOf(resource, size) {
+  if (resource !== "memory") return { size: 1, name: "" };
+  return size >= 2 ** 40 ? { size: 2 ** 40, name: ", TiB" } : { size: 2 ** 30, name: ", GiB" };
+}

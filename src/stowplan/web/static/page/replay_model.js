@@ -1,0 +1,129 @@
+// A finished simulation as intervals of its pods; the state at any time is added up from them.
+
+import { ClusterModel } from "./cluster_model.js";
+import { ageText, countText, offsetText, quantityOf } from "./quantities.js";
+
+export const NEVER = 4294967295;
+const COLUMNS = ["id", "pod", "since", "queue", "gpus", "reason"];
+
+export class ReplayModel extends ClusterModel {
+  // data, arrays: of the frame of `GET replay`.
+  constructor(data, arrays, changed) {
+    super(changed);
+    this.data = data;
+    // A placement run has no times: it goes on by pods tried.
+    this.hasTime = data.axis !== "pods";
+    this.unit = this.hasTime ? 1000 : 1;
+    this.intervals = arrays;
+    const names = data.resources.map((one) => one.name).filter((name) => name !== "pods");
+    const resources = [...data.resources.filter((one) => one.name !== "pods"), { name: "pods", unit: "count" }];
+    const columns = {};
+    for (const name of names) {
+      columns[`allocatable:${name}`] = arrays[`allocatable:${name}`];
+      columns[`requested:${name}`] = new Float64Array(data.names.length);
+    }
+    if (arrays["allocatable:pods"]) columns["allocatable:pods"] = arrays["allocatable:pods"];
+    columns["requested:pods"] = new Float64Array(data.names.length);
+    this.nodes.replace({ names: data.names, resources, groups: data.groups || {} }, { ...columns, ...groupArrays(arrays) });
+    this.amounts = names.map((name) => Float64Array.from(data.templates, (one) => one.requests[name] || 0));
+    this.used = names.map((name) => this.nodes.columns.get(`requested:${name}`));
+    this.pods = this.nodes.columns.get("requested:pods");
+    this.pending.columns = COLUMNS;
+    this.pending.places = new Map(COLUMNS.map((name, place) => [name, place]));
+    this.pending.reasons = [["", "no node at this time"]];
+    const model = this;
+    Object.defineProperty(this.pending, "rows", { get: () => model.pendingRows(), configurable: true });
+  }
+
+  timeText(time) {
+    return this.hasTime ? offsetText((time - this.data.start) / 1000) : `${countText(time - this.data.start)} pods tried`;
+  }
+
+  get bounds() {
+    return { start: this.data.start, end: this.data.end };
+  }
+
+  // The moment at which most pods run, which says more than the end, when all may have ended.
+  get busiest() {
+    if (!this.hasTime) return this.data.end;
+    const { node, bound, ended } = this.intervals;
+    const changes = [];
+    for (let pod = 0; pod < node.length; pod += 1) {
+      if (node[pod] >= 0 && bound[pod] < NEVER) changes.push([bound[pod], 1], [ended[pod], -1]);
+    }
+    changes.sort(([one], [other]) => one - other);
+    let [running, most, found] = [0, 0, 0];
+    for (const [at, step] of changes) {
+      running += step;
+      if (running > most) [most, found] = [running, at];
+    }
+    return Math.min(this.data.end, this.data.start + found * this.unit);
+  }
+
+  // time: ms, between `bounds`.
+  seek(time) {
+    const at = (time - this.data.start) / this.unit;
+    const { node, created, bound, ended, template } = this.intervals;
+    for (const column of this.used) column.fill(0);
+    this.pods.fill(0);
+    const waiting = [];
+    let [placed, gpus, longest] = [0, 0, -1];
+    for (let pod = 0; pod < node.length; pod += 1) {
+      if (bound[pod] <= at && at < ended[pod] && node[pod] >= 0) {
+        placed += 1;
+        this.pods[node[pod]] += 1;
+        for (let k = 0; k < this.used.length; k += 1) this.used[k][node[pod]] += this.amounts[k][template[pod]];
+      } else if (created[pod] <= at && at < bound[pod] && at < ended[pod]) {
+        waiting.push(pod);
+        gpus += this.data.templates[template[pod]].gpus || 0;
+        if (longest < 0 || created[pod] < created[longest]) longest = pod;
+      }
+    }
+    this.finish(time, { waiting, placed, gpus, longest });
+  }
+
+  finish(time, { waiting, placed, gpus, longest }) {
+    const { start } = this.data;
+    this.time = time;
+    this.waiting = waiting;
+    this.madeRows = null;
+    const since = longest < 0 ? null : start + this.intervals.created[longest] * this.unit;
+    const reasons = waiting.length ? [{ rule: "", reason: "no node at this time", pods: waiting.length, gpus }] : [];
+    this.status = {
+      healthy: true, unready: [], bound: placed, pods: placed, nodes: this.nodes.count, pending: { waiting: waiting.length }, gpusWaiting: gpus, why: reasons,
+      longestWait: longest < 0 ? null : { pod: this.data.pods[longest], since }, boundPerSecond: null,
+    };
+    const groups = waiting.length ? [{ reason: 0, pods: waiting.length, gpus, since }] : [];
+    Object.assign(this.pending, { total: waiting.length, complete: true, gpusWaiting: gpus, groups });
+    for (const topic of ["status", "nodes", "pending"]) this.changed(topic);
+  }
+
+  pendingRows() {
+    this.madeRows ??= new Map((this.waiting || []).map((pod) => {
+      const template = this.data.templates[this.intervals.template[pod]];
+      return [pod, [pod, this.data.pods[pod], this.data.start + this.intervals.created[pod] * this.unit, template.queue || "", template.gpus || 0, 0]];
+    }));
+    return this.madeRows;
+  }
+
+  // What the pod screen shows of a pod in a replay.
+  podAt(name) {
+    const pod = this.data.pods.indexOf(name);
+    if (pod < 0) return { pod: name, state: "unknown", message: `pods "${name}" not found` };
+    const { node, created, bound, ended, template } = this.intervals;
+    const at = (this.time - this.data.start) / this.unit;
+    const isRunning = bound[pod] <= at && at < ended[pod] && node[pod] >= 0;
+    const state = isRunning ? "running" : at < created[pod] ? "not created yet" : at >= ended[pod] ? "ended" : "pending";
+    const time = (value) => (value >= NEVER ? "not within the run" : this.timeText(this.data.start + value * this.unit));
+    const wait = bound[pod] >= NEVER || !this.hasTime ? "" : ageText(bound[pod] - created[pod]);
+    const requests = Object.entries(this.data.templates[template[pod]].requests).map(([key, amount]) => [key, quantityOf(key, amount)]);
+    return {
+      pod: name, state, node: isRunning ? this.data.names[node[pod]] : "", queue: this.data.templates[template[pod]].queue,
+      more: [["Created", time(created[pod])], ["Bound", time(bound[pod])], ["Ended", time(ended[pod])], ["Waited", wait], ...requests],
+    };
+  }
+}
+
+function groupArrays(arrays) {
+  return Object.fromEntries(Object.entries(arrays).filter(([name]) => name.startsWith("group:")));
+}
