@@ -30,7 +30,8 @@ class CycleState:
     them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
     of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
-    send none of these.
+    send none of these. is_group_cycle: the pod is tried as part of its group, and nothing that is
+    assumed lasts.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class CycleState:
         "binding_annotations",
         "binding_lock",
         "binding_times",
+        "is_group_cycle",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -53,6 +55,7 @@ class CycleState:
         self.binding_annotations: dict[str, str] = {}
         self.binding_times: Mapping[str, str] = NO_TIMES
         self.binding_lock: NodeLock | None = None
+        self.is_group_cycle = False
 
     def write(self, key: str, value: object) -> None:
         """Store `value` under `key`, replacing the previous one."""
@@ -91,4 +94,5 @@ class CycleState:
         copy.binding_annotations = dict(self.binding_annotations)
         copy.binding_times = self.binding_times
         copy.binding_lock = self.binding_lock
+        copy.is_group_cycle = self.is_group_cycle
         return copy

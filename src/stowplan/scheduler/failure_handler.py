@@ -5,7 +5,9 @@ Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from stowplan.framework.deciders.lane import BindingCycleFailed
 from stowplan.framework.diagnosis import single_node_diagnosis
@@ -20,11 +22,22 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 
+class FailedAttempt(msgspec.Struct, frozen=True):
+    """A pod that returns to the queue. nominated_node: see `FailureHandler.attempt_failed`."""
+
+    key: str
+    reason: str
+    message: str
+    plugins: frozenset[str]
+    nominated_node: str | None
+
+
 class FailureHandler:
-    """Handles failed scheduling attempts and binding cycles."""
+    """Handles failed scheduling attempts and binding cycles. on_failure: called with each."""
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
+        self.on_failure: Callable[[FailedAttempt], None] = _ignore_failure
 
     def attempt_failed(
         self,
@@ -54,6 +67,8 @@ class FailureHandler:
             lane.on_outcome(BindingCycleFailed(entry.pod, message, reason))
             return
         pod = context.pods[entry.key]
+        plugins = frozenset(refused_by) | frozenset(pending_on)
+        self.on_failure(FailedAttempt(entry.key, reason, message, plugins, nominated_node))
         context.queue.add_unschedulable_if_not_present(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
@@ -91,6 +106,17 @@ class FailureHandler:
             pending_on=diagnosis.pending,
             announced=announced,
         )
+
+    def report_deleted(self, pod: Pod, status: Status) -> None:
+        """Report the refusal of a pod that was deleted meanwhile, as the original does."""
+        message = single_node_diagnosis(status).text()
+        plugins = frozenset((status.plugin,))
+        self.on_failure(FailedAttempt(pod.key, UNSCHEDULABLE, message, plugins, ""))
+        self._context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
+
+
+def _ignore_failure(failure: FailedAttempt) -> None:
+    """Default of `on_failure`."""
 
 
 def is_condition_new(

@@ -1,0 +1,172 @@
+"""Group algorithm: find nodes for all members of a group on one snapshot, changing nothing.
+
+Members are assumed on an overlay of the node table, one after the other; all of it is undone.
+
+Source: kube-scheduler v1.36, schedule_one_podgroup.go podGroupSchedulingAlgorithm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Ints
+from stowplan.columns.overlay import Overlay
+from stowplan.framework import Code, ContractError, CycleState, Framework
+from stowplan.framework.deciders.decider import Decider, Decision, MemberTrial
+from stowplan.framework.plugin import PermitWait
+from stowplan.framework.pod_groups.placement_plugins import best_placement, run_placement_generate
+from stowplan.framework.pod_groups.placements import PodGroupCycle, ProposedPlacement
+from stowplan.framework.status import Status, error
+from stowplan.queue import PodRecord
+from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.pod_groups.group_results import (
+    ASKED_TO_WAIT,
+    SCHEDULED,
+    TO_PREEMPT,
+    UNSCHEDULED,
+    GroupResult,
+    GroupStatus,
+    MemberResult,
+    refused_on_node,
+)
+
+Undo = Callable[[], None]
+
+
+class GroupAttempt(msgspec.Struct, frozen=True, eq=False):
+    """One group in a cycle. records: its members, in the order in which they are tried. draws:
+    tie-break number of each member by uid."""
+
+    records: Sequence[PodRecord]
+    framework: Framework
+    cycle: PodGroupCycle
+    overlay: Overlay
+    draws: Mapping[str, int | None]
+
+
+class GroupAlgorithm:
+    """Tries groups. decider: chooses nodes."""
+
+    def __init__(self, context: SchedulerContext, decider: Callable[[], Decider]) -> None:
+        self._context = context
+        self._decider = decider
+
+    def run(self, group: GroupAttempt, *, has_post_filter: bool) -> GroupResult:
+        """Try the group on its placements, or on all nodes. has_post_filter: False asks only
+        whether it is schedulable."""
+        if group.framework.gates.topology_aware_workload_scheduling:
+            return self._run_placements(group, has_post_filter=has_post_filter)
+        return self._run_within(group, None, has_post_filter=has_post_filter)
+
+    def _run_placements(self, group: GroupAttempt, *, has_post_filter: bool) -> GroupResult:
+        rows = group.cycle.snapshot.nodes.order
+        placements = run_placement_generate(group.framework, rows, group.cycle)
+        if isinstance(placements, Status):
+            return GroupResult([], GroupStatus(placements.code, "", placements.reasons))
+        first: GroupResult | None = None
+        found: list[tuple[ProposedPlacement, GroupResult]] = []
+        for placement in placements:
+            result = self._run_within(group, placement.rows, has_post_filter=has_post_filter)
+            if result.status.is_error:
+                return result
+            first = first or result
+            if result.status.code == Code.SUCCESS or result.is_waiting:
+                row = group.cycle.snapshot.nodes.row
+                taken = [(one.record.pod, row(one.node)) for one in result.members if one.node]
+                found.append((ProposedPlacement(placement, taken), result))
+        if not found:
+            assert first is not None, "no placements are refused before"
+            text = (
+                f"0/{len(placements)} placements are available, "
+                f"first placement status: {first.status.text}"
+            )
+            first.status = GroupStatus(Code.UNSCHEDULABLE, "", (text,))
+            return first
+        if len(found) == 1:
+            return found[0][1]
+        best = best_placement(group.framework, [one for one, _ in found], group.cycle)
+        return found[best][1]
+
+    def _run_within(
+        self, group: GroupAttempt, rows: Ints | None, *, has_post_filter: bool
+    ) -> GroupResult:
+        """Try the members in order on these rows."""
+        result = GroupResult([], UNSCHEDULED)
+        undo: list[Undo] = []
+        needs_preemption = False
+        for record in group.records:
+            trial = MemberTrial(rows, group.draws.get(record.uid), has_post_filter)
+            member = self._try(group, record, trial, undo)
+            result.members.append(member)
+            if not member.node:
+                if not member.is_error:
+                    continue
+                assert member.decision.refusal is not None
+                text = f"failed to schedule other pod from a pod group: {member.decision.message}"
+                result.status, result.is_waiting = GroupStatus(Code.ERROR, text), False
+                break
+            needs_preemption |= member.needs_preemption
+            if member.is_allowed:
+                result.status = TO_PREEMPT if needs_preemption else SCHEDULED
+                result.is_waiting = needs_preemption
+        for step in reversed(undo):
+            step()
+        return result
+
+    def _try(
+        self, group: GroupAttempt, record: PodRecord, trial: MemberTrial, undo: list[Undo]
+    ) -> MemberResult:
+        """Choose the node of a member and assume it there."""
+        pod, framework = record.pod, group.framework
+        try:
+            decision = self._decider().decide_member(pod, group.cycle.snapshot, framework, trial)
+        except ContractError as fault:
+            decision = Decision(refusal=error(str(fault)), message=str(fault), nominated_node="")
+        node = decision.node_name or decision.nominated_node or ""
+        if not node:
+            return MemberResult(record, decision)
+        assert decision.state is not None, "members keep their state"
+        back = self._assume(group, record, node, decision.state)
+        try:
+            answer = framework.run_reserve(pod, node, decision.state)
+            permit = framework.run_permit(pod, node, decision.state) if answer.is_success else answer
+        except ContractError as fault:
+            permit = error(str(fault))
+        self._context.activate(self._context.shared.to_activate)
+        if isinstance(permit, Status) and not permit.is_success:
+            back()
+            return MemberResult(record, refused_on_node(permit))
+        undo.append(back)
+        needs_preemption = decision.node_name == ""
+        if isinstance(permit, Status):
+            return MemberResult(record, decision, node, "", True, needs_preemption)
+        return MemberResult(record, decision, node, _waits_for(permit), False, needs_preemption)
+
+    def _assume(
+        self, group: GroupAttempt, record: PodRecord, node: str, state: CycleState
+    ) -> Undo:
+        """Count a member on a node for the rest of the cycle."""
+        pod, overlay, members = record.pod, group.overlay, group.cycle.state
+        nominator = self._context.queue.nominator
+        mark = overlay.mark()
+        overlay.place(PodInfo.of(pod), group.cycle.snapshot.nodes.row(node))
+        members.place(pod.uid, node)
+        nominator.drop(pod.uid)
+
+        def back() -> None:
+            group.framework.run_unreserve(pod, node, state)
+            overlay.rollback(mark)
+            members.unplace(pod.uid)
+            if pod.status.nominated_node_name:
+                nominator.nominate(pod, pod.status.nominated_node_name)
+
+        return back
+
+
+def _waits_for(permit: Mapping[str, PermitWait]) -> str:
+    """The text of Permit plugins that wait: that of the last one counts."""
+    last = list(permit.values())[-1].reason
+    return f"{last}, {ASKED_TO_WAIT}" if last else ASKED_TO_WAIT
