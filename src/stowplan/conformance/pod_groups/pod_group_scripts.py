@@ -109,7 +109,8 @@ class PodGroupScript:
         self.cycle_pods = set(report.pods)
         attempt = self.log.attempt
         attempt["group"] = report.key
-        attempt["pods"] = list(report.pods[: report.n_tried])
+        if self.scheduler.cache.nodes.n_nodes:
+            attempt["pods"] = list(report.pods[: report.n_tried])
         if report.outcome:
             attempt["result"] = report.outcome
             self.outcomes[report.outcome] += 1

@@ -64,9 +64,11 @@ class PodGroupState:
 
 
 class PodGroupStates:
-    """The states of all groups by `NAMESPACE/NAME`."""
+    """The states of all groups by `NAMESPACE/NAME`. keeps_bound: a pod that somebody else has bound
+    stays among the unscheduled ones, too; a defect of the original."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_bound: bool = False) -> None:
+        self._keeps_bound = keeps_bound
         self._states: dict[str, PodGroupState] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -93,7 +95,8 @@ class PodGroupStates:
             state.arrived[uid] = now
         state.pods[uid] = pod
         if pod.node_name:
-            state.unscheduled.pop(uid, None)
+            if not self._keeps_bound or uid in state.assumed:
+                state.unscheduled.pop(uid, None)
             state.assumed.pop(uid, None)
             state.assigned[uid] = None
         elif uid not in state.assumed and uid not in state.assigned:

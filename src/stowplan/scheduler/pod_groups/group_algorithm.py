@@ -162,6 +162,7 @@ class GroupAlgorithm:
             members.unplace(pod.uid)
             if pod.status.nominated_node_name:
                 nominator.nominate(pod, pod.status.nominated_node_name)
+                nominator.popped(pod)
 
         return back
 

@@ -108,6 +108,8 @@ class GroupCycles:
                 record = pop_member(context.queue, pod, context.now)
                 if record is not None:
                     records.append(record)
+        for record in records:
+            context.queue.nominator.popped(record.pod)
         places = {uid: place for place, uid in enumerate(state.pods)}
 
         def rank(record: PodRecord) -> tuple[int, int, bool, int]:
