@@ -224,9 +224,10 @@ class Evictions:
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority and context.lanes.is_queued(info.pod):
+            pod = context.pods.get(info.pod.key, info.pod)
+            if pod.priority < preemptor.priority and context.lanes.is_queued(pod):
                 nominator.drop(info.uid)
-                context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
+                context.outbox.patch_status(pod, "")
 
     def _record_preempted(
         self, victim: Pod, preemptor: Preemptor, node_name: str, suffix: str

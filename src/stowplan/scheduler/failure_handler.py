@@ -74,9 +74,21 @@ class FailureHandler:
         )
         context.queue.nominator.nominate(pod, nominated_node)
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        if context.has_defects:
+            self._patch_observed(pod, reason, message, nominated_node)
+            return
         requested_status = context.outbox.requested_status.get(pod.uid)
         if announced or is_condition_new(pod, reason, message, nominated_node, requested_status):
             context.outbox.patch_status(pod, nominated_node, reason, message)
+
+    def _patch_observed(
+        self, pod: Pod, reason: str, message: str, nominated_node: str | None
+    ) -> None:
+        """Write what differs from the status that the watch has shown, as the original does."""
+        if nominated_node == pod.status.nominated_node_name:
+            nominated_node = None
+        if nominated_node is not None or condition_of(pod) != ("False", reason, message):
+            self._context.outbox.patch_status(pod, nominated_node, reason, message)
 
     def _leave_alone(self, entry: PodRecord, *, announced: bool) -> None:
         """The configuration has changed since the attempt began: the pod is no lane's any more."""

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from stowplan.assembly.build import scheduler_for
@@ -60,6 +59,7 @@ class PodGroupScript:
         self.gates = FeatureGates.of(case.feature_gates, case.id)
         self.api = ScriptedApi(graceful=case.graceful_eviction)
         self.now = 0
+        self.nodes: dict[str, Node] = {}
         self.refused_reserve: set[str] = set()
         refused = self.refused_reserve
 
@@ -150,7 +150,7 @@ class PodGroupScript:
         )
         events = [api.put(one) for one in others]
         events += [api.put(one, f"claim:{one.key}") for one in case.resource_claims]
-        events += [happened.NodeAdded(node) for node in case.nodes]
+        events += [self._put_node(node) for node in case.nodes]
         events += [api.put(group, f"pg:{group.key}") for group in case.pod_groups]
         events += [self._put_pod(pod) for pod in case.pods]
         for event in events:
@@ -230,13 +230,22 @@ class PodGroupScript:
         self._send(*self.api.drop_group(step.key))
 
     def _on_addNode(self, step: PodGroupStep) -> None:
-        self._send(happened.NodeAdded(convert(step.object, Node)))
+        self._send(self._put_node(convert(step.object, Node)))
+
+    def _put_node(self, node: Node) -> Event:
+        self.nodes[node.name] = node
+        return happened.NodeAdded(node)
 
     def _on_updateNode(self, step: PodGroupStep) -> None:
-        self._send(happened.NodeUpdated(convert(step.object, Node)))
+        node = convert(step.object, Node)
+        if node.name in self.nodes:
+            self.nodes[node.name] = node
+            self._send(happened.NodeUpdated(node))
 
     def _on_removeNode(self, step: PodGroupStep) -> None:
-        self._send(happened.NodeDeleted(Node(metadata=msgspec.convert({"name": step.node}, type(Node().metadata)))))
+        node = self.nodes.pop(step.node, None)
+        if node is not None:
+            self._send(happened.NodeDeleted(node))
 
     def _on_failBind(self, step: PodGroupStep) -> None:
         self.api.refused.add(step.key)

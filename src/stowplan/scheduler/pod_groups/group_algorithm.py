@@ -11,15 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from stowplan.columns import PodInfo
+from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.array_types import Ints
 from stowplan.columns.overlay import Overlay
+from stowplan.columns.pods.podterms import terms_of
 from stowplan.framework import Code, ContractError, CycleState, Framework
 from stowplan.framework.deciders.decider import Decider, Decision, MemberTrial
 from stowplan.framework.plugin import PermitWait
 from stowplan.framework.pod_groups.placement_plugins import best_placement, run_placement_generate
 from stowplan.framework.pod_groups.placements import PodGroupCycle, ProposedPlacement
 from stowplan.framework.status import Status, error
+from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.pod_groups.group_results import (
@@ -36,15 +38,48 @@ from stowplan.scheduler.pod_groups.group_results import (
 Undo = Callable[[], None]
 
 
+class AffinityNodes:
+    """Nodes that have pods with terms of affinity at the start of a cycle.
+
+    The original looks for terms of existing pods on these only: it does not see those of a member
+    that is assumed on another node.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._with_terms: set[str] = set()
+        self._with_required_anti: set[str] = set()
+        for name, pods in zip(nodes.names, nodes.pods, strict=True):
+            for info in pods:
+                if info.footprint.has_affinity:
+                    self._with_terms.add(name)
+                    if terms_of(info.pod).required_anti_affinity:
+                        self._with_required_anti.add(name)
+
+    def has(self, pod: Pod, node: str) -> bool:
+        """True where the terms of a member that is assumed on a node are seen."""
+        has_anti = bool(terms_of(pod).required_anti_affinity)
+        return node in (self._with_required_anti if has_anti else self._with_terms)
+
+
 class GroupAttempt(msgspec.Struct, frozen=True, eq=False):
     """One group in a cycle. records: its members, in the order in which they are tried. draws:
-    tie-break number of each member by uid."""
+    tie-break number of each member by uid. affinity: None: all terms of affinity of assumed members
+    count."""
 
     records: Sequence[PodRecord]
     framework: Framework
     cycle: PodGroupCycle
     overlay: Overlay
     draws: Mapping[str, int | None]
+    affinity: AffinityNodes | None = None
+
+    def shown(self, pod: Pod, node: str) -> PodInfo:
+        """An assumed member as the members after it see it on its node."""
+        info = PodInfo.of(pod)
+        if self.affinity is None or not info.footprint.has_affinity:
+            return info
+        is_seen = self.affinity.has(pod, node)
+        return PodInfo(pod, msgspec.structs.replace(info.footprint, has_affinity=is_seen))
 
 
 class GroupAlgorithm:
@@ -152,7 +187,7 @@ class GroupAlgorithm:
         pod, overlay, members = record.pod, group.overlay, group.cycle.state
         nominator = self._context.queue.nominator
         mark = overlay.mark()
-        overlay.place(PodInfo.of(pod), group.cycle.snapshot.nodes.row(node))
+        overlay.place(group.shown(pod, node), group.cycle.snapshot.nodes.row(node))
         members.place(pod.uid, node)
         nominator.drop(pod.uid)
 

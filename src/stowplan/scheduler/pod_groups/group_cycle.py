@@ -28,7 +28,7 @@ from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
-from stowplan.scheduler.pod_groups.group_algorithm import GroupAlgorithm, GroupAttempt
+from stowplan.scheduler.pod_groups.group_algorithm import AffinityNodes, GroupAlgorithm, GroupAttempt
 from stowplan.scheduler.pod_groups.group_results import (
     GROUP_UNSCHEDULABLE,
     GroupResult,
@@ -144,7 +144,8 @@ class GroupCycles:
         draws = {record.uid: self._draw(record) for record in records}
         cycle = PodGroupCycle(group, name, state, snapshot)
         with Overlay(snapshot.nodes) as overlay:
-            attempt = GroupAttempt(records, framework, cycle, overlay, draws)
+            affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
+            attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
             result = self._algorithm.run(attempt, has_post_filter=True)
             gates = framework.gates
             victims: list[Pod] = []
