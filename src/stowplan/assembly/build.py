@@ -67,7 +67,9 @@ def registered(
             full.register(plugin)
     for plugin in given:
         full.register(plugin)
-    return full, default_plugins(gates) + tuple(PluginUse(p.name, full[p.name].weight) for p in given)
+    return full, default_plugins(gates) + tuple(
+        PluginUse(p.name, full[p.name].weight) for p in given
+    )
 
 
 def decoded(text: str | bytes) -> str:

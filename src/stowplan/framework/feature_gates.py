@@ -28,7 +28,7 @@ class FeatureGateSet(msgspec.Struct, frozen=True):
 
 
 class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
-    """The gates that decisions depend on. Locked gates and gates that nothing reads are left out."""
+    """The gates that decisions depend on. Locked gates and unread gates are left out."""
 
     taint_toleration_comparison_operators: bool = False
     storage_capacity_scoring: bool = False

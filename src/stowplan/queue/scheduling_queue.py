@@ -90,8 +90,7 @@ class SchedulingQueue:
     hints, gates, options: of the profiles; see `profile_change`.
     cycle: number of pops. move_request_cycle: value of `cycle` at the last event that matched a
     registration; -1 at first. discarded: entries that the last `pop` dropped because a pod of that
-    uid was already in flight. retries_members: pods of groups are retried after their backoff, with
-    no event.
+    uid was already in flight.
     """
 
     def __init__(
@@ -117,7 +116,6 @@ class SchedulingQueue:
         self.cycle = 0
         self.move_request_cycle = -1
         self.discarded: list[PodRecord] = []
-        self.retries_members = False
         self.unschedulable_index: UnschedulableIndex | None = None
         self._cause: ArrivalCause = ""
         self._arrivals: dict[ArrivalCause, list[int]] = {}
@@ -482,8 +480,7 @@ class SchedulingQueue:
 
     def _strategy_after_flight(self, entry: PodRecord, uid: str) -> QueueingStrategy:
         """Queueing strategy by all events that arrived while the pod was in flight."""
-        is_retried = self.retries_members and entry.pod.spec.scheduling_group is not None
-        if is_retried or not entry.refusers or uid not in self.in_flight:
+        if not entry.refusers or uid not in self.in_flight:
             return QueueingStrategy.AFTER_BACKOFF
         enough = (
             QueueingStrategy.IMMEDIATELY if entry.pending_on else QueueingStrategy.AFTER_BACKOFF

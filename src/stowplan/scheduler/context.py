@@ -62,7 +62,6 @@ class SchedulerContext:
         self.pod_groups: PodGroupStates | None = None
         if self.gates.generic_workload:
             self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=self.has_defects)
-            self.queue.retries_members = self.has_defects
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         self.lanes = LaneList()

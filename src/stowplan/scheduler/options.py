@@ -10,7 +10,6 @@ from stowplan.framework import Problem
 from stowplan.queue import QueueOptions
 from stowplan.queue.options import seconds_to_ns
 
-
 KUBE_SCHEDULER_1_36 = "kube-scheduler-1.36"
 """The scheduler whose defects with pod groups can be reproduced."""
 

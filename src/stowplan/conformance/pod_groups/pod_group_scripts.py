@@ -122,8 +122,8 @@ class PodGroupScript:
         steps: list[Answer] = []
         try:
             self._begin()
-            for step in self.case.steps:
-                steps.append(self._step(step))
+            # Those before a crash are kept.
+            steps.extend(self._step(step) for step in self.case.steps)
         except SchedulerPanic as panic:
             return {"steps": [*steps, {"panic": str(panic)}]}
         pods = self.api.pods.values()
@@ -158,9 +158,9 @@ class PodGroupScript:
 
     def _put_pod(self, pod: Pod) -> Event:
         group = pod.spec.scheduling_group
-        if self.compat and self.gates.generic_workload and group is not None:
-            if group.pod_group_name is None:
-                raise SchedulerPanic("invalid memory address or nil pointer dereference")
+        is_nameless = group is not None and group.pod_group_name is None
+        if is_nameless and self.compat and self.gates.generic_workload:
+            raise SchedulerPanic("invalid memory address or nil pointer dereference")
         return self.api.put_pod(pod)
 
     def _step(self, step: PodGroupStep) -> Answer:
@@ -170,7 +170,9 @@ class PodGroupScript:
             result["attempts"], result["idle"] = self._schedule(step.max)
         else:
             self.log.begin()
-            act: Callable[[PodGroupStep], None] | None = getattr(self, f"_on_{step.op}", None)
+            act: Callable[[PodGroupStep], None] | None = getattr(
+                self, f"_on_{_snake(step.op)}", None
+            )
             if act is None:
                 raise ValueError(f"{self.case.id}: unknown op {step.op!r}")
             act(step)
@@ -196,61 +198,61 @@ class PodGroupScript:
         early = queue.options.pops_from_backoff and len(queue.backoff.refused)
         return not len(queue.active) and not early
 
-    def _on_addPod(self, step: PodGroupStep) -> None:
+    def _on_add_pod(self, step: PodGroupStep) -> None:
         self._send(self._put_pod(convert(step.object, Pod)))
 
-    def _on_deletePod(self, step: PodGroupStep) -> None:
+    def _on_delete_pod(self, step: PodGroupStep) -> None:
         self._send(*self.api.drop_pod(step.key))
 
-    def _on_terminatePod(self, step: PodGroupStep) -> None:
+    def _on_terminate_pod(self, step: PodGroupStep) -> None:
         self._send(*self.api.terminate(step.key))
 
-    def _on_removeGates(self, step: PodGroupStep) -> None:
+    def _on_remove_gates(self, step: PodGroupStep) -> None:
         pod = self.api.pods.get(step.key)
         if pod is not None:
             spec = replace(pod.spec, scheduling_gates=())
             self._send(self.api.put_pod(replace(pod, spec=spec)))
 
-    def _on_bindPod(self, step: PodGroupStep) -> None:
+    def _on_bind_pod(self, step: PodGroupStep) -> None:
         pod = self.api.pods.get(step.key)
         if pod is not None and not pod.node_name:
             self._send(self.api.bound(pod, step.node))
 
-    def _on_addPodGroup(self, step: PodGroupStep) -> None:
+    def _on_add_pod_group(self, step: PodGroupStep) -> None:
         group = convert(step.object, SchedulingGroup)
         self._send(self.api.put(group, f"pg:{group.key}"))
 
-    def _on_updatePodGroup(self, step: PodGroupStep) -> None:
+    def _on_update_pod_group(self, step: PodGroupStep) -> None:
         group = convert(step.object, SchedulingGroup)
         known = self.api.groups.get(group.key)
         if known is not None:
             self._send(self.api.put(replace(known, spec=group.spec)))
 
-    def _on_deletePodGroup(self, step: PodGroupStep) -> None:
+    def _on_delete_pod_group(self, step: PodGroupStep) -> None:
         self._send(*self.api.drop_group(step.key))
 
-    def _on_addNode(self, step: PodGroupStep) -> None:
+    def _on_add_node(self, step: PodGroupStep) -> None:
         self._send(self._put_node(convert(step.object, Node)))
 
     def _put_node(self, node: Node) -> Event:
         self.nodes[node.name] = node
         return happened.NodeAdded(node)
 
-    def _on_updateNode(self, step: PodGroupStep) -> None:
+    def _on_update_node(self, step: PodGroupStep) -> None:
         node = convert(step.object, Node)
         if node.name in self.nodes:
             self.nodes[node.name] = node
             self._send(happened.NodeUpdated(node))
 
-    def _on_removeNode(self, step: PodGroupStep) -> None:
+    def _on_remove_node(self, step: PodGroupStep) -> None:
         node = self.nodes.pop(step.node, None)
         if node is not None:
             self._send(happened.NodeDeleted(node))
 
-    def _on_failBind(self, step: PodGroupStep) -> None:
+    def _on_fail_bind(self, step: PodGroupStep) -> None:
         self.api.refused.add(step.key)
 
-    def _on_failReserve(self, step: PodGroupStep) -> None:
+    def _on_fail_reserve(self, step: PodGroupStep) -> None:
         self.refused_reserve.add(step.key)
 
     def _on_advance(self, step: PodGroupStep) -> None:
@@ -307,7 +309,9 @@ class PodGroupScript:
                     first += self.api.patch_group(effect)
                     group = self.api.groups.get(f"{effect.namespace}/{effect.name}")
                     if group is not None:
-                        self.log.attempt.setdefault("condition", {})[group.key] = condition_of(group)
+                        self.log.attempt.setdefault("condition", {})[group.key] = condition_of(
+                            group
+                        )
                 case to_do.RecordEvent():
                     self.log.recorded(effect)
                 case to_do.Bind() | to_do.Evict():
@@ -405,6 +409,11 @@ class PodGroupScript:
             "errorCount": entry.errors,
         }
         return found | {name: count for name, count in counts.items() if count}
+
+
+def _snake(op: str) -> str:
+    """`addPod` as `add_pod`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in op)
 
 
 def _pending(pod: Pod) -> Answer:

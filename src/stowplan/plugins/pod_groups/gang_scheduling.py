@@ -23,7 +23,9 @@ from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.plugins.pod_hints import queueing_hint
 
 PERMIT_TIMEOUT_S = 300.0
-WAITING_FOR_PODS = unresolvable("waiting for minCount pods from a gang to appear in scheduling queue")
+WAITING_FOR_PODS = unresolvable(
+    "waiting for minCount pods from a gang to appear in scheduling queue"
+)
 WAITING_FOR_NODES = PermitWait(
     PERMIT_TIMEOUT_S, "waiting for minCount pods from a gang to be scheduled"
 )
@@ -53,7 +55,9 @@ class GangScheduling:
         group = self._shared.object_store.find(SchedulingGroup, key)
         if group is None:
             name = pod.spec.scheduling_group.pod_group_name
-            return unresolvable(f'waiting for pods\'s pod group "{name}" to appear in scheduling queue')
+            return unresolvable(
+                f'waiting for pods\'s pod group "{name}" to appear in scheduling queue'
+            )
         if group.min_count is None:
             return OK
         state = self._state(pod)
@@ -71,8 +75,7 @@ class GangScheduling:
         if group is None:
             name = scheduling_group.pod_group_name
             return error(
-                f"failed to get podGroup {key}: "
-                f'podgroup.scheduling.k8s.io "{name}" not found'
+                f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'
             )
         if group.min_count is None:
             return OK
@@ -95,7 +98,10 @@ class GangScheduling:
 
     def events_to_register(self) -> RegisteredEvents:
         """Another pod of the group, or the group itself, was added."""
-        return (on(POD, Action.ADD, _after_pod_added), on(POD_GROUP, Action.ADD, _after_group_added))
+        return (
+            on(POD, Action.ADD, _after_pod_added),
+            on(POD_GROUP, Action.ADD, _after_group_added),
+        )
 
 
 def _after_pod_added(pod: Pod, old: Pod | None, new: Pod) -> QueueingHint:

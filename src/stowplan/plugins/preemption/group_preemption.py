@@ -124,9 +124,7 @@ def _by_budgets(
     return protected, free
 
 
-def _takes_too_much(
-    pod: Pod, budgets: Sequence[PodDisruptionBudget], allowed: list[int]
-) -> bool:
+def _takes_too_much(pod: Pod, budgets: Sequence[PodDisruptionBudget], allowed: list[int]) -> bool:
     """True when the eviction takes a budget below zero; the budgets after it are not counted."""
     for index, budget in enumerate(budgets):
         if pdb_counts_eviction(budget, pod):

@@ -181,7 +181,11 @@ class BindingCycles:
             self._fail(record, pre_flight)
             return
         announces = framework.gates.nominated_node_name_for_expectation
-        if announces and (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
+        if (
+            announces
+            and (waits or pre_flight.is_success)
+            and pod.status.nominated_node_name != node
+        ):
             self._context.outbox.patch_status(pod, node)
             record.binding.announced = True
         if waits:

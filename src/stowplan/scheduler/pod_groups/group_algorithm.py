@@ -167,7 +167,9 @@ class GroupAlgorithm:
         back = self._assume(group, record, node, decision.state)
         try:
             answer = framework.run_reserve(pod, node, decision.state)
-            permit = framework.run_permit(pod, node, decision.state) if answer.is_success else answer
+            permit = (
+                framework.run_permit(pod, node, decision.state) if answer.is_success else answer
+            )
         except ContractError as fault:
             permit = error(str(fault))
         self._context.activate(self._context.shared.to_activate)
@@ -180,9 +182,7 @@ class GroupAlgorithm:
             return MemberResult(record, decision, node, "", True, needs_preemption)
         return MemberResult(record, decision, node, _waits_for(permit), False, needs_preemption)
 
-    def _assume(
-        self, group: GroupAttempt, record: PodRecord, node: str, state: CycleState
-    ) -> Undo:
+    def _assume(self, group: GroupAttempt, record: PodRecord, node: str, state: CycleState) -> Undo:
         """Count a member on a node for the rest of the cycle."""
         pod, overlay, members = record.pod, group.overlay, group.cycle.state
         nominator = self._context.queue.nominator

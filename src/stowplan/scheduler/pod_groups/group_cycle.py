@@ -28,7 +28,11 @@ from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
-from stowplan.scheduler.pod_groups.group_algorithm import AffinityNodes, GroupAlgorithm, GroupAttempt
+from stowplan.scheduler.pod_groups.group_algorithm import (
+    AffinityNodes,
+    GroupAlgorithm,
+    GroupAttempt,
+)
 from stowplan.scheduler.pod_groups.group_results import (
     GROUP_UNSCHEDULABLE,
     GroupResult,
@@ -169,7 +173,8 @@ class GroupCycles:
         refusal = self._preemption_refusal(attempt)
         if refusal is None:
             plugin = next(
-                one for one in attempt.framework.at("postFilter")
+                one
+                for one in attempt.framework.at("postFilter")
                 if one.calls["pod_group_post_filter"] is not None
             )
             run = self._algorithm.run
@@ -247,9 +252,7 @@ class GroupCycles:
             message = member.decision.message
         reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
         nominated_node = "" if status.is_error else None
-        self._failures.attempt_failed(
-            record, message, reason=reason, nominated_node=nominated_node
-        )
+        self._failures.attempt_failed(record, message, reason=reason, nominated_node=nominated_node)
 
     def _fail_with_decision(self, record: PodRecord, decision: Decision) -> None:
         refusal = decision.refusal or error(decision.message)
@@ -272,9 +275,7 @@ class GroupCycles:
         else:
             reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
             message = status.text if status.is_error else status.message
-            found = PodGroupCondition(
-                POD_GROUP_SCHEDULED, "False", reason=reason, message=message
-            )
+            found = PodGroupCondition(POD_GROUP_SCHEDULED, "False", reason=reason, message=message)
         conditions = group.status.conditions
         before = next((one for one in conditions if one.type == found.type), None)
         if before is not None:
