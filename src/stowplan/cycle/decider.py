@@ -91,7 +91,7 @@ class CycleDecider:
     ) -> Decision:
         """Choose a node for a member of a group; see `Decider`."""
         attempt = Attempt(pod, snapshot, framework, trial.rows)
-        attempt.state.is_group_cycle = True
+        attempt.state.group_values = trial.values
         run_filters_of(attempt)
         is_refused = attempt.failure is None and attempt.passed.shape[0] == 0
         if is_refused and not attempt.no_nodes and not trial.has_post_filter:

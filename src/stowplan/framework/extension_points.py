@@ -43,6 +43,7 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "permit": ("pod", "node_name", "state"),
     "pre_bind_pre_flight": ("pod", "node_name", "state"),
     "pre_bind": ("pod", "node_name", "state"),
+    "pre_bind_conflict": ("pod", "node_name", "state"),
     "pre_bind_progress": ("pod", "node_name", "snapshot", "state"),
     "bind": ("pod", "node_name", "state"),
     "post_bind": ("pod", "node_name", "state"),

@@ -120,7 +120,8 @@ class HandleState:
     object_store: current objects, for gates and hints, which are called between attempts; during an
     attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
     creates_claims: True where plugins may decide on claims that have to be created. pod_groups:
-    members of groups; None where pods are scheduled one by one.
+    members of groups; None where pods are scheduled one by one. has_group_defects: True where the
+    defects of kube-scheduler with groups are reproduced.
     """
 
     def __init__(self) -> None:
@@ -131,6 +132,7 @@ class HandleState:
         self.now: datetime.datetime | None = None
         self.creates_claims = False
         self.pod_groups: PodGroupStates | None = None
+        self.has_group_defects = False
 
     @property
     def has_pending_requests(self) -> bool:

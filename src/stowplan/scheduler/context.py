@@ -60,6 +60,7 @@ class SchedulerContext:
         self.shared: HandleState = first.shared
         self.gates = first.gates
         self.pod_groups: PodGroupStates | None = None
+        self.shared.has_group_defects = self.has_defects
         if self.gates.generic_workload:
             self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=self.has_defects)
         self.now = 0

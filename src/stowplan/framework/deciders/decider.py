@@ -60,12 +60,14 @@ class MemberTrial(msgspec.Struct, frozen=True):
     """How a member of a group is tried.
 
     rows: int64, of the nodes that may take it; None: all. draw: tie-break number, None takes the
-    first node. has_post_filter: False asks only whether the member fits.
+    first node. has_post_filter: False asks only whether the member fits. values: what plugins keep
+    for the cycle.
     """
 
     rows: Ints | None = None
     draw: int | None = None
     has_post_filter: bool = True
+    values: dict[str, Any] = {}
 
 
 class Decider(Protocol):

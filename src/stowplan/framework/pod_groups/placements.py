@@ -6,7 +6,7 @@ Source: kube-scheduler v1.36, framework interface (Placement, PodGroupAssignment
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -37,12 +37,13 @@ class ProposedPlacement(msgspec.Struct, frozen=True, eq=False):
 
 class PodGroupCycle(msgspec.Struct, frozen=True, eq=False):
     """What the plugins of a group cycle read: the group, None where it does not exist, its name,
-    its members, and the cluster."""
+    its members, the cluster, and what plugins keep for the cycle."""
 
     group: SchedulingGroup | None
     name: str
     state: PodGroupState
     snapshot: Snapshot
+    values: dict[str, Any]
 
 
 class PodGroupTrial(msgspec.Struct, frozen=True, eq=False):

@@ -8,9 +8,10 @@ Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -47,16 +48,26 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
-from stowplan.objects.devices.device_claim import ResourceClaim
+from stowplan.objects.devices.device_claim import (
+    AllocationResult,
+    ConsumerReference,
+    ResourceClaim,
+)
+from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.objects.pod_requests import pod_requests
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.claim_binding import (
     AssumedClaims,
+    PendingAllocations,
+    assume_again,
     assume_claims,
     check_claims,
+    is_pending,
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
@@ -122,6 +133,7 @@ class DynamicResources:
     Args = DynamicResourcesArgs
     RESERVED = "DynamicResources/reserved"
     UNUSED = "DynamicResources/unused"
+    TRIED = "DynamicResources/tried"
     NO_STATE = error("not found")
     NO_ALLOCATION = error("claim allocation not found for node")
     NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
@@ -135,7 +147,9 @@ class DynamicResources:
         self.args = args
         self.handle = handle
         self._is_enabled = handle.gates.dynamic_resource_allocation
+        self._shares = handle.gates.dra_workload_resource_claims
         self._selectors = DeviceSelectors()
+        self._pending = PendingAllocations()
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Success once every claim of the pod exists and, if generated, belongs to the pod."""
@@ -158,7 +172,7 @@ class DynamicResources:
         )
 
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | Status:
-        return resource_claims_of(pod, self.handle.shared.object_store)
+        return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
         claims = self._claims(pod)
@@ -194,16 +208,22 @@ class DynamicResources:
             return SKIP
         # Written in any case: PostFilter fails where PreFilter did not run.
         state.write(self.name, NO_CLAIM_SEARCH)
-        search = self._search(pod, snapshot.object_store)
+        search = self._search(pod, snapshot.object_store, state)
         if isinstance(search, Status):
             return search
         state.write(self.name, search)
         return OK
 
-    def _search(self, pod: Pod, object_store: ObjectStore) -> ClaimSearch | Status:
-        claims = resource_claims_of(pod, object_store)
+    def _search(
+        self, pod: Pod, object_store: ObjectStore, state: CycleState
+    ) -> ClaimSearch | Status:
+        claims = resource_claims_of(pod, object_store, of_group=self._shares)
         if isinstance(claims, Status):
             return claims
+        if self._shares and pod.spec.scheduling_group is not None:
+            name = pod.spec.scheduling_group.pod_group_name
+            if object_store.find(SchedulingGroup, group_key_of(pod)) is None:
+                return unresolvable(f'podgroup.scheduling.k8s.io "{name}" not found')
         amounts = self._amounts(pod)
         if not claims and not amounts:
             return SKIP
@@ -214,11 +234,23 @@ class DynamicResources:
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
+        shared = self._shared_in_cycle(state)
         for claim in claims:
+            if claim.metadata.uid in shared and is_pending(claim.key, object_store):
+                continue
             fault = claim_fault(claim, object_store, devices)
             if fault is not None:
                 return fault
+        if self.handle.shared.has_group_defects:
+            claims = tuple(_anywhere(one) if one.metadata.uid in shared else one for one in claims)
         return ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
+
+    def _shared_in_cycle(self, state: CycleState) -> set[str]:
+        """Uids of the claims that members of the group have allocated in this cycle."""
+        if state.group_values is None:
+            return set()
+        found: set[str] = state.group_values.setdefault(self.name, set())
+        return found
 
     def _settings(self) -> SearchSettings:
         steps = int(self.args.filter_timeout.total_seconds() * STEPS_PER_SECOND)
@@ -348,11 +380,17 @@ class DynamicResources:
         if not isinstance(search, ClaimSearch):
             return OK
         object_store = self.handle.shared.object_store
+        tried = state.find(self.TRIED)
+        if isinstance(tried, AssumedClaims) and state.group_values is None:
+            # The member was placed in the cycle of its group; now it is bound.
+            tried.apply(self._pending, object_store)
+            state.write(self.RESERVED, tried)
+            return OK
         if search.version == ClusterDevices.of(object_store).version:
             answer = search.known(node_name)
         else:
             # Pods of a session are decided together and reserved one after the other.
-            again = self._search(pod, object_store)
+            again = self._search(pod, object_store, state)
             if isinstance(again, Status):
                 return again
             answer, search = search.repeated_on(node_name, again), again
@@ -360,17 +398,60 @@ class DynamicResources:
             return self.NO_ALLOCATION if search.to_allocate else OK
         if not answer.status.is_success:
             return answer.status
-        reserved = assume_claims(pod, search.claims, answer.results)
-        reserved.apply(object_store)
+        reserved = self._assume(pod, search, answer.results, state)
+        reserved.apply(self._pending, object_store)
         state.write(self.RESERVED, reserved)
         return OK
+
+    def _assume(
+        self,
+        pod: Pod,
+        search: ClaimSearch,
+        results: Sequence[AllocationResult],
+        state: CycleState,
+    ) -> AssumedClaims:
+        """The claims as they become, with those that members of the group have allocated."""
+        object_store = self.handle.shared.object_store
+        in_cycle = self._shared_in_cycle(state)
+        shared: dict[str, ResourceClaim] = {}
+        pending: dict[str, AllocationResult] = {}
+        for claim in search.claims:
+            observed = object_store.observed(ResourceClaim, claim.key)
+            if claim.metadata.uid in in_cycle and is_pending(claim.key, object_store):
+                assumed = object_store.find(ResourceClaim, claim.key)
+                if observed is not None and assumed is not None and assumed.status.allocation:
+                    shared[claim.key] = observed
+                    pending[claim.key] = assumed.status.allocation
+        left = iter(results)
+        if self.handle.shared.has_group_defects:
+            # A mix of shared and own claims is taken in the wrong order.
+            results = (*results, *pending.values())
+        else:
+            results = tuple(
+                pending[claim.key] if claim.key in pending else next(left)
+                for claim in search.claims
+                if claim.key in pending or claim.status.allocation is None
+            )
+        group_key = group_key_of(pod) if self._shares else ""
+        group = object_store.find(SchedulingGroup, group_key) if group_key else None
+        consumers = consumers_of(pod, group)
+        reserved = assume_claims(pod, search.claims, results, consumers, shared)
+        if state.group_values is not None:
+            taken = {one.after.metadata.uid for one in reserved.claims if one.is_allocated}
+            self._shared_in_cycle(state).update(taken)
+            state.write(self.TRIED, reserved)
+        return reserved
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """End the assumption. What was written by then remains."""
         reserved = state.find(self.RESERVED)
         if isinstance(reserved, AssumedClaims):
-            reserved.revert(self.handle.shared.object_store)
+            object_store = self.handle.shared.object_store
+            reserved.revert(self._pending, object_store)
             state.write(self.RESERVED, None)
+            for one in reserved.claims:
+                if one.is_allocated and not is_pending(one.after.key, object_store):
+                    self._shared_in_cycle(state).discard(one.after.metadata.uid)
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
         """Write allocation and reservation into the claims, and wait until devices are ready."""
@@ -379,6 +460,18 @@ class DynamicResources:
             return OK
         timeout_s = self.args.binding_timeout.total_seconds()
         return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+
+    def pre_bind_conflict(
+        self, pod: Pod, node_name: str, state: CycleState
+    ) -> Status | PreBindWait:
+        """Write again, on the versions that the watch shows now."""
+        reserved = state.read(self.RESERVED, AssumedClaims)
+        again = assume_again(pod, reserved, self.handle.shared.object_store)
+        if isinstance(again, Status):
+            return again
+        state.write(self.RESERVED, again)
+        timeout_s = self.args.binding_timeout.total_seconds()
+        return PreBindWait(again.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
@@ -446,9 +539,40 @@ def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | No
     return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
 
 
-def resource_claims_of(pod: Pod, object_store: ObjectStore) -> tuple[ResourceClaim, ...] | Status:
+def _is_of_group(owner: OwnerReference | None, name: str) -> bool:
+    """True for an owner that is the group of this name."""
+    return (
+        owner is not None
+        and owner.kind == "PodGroup"
+        and owner.name == name
+        and owner.api_version.startswith("scheduling.k8s.io/")
+    )
+
+
+def _anywhere(claim: ResourceClaim) -> ResourceClaim:
+    """The claim as if its allocation could be used on every node."""
+    if claim.status.allocation is None:
+        return claim
+    allocation = msgspec.structs.replace(claim.status.allocation, node_selector=None)
+    status = msgspec.structs.replace(claim.status, allocation=allocation)
+    return msgspec.structs.replace(claim, status=status)
+
+
+def consumers_of(pod: Pod, group: SchedulingGroup | None) -> tuple[ConsumerReference, ...]:
+    """Whom each claim of the pod is reserved for: its group, where that names the same claim."""
+    own = ConsumerReference("", "pods", pod.name, pod.uid)
+    if group is None:
+        return (own,) * len(pod.spec.resource_claims)
+    whole = ConsumerReference("scheduling.k8s.io", "podgroups", group.name, group.uid)
+    named = group.spec.resource_claims
+    return tuple(whole if use in named else own for use in pod.spec.resource_claims)
+
+
+def resource_claims_of(
+    pod: Pod, object_store: ObjectStore, *, of_group: bool = False
+) -> tuple[ResourceClaim, ...] | Status:
     """The claims of the pod, or the refusal where one is missing, being deleted or another
-    pod's."""
+    pod's. of_group: claims that were generated for its group are the pod's."""
     claims = []
     for use in pod.spec.resource_claims:
         name = resource_claim_name_of(pod, use)
@@ -464,7 +588,15 @@ def resource_claims_of(pod: Pod, object_store: ObjectStore) -> tuple[ResourceCla
             return unresolvable(f'resourceclaim "{name}" is being deleted')
         owner = claim.controller
         if use.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-            text = f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
-            return unresolvable(text)
+            group = pod.spec.scheduling_group
+            name = None if group is None else group.pod_group_name
+            if of_group and name is not None:
+                if _is_of_group(owner, name):
+                    claims.append(claim)
+                    continue
+                who = f"neither Pod nor PodGroup {name} is the owner"
+            else:
+                who = "Pod is not owner"
+            return unresolvable(f"ResourceClaim {key} was not created for Pod {pod.key} ({who})")
         claims.append(claim)
     return tuple(claims)

@@ -133,7 +133,8 @@ class GroupAlgorithm:
         undo: list[Undo] = []
         needs_preemption = False
         for record in group.records:
-            trial = MemberTrial(rows, group.draws.get(record.uid), has_post_filter)
+            draw = group.draws.get(record.uid)
+            trial = MemberTrial(rows, draw, has_post_filter, group.cycle.values)
             member = self._try(group, record, trial, undo)
             result.members.append(member)
             if not member.node:

@@ -146,7 +146,7 @@ class GroupCycles:
         group = snapshot.object_store.find(SchedulingGroup, key)
         name = key.partition("/")[2]
         draws = {record.uid: self._draw(record) for record in records}
-        cycle = PodGroupCycle(group, name, state, snapshot)
+        cycle = PodGroupCycle(group, name, state, snapshot, {})
         with Overlay(snapshot.nodes) as overlay:
             affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
             attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
@@ -230,7 +230,7 @@ class GroupCycles:
             self._fail_with_group(record, member, status)
         elif member.is_placed and status.code == Code.SUCCESS:
             assert member.decision.state is not None, record.key
-            member.decision.state.is_group_cycle = False
+            member.decision.state.group_values = None
             self._bindings.begin(record, member.decision, framework)
         elif member.is_placed and result.is_waiting:
             self._failures.attempt_failed(
