@@ -107,6 +107,15 @@ class SchedulerContext:
             requested.clear()
             self.queue.activate(pods, self.now)
 
+    def write_requested(self, uid: str) -> None:
+        """Write what PostFilter asked for on behalf of a pod. The outcome is not awaited: a refused
+        write is decided again."""
+        requested = self.shared.to_write
+        if requested:
+            for change in requested:
+                self.outbox.write(uid, change)
+            requested.clear()
+
     def resources_released(self, pod: Pod, node: str, but: str = "") -> None:
         """Retry pods that the resources of an assumed pod may help. but: uid of a pod to leave
         out."""

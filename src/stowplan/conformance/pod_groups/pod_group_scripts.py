@@ -319,7 +319,9 @@ class PodGroupScript:
                     is_last = isinstance(effect, to_do.Evict) and not in_cycle
                     due.append(((is_last, self.api.arrivals.get(key, 0)), effect))
                 case to_do.Write():
-                    due.append(((False, self._arrival(effect.uid)), effect))
+                    # What PostFilter writes is written in the cycle itself.
+                    binds = effect.uid in self.scheduler.bindings
+                    due.append(((False, self._arrival(effect.uid) if binds else -1), effect))
                 case _:
                     pass
         return due

@@ -19,6 +19,10 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
 
 
+N_ASSUMED = "members assumed in the cycle"
+"""Key of the values of a group cycle: how many members are assumed in it at the moment."""
+
+
 class Placement(msgspec.Struct, frozen=True, eq=False):
     """Nodes that may take a group. name: of the domain, "" for all nodes. rows: int64, in the order
     of the snapshot."""

@@ -92,9 +92,11 @@ def is_pending(key: str, object_store: ObjectStore) -> bool:
 
 
 class AssumedClaims(msgspec.Struct, frozen=True):
-    """The claims that have to be written before the pod is bound."""
+    """The claims that have to be written before the pod is bound. group: whose claims the pod may
+    use, "" for none."""
 
     claims: tuple[AssumedResourceClaim, ...] = ()
+    group: str = ""
 
     @property
     def is_empty(self) -> bool:
@@ -144,10 +146,12 @@ def assume_claims(
     results: Sequence[AllocationResult],
     consumers: Sequence[ConsumerReference] = (),
     shared: Mapping[str, ResourceClaim] = NO_CLAIMS,
+    group: str = "",
 ) -> AssumedClaims:
     """What becomes of the claims. results: for those without an allocation, in order. consumers:
     whom each is reserved for; empty: the pod. shared: key of a claim that a member of the group has
-    allocated in this cycle -> the claim without that; `results` has them, too."""
+    allocated in this cycle -> the claim without that; `results` has them, too. group: name of the
+    group whose claims the pod may use."""
     own = ConsumerReference("", "pods", pod.name, pod.uid)
     left = list(results)
     assumed: list[AssumedResourceClaim] = []
@@ -163,29 +167,28 @@ def assume_claims(
             if CLAIM_FINALIZER not in finalizers:
                 finalizers = (*finalizers, CLAIM_FINALIZER)
             metadata = msgspec.structs.replace(metadata, finalizers=finalizers)
-        elif _is_reserved(claim, pod, consumer) and not has_binding_conditions(claim):
+        elif _is_reserved(claim, pod, group) and not has_binding_conditions(claim):
             continue
         users = status.reserved_for
-        if not _is_reserved(claim, pod, consumer):
+        if not _is_reserved(claim, pod, group):
             users = (*users, consumer)
         new = ResourceClaimStatus(allocation, users, status.devices)
         after = msgspec.structs.replace(claim, metadata=metadata, status=new)
         assumed.append(AssumedResourceClaim(claim, after, is_allocated, consumer))
-    return AssumedClaims(tuple(assumed))
+    return AssumedClaims(tuple(assumed), group)
 
 
-def _is_reserved(claim: ResourceClaim, pod: Pod, consumer: ConsumerReference) -> bool:
-    """True where the claim is reserved for the pod, or for the group that it is to be for."""
-    if claim.is_reserved_for(pod.uid):
-        return True
-    return consumer.resource == "podgroups" and claim.is_reserved_for_group(consumer.name)
+def _is_reserved(claim: ResourceClaim, pod: Pod, group: str) -> bool:
+    """True where the claim is reserved for the pod, or for the group of this name, "" for none."""
+    return claim.is_reserved_for(pod.uid) or (group != "" and claim.is_reserved_for_group(group))
 
 
 def assume_again(
-    pod: Pod, reserved: AssumedClaims, object_store: ObjectStore
+    pod: Pod, reserved: AssumedClaims, object_store: ObjectStore, *, repeats: bool = False
 ) -> AssumedClaims | Status:
     """The claims on the versions that the watch shows, after somebody else has changed one; an
-    error where that leaves nothing to write."""
+    error where that leaves nothing to write. repeats: a reservation is added even where it stands
+    already; a defect of the original."""
     assumed = []
     for one in reserved.claims:
         claim = object_store.observed(ResourceClaim, one.after.key)
@@ -199,7 +202,7 @@ def assume_again(
         if not one.is_allocated and allocation is None:
             return error(f"claim {claim.key} got deallocated elsewhere in the meantime")
         users = claim.status.reserved_for
-        if not _is_reserved(claim, pod, one.consumer):
+        if repeats or not _is_reserved(claim, pod, reserved.group):
             users = (*users, one.consumer)
         metadata = one.after.metadata if one.is_allocated else claim.metadata
         metadata = msgspec.structs.replace(
@@ -209,7 +212,20 @@ def assume_again(
         status = ResourceClaimStatus(kept, users, claim.status.devices)
         after = msgspec.structs.replace(claim, metadata=metadata, status=status)
         assumed.append(AssumedResourceClaim(claim, after, one.is_allocated, one.consumer))
-    return AssumedClaims(tuple(assumed))
+    return AssumedClaims(tuple(assumed), reserved.group)
+
+
+def released_claim(claim: ResourceClaim, group: str = "") -> ObjectChange:
+    """The claim without its devices; of a group: only without the reservation for the group of
+    this uid."""
+    if group:
+        users = tuple(one for one in claim.status.reserved_for if one.uid != group)
+        status = msgspec.structs.replace(claim.status, reserved_for=users)
+        patch: dict[str, Any] = {"reservedFor": msgspec.to_builtins(users)}
+    else:
+        status = ResourceClaimStatus()
+        patch = {"reservedFor": None, "allocation": None, "devices": None}
+    return ObjectChange(msgspec.structs.replace(claim, status=status), {"status": patch})
 
 
 def _with_share_ids(allocation: AllocationResult, seed: str) -> AllocationResult:
@@ -239,7 +255,7 @@ def check_claims(pod: Pod, reserved: AssumedClaims, object_store: ObjectStore) -
             return error(f'could not find ResourceClaim "{key}"')
         if claim.status.allocation is None:
             return error(f"claim {key} got deallocated elsewhere in the meantime")
-        if not _is_reserved(claim, pod, assumed.consumer):
+        if not _is_reserved(claim, pod, reserved.group):
             return _WAIT
         try:
             if not is_ready_for_binding(claim):

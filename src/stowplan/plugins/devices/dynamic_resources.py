@@ -20,6 +20,7 @@ from stowplan.framework import (
     SKIP,
     CycleState,
     Handle,
+    ObjectChange,
     NodeInfo,
     NodeTable,
     ObjectStore,
@@ -48,6 +49,7 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.pod_groups.placements import N_ASSUMED
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import (
@@ -68,6 +70,7 @@ from stowplan.plugins.devices.claim_binding import (
     assume_claims,
     check_claims,
     is_pending,
+    released_claim,
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
@@ -139,6 +142,7 @@ class DynamicResources:
     NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
     NOTHING_HELPS = unschedulable("still not schedulable")
     DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
+    UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
     DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
     TIMED_OUT = "device binding timeout"
@@ -314,8 +318,8 @@ class DynamicResources:
         """Names the claims of which one is to be deallocated, since no node can use it; an error
         where PreFilter did not run.
 
-        Differs: recorded answers count the deallocation as done; it is not written to the cluster
-        yet, so the claim stays with its devices until its user deletes it.
+        Differs: without DRAWorkloadResourceClaims recorded answers count the deallocation as done;
+        it is not written to the cluster, so the claim keeps its devices until its user deletes it.
         """
         if not self._is_enabled:
             return PostFilterResult(self.DISABLED)
@@ -327,8 +331,44 @@ class DynamicResources:
         unused = tuple(self._deallocatable(search, snapshot.nodes, diagnosis))
         state.write(self.UNUSED, unused)
         if unused:
+            if self._shares:
+                self._write(released_claim(unused[0]))
             return PostFilterResult(self.DEALLOCATED)
+        if self._shares and self._unreserve_for_group(search.pod, state):
+            return PostFilterResult(self.UNRESERVED)
         return PostFilterResult(self.DELETED if search.has_left_over_claim else self.NOTHING_HELPS)
+
+    def _unreserve_for_group(self, pod: Pod, state: CycleState) -> bool:
+        """Take the group out of one of its claims, so that other devices may be found; False where
+        a member has a node, or no claim is reserved for the group."""
+        store, groups = self.handle.shared.object_store, self.handle.shared.pod_groups
+        group = store.find(SchedulingGroup, group_key_of(pod))
+        members = None if groups is None else groups.of(pod)
+        if group is None or members is None:
+            return False
+        in_cycle = 0 if state.group_values is None else state.group_values.get(N_ASSUMED, 0)
+        if members.n_scheduled > in_cycle:
+            return False
+        statuses = {
+            one.name: one.resource_claim_name for one in group.status.resource_claim_statuses
+        }
+        for use in group.spec.resource_claims:
+            name = use.resource_claim_name or statuses.get(use.name)
+            claim = store.find(ResourceClaim, f"{group.namespace}/{name}")
+            if claim is None or claim.status.allocation is None:
+                continue
+            is_generated = use.resource_claim_name is None
+            if is_generated and (claim.controller is None or claim.controller.uid != group.uid):
+                continue
+            if claim.is_reserved_for(pod.uid) or claim.is_reserved_for_group(group.name):
+                self._write(released_claim(claim, group.uid))
+                return True
+        return False
+
+    def _write(self, change: ObjectChange) -> None:
+        """Have a claim written, and show it as it will be."""
+        self.handle.shared.object_store.assume(change.value)
+        self.handle.shared.to_write.append(change)
 
     def _deallocatable(
         self, search: ClaimSearch, nodes: NodeTable, diagnosis: Diagnosis
@@ -435,7 +475,8 @@ class DynamicResources:
         group_key = group_key_of(pod) if self._shares else ""
         group = object_store.find(SchedulingGroup, group_key) if group_key else None
         consumers = consumers_of(pod, group)
-        reserved = assume_claims(pod, search.claims, results, consumers, shared)
+        name = group_key.partition("/")[2]
+        reserved = assume_claims(pod, search.claims, results, consumers, shared, name)
         if state.group_values is not None:
             taken = {one.after.metadata.uid for one in reserved.claims if one.is_allocated}
             self._shared_in_cycle(state).update(taken)
@@ -466,7 +507,8 @@ class DynamicResources:
     ) -> Status | PreBindWait:
         """Write again, on the versions that the watch shows now."""
         reserved = state.read(self.RESERVED, AssumedClaims)
-        again = assume_again(pod, reserved, self.handle.shared.object_store)
+        shared = self.handle.shared
+        again = assume_again(pod, reserved, shared.object_store, repeats=shared.has_group_defects)
         if isinstance(again, Status):
             return again
         state.write(self.RESERVED, again)

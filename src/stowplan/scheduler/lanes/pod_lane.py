@@ -251,6 +251,7 @@ class PodLane:
             decision = self.decider.decide(pod, context.cache.snapshot(), framework, rng)
         except ContractError as fault:
             decision = _contract_error_decision(fault)
+        context.write_requested(pod.uid)
         self._decided(entry, decision, framework)
 
     def skip_terminating(self, entry: PodRecord) -> None:

@@ -19,7 +19,11 @@ from stowplan.framework import Code, ContractError, CycleState, Framework
 from stowplan.framework.deciders.decider import Decider, Decision, MemberTrial
 from stowplan.framework.plugin import PermitWait
 from stowplan.framework.pod_groups.placement_plugins import best_placement, run_placement_generate
-from stowplan.framework.pod_groups.placements import PodGroupCycle, ProposedPlacement
+from stowplan.framework.pod_groups.placements import (
+    N_ASSUMED,
+    PodGroupCycle,
+    ProposedPlacement,
+)
 from stowplan.framework.status import Status, error
 from stowplan.objects.pod import Pod
 from stowplan.queue import PodRecord
@@ -161,6 +165,7 @@ class GroupAlgorithm:
             decision = self._decider().decide_member(pod, group.cycle.snapshot, framework, trial)
         except ContractError as fault:
             decision = Decision(refusal=error(str(fault)), message=str(fault), nominated_node="")
+        self._context.write_requested(pod.uid)
         node = decision.node_name or decision.nominated_node or ""
         if not node:
             return MemberResult(record, decision)
@@ -190,12 +195,15 @@ class GroupAlgorithm:
         mark = overlay.mark()
         overlay.place(group.shown(pod, node), group.cycle.snapshot.nodes.row(node))
         members.place(pod.uid, node)
+        values = group.cycle.values
+        values[N_ASSUMED] = values.get(N_ASSUMED, 0) + 1
         nominator.drop(pod.uid)
 
         def back() -> None:
             group.framework.run_unreserve(pod, node, state)
             overlay.rollback(mark)
             members.unplace(pod.uid)
+            values[N_ASSUMED] -= 1
             if pod.status.nominated_node_name:
                 nominator.nominate(pod, pod.status.nominated_node_name)
                 nominator.popped(pod)
