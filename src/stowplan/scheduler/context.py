@@ -60,9 +60,10 @@ class SchedulerContext:
         self.shared: HandleState = first.shared
         self.gates = first.gates
         self.pod_groups: PodGroupStates | None = None
-        self.shared.has_group_defects = self.has_defects
         if self.gates.generic_workload:
-            self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=self.has_defects)
+            keeps_bound = options.compat == KUBE_SCHEDULER_1_36
+            self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=keeps_bound)
+        self.shared.has_group_defects = self.has_defects
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         self.lanes = LaneList()
@@ -72,7 +73,7 @@ class SchedulerContext:
     @property
     def has_defects(self) -> bool:
         """True where the defects of kube-scheduler with pod groups are reproduced."""
-        return self.options.compat == KUBE_SCHEDULER_1_36
+        return self.pod_groups is not None and self.options.compat == KUBE_SCHEDULER_1_36
 
     @property
     def rejecters(self) -> tuple[str, ...]:
