@@ -50,6 +50,9 @@ REMOVED = {
 }
 """Plugins removed from Kubernetes -> their replacement."""
 
+POD_GROUP_PLUGINS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+"""Plugins that run where feature gates switch them on."""
+
 NEAR_NAMES = 3
 """Maximum number of similar names listed for an unknown one."""
 
@@ -206,7 +209,7 @@ class _PluginSetCheck:
         # A plugin that does not run at this point may be disabled, for files that serve several
         # versions. Differs: the original lets `disabled` name plugins that do not exist, so that a
         # misspelt name passes.
-        never_run = {ALL, *REMOVED}
+        never_run = {ALL, *REMOVED, *POD_GROUP_PLUGINS}
         for i, written in enumerate(entries):
             where = f"{path}[{i}].name"
             if self.problems.is_invalid(f"{path}[{i}]"):

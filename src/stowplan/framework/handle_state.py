@@ -122,8 +122,8 @@ class HandleState:
     attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
     creates_claims: True where plugins may decide on claims that have to be created. pod_groups:
     members of groups; None where pods are scheduled one by one. has_group_defects: True where the
-    defects of kube-scheduler with groups are reproduced. to_write: changes that PostFilter asks for;
-    emptied after each attempt.
+    defects of kube-scheduler with groups are reproduced. to_write: changes that PostFilter asks
+    for; emptied after each attempt.
     """
 
     def __init__(self) -> None:

@@ -61,17 +61,17 @@ class PodGroupTemplate(Value, frozen=True):
     priority: int | None = None
 
 
-class WorkloadSpec(Value, frozen=True):
+class SchedulingWorkloadSpec(Value, frozen=True):
     """`spec` of a Workload."""
 
     pod_group_templates: tuple[PodGroupTemplate, ...] = ()
 
 
-class Workload(NamespacedObject, frozen=True):
+class SchedulingWorkload(NamespacedObject, frozen=True):
     """A Workload: the templates of its groups. A scheduler does not read it."""
 
     api_version: str = SCHEDULING_API_VERSION
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: SchedulingWorkloadSpec = SchedulingWorkloadSpec()
 
 
 class WorkloadTemplateReference(Value, frozen=True):

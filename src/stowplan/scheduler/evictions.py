@@ -27,7 +27,7 @@ CLUSTER = "cluster"
 """What stands for the nodes of victims that make room for a group."""
 
 
-class Preemptor(msgspec.Struct, frozen=True):
+class EvictionPreemptor(msgspec.Struct, frozen=True):
     """Who gets the resources of victims: a pod, or a group with its pending pods.
 
     kind: `pod` or `podgroup`. key: of the pods, by which they are found again.
@@ -40,7 +40,7 @@ class Preemptor(msgspec.Struct, frozen=True):
     pods: tuple[Pod, ...]
 
     @classmethod
-    def of_pod(cls, pod: Pod) -> Preemptor:
+    def of_pod(cls, pod: Pod) -> EvictionPreemptor:
         """A pod that preempts for itself."""
         return cls("pod", pod.uid, pod.spec.scheduler_name, pod.priority, (pod,))
 
@@ -52,7 +52,7 @@ class Preemption(msgspec.Struct, gc=False):
     no outcome yet. failed: some eviction was refused.
     """
 
-    preemptor: Preemptor
+    preemptor: EvictionPreemptor
     node: str
     last: Pod
     pending: dict[int, Pod]
@@ -81,21 +81,22 @@ class Evictions:
         plugin: the PostFilter that chose them.
         """
         pods = [info.pod for info in victims]
-        self._start(Preemptor.of_pod(preemptor), node_name, pods, plugin)
+        self._start(EvictionPreemptor.of_pod(preemptor), node_name, pods, plugin)
 
     def start_for_group(
-        self, group: SchedulingGroup, members: Sequence[Pod], victims: Sequence[Pod]
+        self, group: SchedulingGroup, members: Sequence[Pod], victims: Sequence[Pod], plugin: str
     ) -> None:
         """Evict the victims of a group, on whatever nodes they are. members: its pending pods.
+        plugin: the PostFilter that chose them.
 
         Nominations of other pods stay.
         """
         name = members[0].spec.scheduler_name
-        preemptor = Preemptor("podgroup", group.uid, name, group.priority, tuple(members))
-        self._start(preemptor, CLUSTER, victims, "DefaultPreemption")
+        preemptor = EvictionPreemptor("podgroup", group.uid, name, group.priority, tuple(members))
+        self._start(preemptor, CLUSTER, victims, plugin)
 
     def _start(
-        self, preemptor: Preemptor, node_name: str, victims: Sequence[Pod], plugin: str
+        self, preemptor: EvictionPreemptor, node_name: str, victims: Sequence[Pod], plugin: str
     ) -> None:
         known = self._context.pods
         pods = [known.get(pod.key, pod) for pod in victims]
@@ -194,7 +195,7 @@ class Evictions:
         del self._gating[uid]
         self._context.shared.preempting.discard(uid)
 
-    def _activate(self, preemptor: Preemptor) -> None:
+    def _activate(self, preemptor: EvictionPreemptor) -> None:
         known = self._context.pods
         found = [(before, known.get(before.key)) for before in preemptor.pods]
         pods = [
@@ -216,7 +217,7 @@ class Evictions:
         row = nodes.row(preemption.node)
         return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
-    def _clear_lower(self, preemptor: Preemptor, node_name: str) -> None:
+    def _clear_lower(self, preemptor: EvictionPreemptor, node_name: str) -> None:
         """Clear nominations of lower-priority pods to the node.
 
         Nominations of session pods stay: the next session takes the new nomination into account.
@@ -230,7 +231,7 @@ class Evictions:
                 context.outbox.patch_status(pod, "")
 
     def _record_preempted(
-        self, victim: Pod, preemptor: Preemptor, node_name: str, suffix: str
+        self, victim: Pod, preemptor: EvictionPreemptor, node_name: str, suffix: str
     ) -> None:
         note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}{suffix}"
         self._context.outbox.record(victim, "Normal", "Preempted", "Preempting", note)

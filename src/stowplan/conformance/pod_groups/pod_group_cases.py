@@ -10,7 +10,7 @@ from stowplan.objects.devices.device_claim import ResourceClaim
 from stowplan.objects.meta import Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.scheduling_group import SchedulingGroup, Workload
+from stowplan.objects.scheduling_group import SchedulingGroup, SchedulingWorkload
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.objects.workload import Namespace, PodDisruptionBudget
 
@@ -41,7 +41,7 @@ class PodGroupCase(Value, frozen=True, gc=True):
     pods: tuple[Pod, ...] = ()
     pdbs: tuple[PodDisruptionBudget, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
-    workloads: tuple[Workload, ...] = ()
+    workloads: tuple[SchedulingWorkload, ...] = ()
     pvs: tuple[PersistentVolume, ...] = ()
     pvcs: tuple[PersistentVolumeClaim, ...] = ()
     storage_classes: tuple[StorageClass, ...] = ()

@@ -9,7 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.columns.array_types import Ints
-from stowplan.framework.pod_groups.placements import Placement, PodGroupCycle, ProposedPlacement
+from stowplan.framework.pod_groups.placements import (
+    GroupPlacement,
+    PodGroupCycle,
+    ProposedPlacement,
+)
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.status import Status, unschedulable
 
@@ -18,13 +22,13 @@ NO_PLACEMENTS = "no feasible placements found"
 
 def run_placement_generate(
     framework: Framework, rows: Ints, cycle: PodGroupCycle
-) -> Sequence[Placement] | Status:
+) -> Sequence[GroupPlacement] | Status:
     """The placements of a group: all nodes where the profile has no plugin for it. rows: int64, all
     nodes in the order of the snapshot."""
     members = framework.at("placementGenerate")
     if not members:
-        return (Placement("", rows),)
-    placements: Sequence[Placement] | Status = members[0].call(
+        return (GroupPlacement("", rows),)
+    placements: Sequence[GroupPlacement] | Status = members[0].call(
         "generate_placements", cycle.group, rows, cycle
     )
     if isinstance(placements, Status):

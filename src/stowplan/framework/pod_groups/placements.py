@@ -1,6 +1,6 @@
 """Placements: the sets of nodes that a group is tried on, and what a trial found.
 
-Source: kube-scheduler v1.36, framework interface (Placement, PodGroupAssignments).
+Source: kube-scheduler v1.36, framework interface (GroupPlacement, PodGroupAssignments).
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
 
-
 N_ASSUMED = "members assumed in the cycle"
 """Key of the values of a group cycle: how many members are assumed in it at the moment."""
 
 
-class Placement(msgspec.Struct, frozen=True, eq=False):
+class GroupPlacement(msgspec.Struct, frozen=True, eq=False):
     """Nodes that may take a group. name: of the domain, "" for all nodes. rows: int64, in the order
     of the snapshot."""
 
@@ -35,7 +34,7 @@ class ProposedPlacement(msgspec.Struct, frozen=True, eq=False):
     """A placement in which the group is schedulable. assignments: of the placed pods, with the
     row."""
 
-    placement: Placement
+    placement: GroupPlacement
     assignments: Sequence[tuple[Pod, int]]
 
 
@@ -70,7 +69,7 @@ class PlacementGeneratePlugin(Protocol):
 
     def generate_placements(
         self, group: SchedulingGroup | None, rows: Ints, cycle: PodGroupCycle
-    ) -> Sequence[Placement] | Status:
+    ) -> Sequence[GroupPlacement] | Status:
         """The placements, in the order in which they are tried, or an error. rows: all nodes, in
         the order of the snapshot. Without a placement the group is unschedulable."""
 

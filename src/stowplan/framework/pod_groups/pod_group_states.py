@@ -65,7 +65,10 @@ class PodGroupState:
 
 class PodGroupStates:
     """The states of all groups by `NAMESPACE/NAME`. keeps_bound: a pod that somebody else has bound
-    stays among the unscheduled ones, too; a defect of the original."""
+    stays among the unscheduled ones, too.
+
+    Differs: in the original it does so always; here with `compat` only.
+    """
 
     def __init__(self, *, keeps_bound: bool = False) -> None:
         self._keeps_bound = keeps_bound

@@ -155,8 +155,8 @@ def assume_claims(
     own = ConsumerReference("", "pods", pod.name, pod.uid)
     left = list(results)
     assumed: list[AssumedResourceClaim] = []
-    for index, shown in enumerate(claims):
-        claim = shared.get(shown.key, shown)
+    for index, visible in enumerate(claims):
+        claim = shared.get(visible.key, visible)
         consumer = consumers[index] if index < len(consumers) else own
         status, metadata = claim.status, claim.metadata
         allocation = status.allocation
@@ -188,7 +188,10 @@ def assume_again(
 ) -> AssumedClaims | Status:
     """The claims on the versions that the watch shows, after somebody else has changed one; an
     error where that leaves nothing to write. repeats: a reservation is added even where it stands
-    already; a defect of the original."""
+    already.
+
+    Differs: in the original it is so always; here with `compat` only.
+    """
     assumed = []
     for one in reserved.claims:
         claim = object_store.observed(ResourceClaim, one.after.key)

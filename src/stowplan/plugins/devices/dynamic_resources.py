@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-import msgspec
 import numpy as np
 
 from stowplan.columns.array_types import Ints
@@ -20,9 +19,9 @@ from stowplan.framework import (
     SKIP,
     CycleState,
     Handle,
-    ObjectChange,
     NodeInfo,
     NodeTable,
+    ObjectChange,
     ObjectStore,
     PostFilterResult,
     PreBindWait,
@@ -54,11 +53,9 @@ from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
 from stowplan.objects.devices.device_claim import (
     AllocationResult,
-    ConsumerReference,
     ResourceClaim,
 )
-from stowplan.objects.meta import OwnerReference
-from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import pod_requests
 from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.plugins.args_base import PluginArgs
@@ -86,6 +83,12 @@ from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
     left_over_claim,
+)
+from stowplan.plugins.devices.pod_claims import (
+    claim_fault,
+    consumers_of,
+    resource_claims_of,
+    usable_anywhere,
 )
 from stowplan.plugins.pod_hints import queueing_hint
 
@@ -246,7 +249,9 @@ class DynamicResources:
             if fault is not None:
                 return fault
         if self.handle.shared.has_group_defects:
-            claims = tuple(_anywhere(one) if one.metadata.uid in shared else one for one in claims)
+            claims = tuple(
+                usable_anywhere(one) if one.metadata.uid in shared else one for one in claims
+            )
         return ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
 
     def _shared_in_cycle(self, state: CycleState) -> set[str]:
@@ -464,7 +469,8 @@ class DynamicResources:
                     pending[claim.key] = assumed.status.allocation
         left = iter(results)
         if self.handle.shared.has_group_defects:
-            # A mix of shared and own claims is taken in the wrong order.
+            # Differs: the original mixes up the allocations of shared and own claims; here with
+            # `compat` only.
             results = (*results, *pending.values())
         else:
             results = tuple(
@@ -536,109 +542,3 @@ class DynamicResources:
         if not claims:
             return amounts
         return claims, amounts, pod.status.resource_claim_statuses, pod.namespace, pod.uid
-
-
-def claim_fault(
-    claim: ResourceClaim, object_store: ObjectStore, devices: ClusterDevices
-) -> Status | None:
-    """Why a claim cannot be allocated on any node, None where it may."""
-    key = claim.key
-    observed = object_store.observed(ResourceClaim, key)
-    in_flight = observed is not None and observed.status.allocation is None
-    if claim.status.allocation is not None:
-        if not in_flight:
-            return None
-        return unresolvable(f"resource claim {key} is in the process of being allocated")
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            named = [(request.name, request.exactly.device_class_name)]
-        elif request.first_available:
-            named = [
-                (f"{request.name}/{one.name}", one.device_class_name)
-                for one in request.first_available
-            ]
-        else:
-            text = f"resource claim {key}, request {request.name}: unknown request type"
-            return unresolvable(text)
-        for name, class_name in named:
-            if not class_name:
-                return error(f"request {name}: unsupported request type")
-            if class_name not in devices.classes:
-                return unresolvable(f"request {name}: device class {class_name} does not exist")
-    return None
-
-
-def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | None:
-    """The claim of an entry of the pod: None where none is needed, or a refusal."""
-    if use.resource_claim_name is not None:
-        return use.resource_claim_name
-    if use.resource_claim_template_name is None:
-        text = f'pod "{pod.key}", spec.resourceClaim "{use.name}"'
-        return unresolvable(f"{text}: none of the supported fields are set")
-    for made in pod.status.resource_claim_statuses:
-        if made.name == use.name:
-            return made.resource_claim_name
-    return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
-
-
-def _is_of_group(owner: OwnerReference | None, name: str) -> bool:
-    """True for an owner that is the group of this name."""
-    return (
-        owner is not None
-        and owner.kind == "PodGroup"
-        and owner.name == name
-        and owner.api_version.startswith("scheduling.k8s.io/")
-    )
-
-
-def _anywhere(claim: ResourceClaim) -> ResourceClaim:
-    """The claim as if its allocation could be used on every node."""
-    if claim.status.allocation is None:
-        return claim
-    allocation = msgspec.structs.replace(claim.status.allocation, node_selector=None)
-    status = msgspec.structs.replace(claim.status, allocation=allocation)
-    return msgspec.structs.replace(claim, status=status)
-
-
-def consumers_of(pod: Pod, group: SchedulingGroup | None) -> tuple[ConsumerReference, ...]:
-    """Whom each claim of the pod is reserved for: its group, where that names the same claim."""
-    own = ConsumerReference("", "pods", pod.name, pod.uid)
-    if group is None:
-        return (own,) * len(pod.spec.resource_claims)
-    whole = ConsumerReference("scheduling.k8s.io", "podgroups", group.name, group.uid)
-    named = group.spec.resource_claims
-    return tuple(whole if use in named else own for use in pod.spec.resource_claims)
-
-
-def resource_claims_of(
-    pod: Pod, object_store: ObjectStore, *, of_group: bool = False
-) -> tuple[ResourceClaim, ...] | Status:
-    """The claims of the pod, or the refusal where one is missing, being deleted or another
-    pod's. of_group: claims that were generated for its group are the pod's."""
-    claims = []
-    for use in pod.spec.resource_claims:
-        name = resource_claim_name_of(pod, use)
-        if isinstance(name, Status):
-            return name
-        if name is None:
-            continue
-        key = f"{pod.namespace}/{name}"
-        claim = object_store.find(ResourceClaim, key)
-        if claim is None:
-            return unresolvable(f'could not find ResourceClaim "{key}"')
-        if claim.metadata.deletion_timestamp is not None:
-            return unresolvable(f'resourceclaim "{name}" is being deleted')
-        owner = claim.controller
-        if use.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-            group = pod.spec.scheduling_group
-            name = None if group is None else group.pod_group_name
-            if of_group and name is not None:
-                if _is_of_group(owner, name):
-                    claims.append(claim)
-                    continue
-                who = f"neither Pod nor PodGroup {name} is the owner"
-            else:
-                who = "Pod is not owner"
-            return unresolvable(f"ResourceClaim {key} was not created for Pod {pod.key} ({who})")
-        claims.append(claim)
-    return tuple(claims)

@@ -33,7 +33,11 @@ NO_NAME = unresolvable("schedulingGroup has no podGroupName")
 
 
 class GangScheduling:
-    """PreEnqueue by the number of pods, Permit by the number of pods with a node."""
+    """PreEnqueue by the number of pods, Permit by the number of pods with a node.
+
+    Differs: a pod whose `schedulingGroup` has no name ends the original's process; here it is kept
+    out of the queue.
+    """
 
     name = "GangScheduling"
     declaration = Plugin(name=name, reads=(SchedulingGroup,))

@@ -6,10 +6,14 @@ Source: kube-scheduler v1.36, plugins/podgrouppodscount.
 from __future__ import annotations
 
 from stowplan.framework.plugin import SCORE_MAX, Plugin
-from stowplan.framework.pod_groups.placements import PodGroupCycle, ProposedPlacement
+from stowplan.framework.pod_groups.placements import (
+    PlacementScorePlugin,
+    PodGroupCycle,
+    ProposedPlacement,
+)
 
 
-class PodGroupPodsCount:
+class PodGroupPodsCount(PlacementScorePlugin):
     """Scores placements by the number of pods, in percent of the highest."""
 
     name = "PodGroupPodsCount"

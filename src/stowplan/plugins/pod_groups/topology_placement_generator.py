@@ -12,13 +12,17 @@ import numpy as np
 from stowplan.columns.array_types import Ints
 from stowplan.framework import Status, error
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.pod_groups.placements import Placement, PodGroupCycle
+from stowplan.framework.pod_groups.placements import (
+    GroupPlacement,
+    PlacementGeneratePlugin,
+    PodGroupCycle,
+)
 from stowplan.objects.scheduling_group import SchedulingGroup
 
 CANNOT_DETERMINE = "cannot determine domain for already scheduled pods: "
 
 
-class TopologyPlacementGenerator:
+class TopologyPlacementGenerator(PlacementGeneratePlugin):
     """A placement for each value of the label that the group's topology constraint names."""
 
     name = "TopologyPlacementGenerator"
@@ -26,14 +30,14 @@ class TopologyPlacementGenerator:
 
     def generate_placements(
         self, group: SchedulingGroup | None, rows: Ints, cycle: PodGroupCycle
-    ) -> Sequence[Placement] | Status:
+    ) -> Sequence[GroupPlacement] | Status:
         """All nodes without a constraint; else the domains, in the order of their first nodes. A
         group that has pods on nodes stays in their domain."""
         if group is None:
             return error(f'podgroup.scheduling.k8s.io "{cycle.name}" not found')
         key = group.topology_key
         if key is None:
-            return (Placement("", rows),)
+            return (GroupPlacement("", rows),)
         required = _domain_of_scheduled(key, cycle)
         if isinstance(required, Status):
             return required
@@ -43,7 +47,7 @@ class TopologyPlacementGenerator:
             value = nodes[row].labels.get(key)
             if value is not None and required in (None, value):
                 domains.setdefault(value, []).append(row)
-        return [Placement(name, np.array(found)) for name, found in domains.items()]
+        return [GroupPlacement(name, np.array(found)) for name, found in domains.items()]
 
 
 def _domain_of_scheduled(key: str, cycle: PodGroupCycle) -> str | Status | None:

@@ -40,7 +40,7 @@ from stowplan.framework.deciders.extender_review import ExtenderReview, Preempti
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
-from stowplan.framework.pod_groups.placements import PodGroupTrial
+from stowplan.framework.pod_groups.placements import PodGroupPostFilterPlugin, PodGroupTrial
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.pod import Pod
 from stowplan.objects.scheduling_group import SchedulingGroup
@@ -163,7 +163,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         return min(n_nodes, max(share, ABSOLUTE_DEFAULT if absolute is None else absolute))
 
 
-class DefaultPreemption:
+class DefaultPreemption(PodGroupPostFilterPlugin):
     """PostFilter: make room by evicting pods of lower priority."""
 
     name = "DefaultPreemption"

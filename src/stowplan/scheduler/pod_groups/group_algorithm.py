@@ -45,8 +45,8 @@ Undo = Callable[[], None]
 class AffinityNodes:
     """Nodes that have pods with terms of affinity at the start of a cycle.
 
-    The original looks for terms of existing pods on these only: it does not see those of a member
-    that is assumed on another node.
+    Differs: the original looks for terms of existing pods on these only, so that it does not see
+    those of a member that is assumed on another node; here with `compat` only.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
@@ -77,7 +77,7 @@ class GroupAttempt(msgspec.Struct, frozen=True, eq=False):
     draws: Mapping[str, int | None]
     affinity: AffinityNodes | None = None
 
-    def shown(self, pod: Pod, node: str) -> PodInfo:
+    def visible(self, pod: Pod, node: str) -> PodInfo:
         """An assumed member as the members after it see it on its node."""
         info = PodInfo.of(pod)
         if self.affinity is None or not info.footprint.has_affinity:
@@ -193,7 +193,7 @@ class GroupAlgorithm:
         pod, overlay, members = record.pod, group.overlay, group.cycle.state
         nominator = self._context.queue.nominator
         mark = overlay.mark()
-        overlay.place(group.shown(pod, node), group.cycle.snapshot.nodes.row(node))
+        overlay.place(group.visible(pod, node), group.cycle.snapshot.nodes.row(node))
         members.place(pod.uid, node)
         values = group.cycle.values
         values[N_ASSUMED] = values.get(N_ASSUMED, 0) + 1

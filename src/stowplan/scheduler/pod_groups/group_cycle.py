@@ -17,6 +17,7 @@ from stowplan.framework import Code, Framework
 from stowplan.framework.deciders.decider import Decider, Decision
 from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
 from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import error
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroupCondition
@@ -155,8 +156,10 @@ class GroupCycles:
             victims: list[Pod] = []
             if gates.workload_aware_preemption and result.status.code == Code.UNSCHEDULABLE:
                 self._preempt(attempt, result, victims)
-        if victims and group is not None:
-            self._evictions.start_for_group(group, [one.pod for one in records], victims)
+        plugin = group_post_filter(framework)
+        if victims and group is not None and plugin is not None:
+            pods = [one.pod for one in records]
+            self._evictions.start_for_group(group, pods, victims, plugin.name)
         for member in result.members:
             self._start_evictions(member)
         for place, record in enumerate(records):
@@ -171,12 +174,8 @@ class GroupCycles:
     def _preempt(self, attempt: GroupAttempt, result: GroupResult, victims: list[Pod]) -> None:
         """Find victims for the whole group; adds to the status of the group why there are none."""
         refusal = self._preemption_refusal(attempt)
-        if refusal is None:
-            plugin = next(
-                one
-                for one in attempt.framework.at("postFilter")
-                if one.calls["pod_group_post_filter"] is not None
-            )
+        plugin = group_post_filter(attempt.framework)
+        if refusal is None and plugin is not None:
             run = self._algorithm.run
 
             def try_again() -> str:
@@ -187,6 +186,7 @@ class GroupCycles:
             trial = PodGroupTrial(pods, attempt.cycle.snapshot, attempt.overlay, try_again, victims)
             status = plugin.call("pod_group_post_filter", attempt.cycle.group, trial)
             refusal = GroupStatus(status.code, "", status.reasons)
+        assert refusal is not None, "without a plugin it is refused"
         if refusal.code == Code.SUCCESS:
             result.is_waiting = True
         elif refusal.is_error:
@@ -196,8 +196,7 @@ class GroupCycles:
 
     def _preemption_refusal(self, attempt: GroupAttempt) -> GroupStatus | None:
         """Why the group may not preempt; None when it may."""
-        members = attempt.framework.at("postFilter")
-        if not any(one.calls["pod_group_post_filter"] is not None for one in members):
+        if group_post_filter(attempt.framework) is None:
             return GroupStatus(Code.UNSCHEDULABLE, "", (NO_PREEMPTION_PLUGIN,))
         group = attempt.cycle.group
         if group is None:
@@ -288,6 +287,12 @@ class GroupCycles:
             ):
                 return
         self._context.outbox.patch_scheduling_group(group, found)
+
+
+def group_post_filter(framework: Framework) -> RegisteredPlugin | None:
+    """The first PostFilter that makes room for whole groups."""
+    members = framework.at("postFilter")
+    return next((one for one in members if one.calls["pod_group_post_filter"] is not None), None)
 
 
 def _mixed_names(records: list[PodRecord]) -> tuple[str, str] | None:
