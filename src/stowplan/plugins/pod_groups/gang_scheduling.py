@@ -88,7 +88,9 @@ class GangScheduling:
             return error(f"pod group state not found for pod group {key}")
         shared = self._shared
         if members.n_scheduled < group.min_count:
-            shared.to_activate.update({one.uid: one for one in members.unscheduled_pods()})
+            if shared.has_group_defects or not state.is_group_cycle:
+                # In a cycle all members that may be attempted are attempted already.
+                shared.to_activate.update({one.uid: one for one in members.unscheduled_pods()})
             return WAITING_FOR_NODES
         for uid in members.assumed:
             waiting = shared.waiting.get(uid)
