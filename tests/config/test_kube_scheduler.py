@@ -285,7 +285,7 @@ MISTAKES = [
     (PLUGINS % "filter: {disabled: [{name: NodeNam}]}",
      "profiles[0].plugins.filter.disabled[0].name"),
     (PLUGINS % "placementScore: {enabled: [{name: NodeResourcesFit}]}",
-     "profiles[0].plugins.placementScore.enabled"),
+     "profiles[0].plugins.placementScore.enabled[0].name"),
     (PLUGINS % "scores: {enabled: []}", "profiles[0].plugins.scores"),
     (ARGS % "{name: Custom}", "profiles[0].pluginConfig[0].name"),
     (ARGS % "{name: EBSLimits}", "profiles[0].pluginConfig[0].name"),

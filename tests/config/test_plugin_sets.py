@@ -136,6 +136,8 @@ MULTI_POINT_CASES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 def test_multi_point(name: str) -> None:
     given_sets, differing = MULTI_POINT_CASES[name]
     result = dict.fromkeys(EXTENSION_POINTS, "Test") | differing
+    weight = next((u.weight for u in uses(given_sets.get("multiPoint", "")) if u.name == "Test"), 1)
+    result |= {"placementScore": f"Test={weight}"} if weight > 1 else {}
     assert points_of(given_sets, ()) == {point: uses(text) for point, text in result.items()}
 
 

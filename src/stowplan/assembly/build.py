@@ -11,7 +11,7 @@ import numpy as np
 
 from stowplan import config
 from stowplan.assembly.extenders import extenders_of
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
+from stowplan.assembly.in_tree import default_plugins, registry
 from stowplan.assembly.plugin_files import installed_plugins, is_batch_part
 from stowplan.cycle import CycleDecider
 from stowplan.cycle.engine.kernel_loading import EngineMode
@@ -52,12 +52,13 @@ def configuration_of(
 
 
 def registered(
-    plugins: Iterable[Callable[..., Any]] = (), text: str = ""
+    plugins: Iterable[Callable[..., Any]] = (), text: str = "", gates: FeatureGates | None = None
 ) -> tuple[Registry, tuple[PluginUse, ...]]:
     """The registry with additional plugins, and the default plugin list with them at its end.
 
     plugins: classes and decorated functions. text: of a configuration; plugins of installed
-    distributions that it names are registered too. Raises ContractError.
+    distributions that it names are registered too. gates: switch on default plugins. Raises
+    ContractError.
     """
     given = tuple(plugin_of(plugin) for plugin in plugins if not is_batch_part(plugin))
     full = registry()
@@ -66,7 +67,9 @@ def registered(
             full.register(plugin)
     for plugin in given:
         full.register(plugin)
-    return full, DEFAULT_PLUGINS + tuple(PluginUse(p.name, full[p.name].weight) for p in given)
+    return full, default_plugins(gates) + tuple(
+        PluginUse(p.name, full[p.name].weight) for p in given
+    )
 
 
 def decoded(text: str | bytes) -> str:

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from stowplan.assembly.v1_13 import V1_13
+from stowplan.framework.feature_gates import FeatureGates
 from stowplan.framework.profile import PluginUse
 from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.runtime.registry import Registry
@@ -23,6 +24,9 @@ from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
 from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
+from stowplan.plugins.pod_groups.gang_scheduling import GangScheduling
+from stowplan.plugins.pod_groups.pod_group_pods_count import PodGroupPodsCount
+from stowplan.plugins.pod_groups.topology_placement_generator import TopologyPlacementGenerator
 from stowplan.plugins.preemption.default_preemption import DefaultPreemption
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
@@ -59,7 +63,20 @@ _IN_ORDER: tuple[type[Any], ...] = (
     NodeDeclaredFeatures,
 )
 
-_SHIPPED: tuple[type[Any], ...] = (*_IN_ORDER, *V1_13, Yoda, GpuShare, GpuTopology)
+_OF_GROUPS: tuple[type[Any], ...] = (
+    GangScheduling,
+    TopologyPlacementGenerator,
+    PodGroupPodsCount,
+)
+
+_SHIPPED: tuple[type[Any], ...] = (
+    *_IN_ORDER,
+    *_OF_GROUPS,
+    *V1_13,
+    Yoda,
+    GpuShare,
+    GpuTopology,
+)
 
 IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 """Name -> class of every in-tree plugin."""
@@ -68,6 +85,18 @@ DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
     PluginUse(plugin.name, declaration_of(plugin).weight) for plugin in _IN_ORDER
 )
 """Default multiPoint list; its order decides which filter reports a node's refusal."""
+
+
+def default_plugins(gates: FeatureGates | None = None) -> tuple[PluginUse, ...]:
+    """DEFAULT_PLUGINS with the plugins of pod groups that feature gates switch on, at the end."""
+    gates = gates or FeatureGates()
+    found = list(DEFAULT_PLUGINS)
+    if gates.gang_scheduling:
+        found.append(PluginUse(GangScheduling.name))
+    if gates.topology_aware_workload_scheduling:
+        found += [PluginUse(TopologyPlacementGenerator.name), PluginUse(PodGroupPodsCount.name)]
+    return tuple(found)
+
 
 NODEORDER_WEIGHTS: dict[str, str] = {
     NodeResourcesFit.name: "least_requested",

@@ -33,7 +33,7 @@ from stowplan.framework.runtime.registry import Registry, RegistryEntry
 
 ALL = "*"
 MULTI_POINT = "multiPoint"
-POD_GROUP_POINTS = ("placementGenerate", "placementScore")
+WEIGHTED_POINTS = ("score", "placementScore")
 
 REMOVED = {
     "AzureDiskLimits": "NodeVolumeLimits in its place",
@@ -51,7 +51,7 @@ REMOVED = {
 """Plugins removed from Kubernetes -> their replacement."""
 
 POD_GROUP_PLUGINS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
-"""Plugins that Kubernetes has behind a disabled feature gate."""
+"""Plugins that run where feature gates switch them on."""
 
 NEAR_NAMES = 3
 """Maximum number of similar names listed for an unknown one."""
@@ -75,7 +75,7 @@ class PluginSet(Setting, frozen=True):
 
 PluginSets = msgspec.defstruct(
     "PluginSets",
-    [(p, PluginSet, PluginSet()) for p in (MULTI_POINT, *EXTENSION_POINTS, *POD_GROUP_POINTS)],
+    [(p, PluginSet, PluginSet()) for p in (MULTI_POINT, *EXTENSION_POINTS)],
     frozen=True,
 )
 """Lists of all extension points; fields are named as in files."""
@@ -96,8 +96,6 @@ def resolve_points(
     Invalid entries become problems and are left out.
     """
     check = _PluginSetCheck(registry, problems)
-    for point in POD_GROUP_POINTS:
-        check.nothing_enabled(getattr(sets, point), f"{path}.{point}")
     multi = merge_plugins(
         defaults, check.wanted(getattr(sets, MULTI_POINT), f"{path}.{MULTI_POINT}")
     )
@@ -107,8 +105,7 @@ def resolve_points(
         uses = expand_multi_point(
             [use for use in multi if point in registry[use.name].points], wanted
         )
-        # Only score plugins have weights.
-        points[point] = tuple(u if point == "score" else PluginUse(u.name) for u in uses)
+        points[point] = tuple(u if point in WEIGHTED_POINTS else PluginUse(u.name) for u in uses)
     return points
 
 
@@ -143,8 +140,6 @@ def find_plugin(
         return registry[name]
     if name in REMOVED:
         problems.add(path, f"{name!r}, which Kubernetes has removed", REMOVED[name])
-    elif name in POD_GROUP_PLUGINS:
-        problems.add(path, f"{name!r}, which is for pod groups", "a plugin for single pods")
     elif not name:
         problems.add(path, "", "the name of a plugin")
     elif name == ALL:
@@ -183,12 +178,6 @@ class _PluginSetCheck:
             enabled=tuple(self._enabled(written.enabled, f"{path}.enabled", point)),
             disabled=frozenset(self._disabled(written.disabled, f"{path}.disabled")),
         )
-
-    def nothing_enabled(self, written: PluginSet, path: str) -> None:
-        """Add a problem for plugins at an extension point that never runs."""
-        if written.enabled:
-            wanted = "an empty list, as pod groups are not placed as a whole"
-            self.problems.add(f"{path}.enabled", "plugins", wanted)
 
     def _enabled(
         self, entries: Sequence[PluginEntry], path: str, point: str

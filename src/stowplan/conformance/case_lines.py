@@ -11,7 +11,7 @@ import msgspec
 from stowplan import config
 from stowplan.assembly import registered
 from stowplan.config import Configuration
-from stowplan.framework import Registry
+from stowplan.framework import FeatureGates, Registry
 from stowplan.objects.encoding.json_codec import decode
 
 C = TypeVar("C", bound=msgspec.Struct)
@@ -20,13 +20,16 @@ _WRAPPED = re.compile(rb'"case"\s*:\s*\{')
 
 
 def case_configuration(
-    profile: dict[str, Any] | None, source: str, plugins: Iterable[type[Any]]
+    profile: dict[str, Any] | None,
+    source: str,
+    plugins: Iterable[type[Any]],
+    gates: FeatureGates | None = None,
 ) -> tuple[Configuration, Registry]:
     """The configuration of a case, and its plugins; raises ConfigError.
 
-    profile: body of a KubeSchedulerConfiguration, None for the default one.
+    profile: body of a KubeSchedulerConfiguration, None for the default one. gates: of the case.
     """
-    full, defaults = registered(plugins, "" if profile is None else str(profile))
+    full, defaults = registered(plugins, "" if profile is None else str(profile), gates)
     if profile is None:
         return config.default(full, defaults), full
     return config.from_tree(profile, source, full, defaults, body=True), full

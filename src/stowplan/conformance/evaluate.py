@@ -19,6 +19,7 @@ from stowplan.conformance import (
     v1_13_cases,
 )
 from stowplan.conformance.gpu_share import gpu_share_answers
+from stowplan.conformance.pod_groups import pod_group_cases, pod_group_scripts
 from stowplan.conformance.queue_models import (
     kai_cases,
     kueue_cases,
@@ -31,6 +32,7 @@ from stowplan.inputs.input_error import InputError
 from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
 from stowplan.objects.encoding.json_codec import DecodeError, untyped
 from stowplan.objects.quantity import QuantityError
+from stowplan.scheduler.options import KUBE_SCHEDULER_1_36
 
 Answer = dict[str, Any]
 Case = Any
@@ -40,6 +42,7 @@ BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
 
 COMPATS_OF: dict[str, tuple[str, ...]] = {
     "session": tuple(COMPATS),
+    "podgroups": (KUBE_SCHEDULER_1_36,),
     "queues": (volcano_cases.VOLCANO_1_15, kai_cases.KAI, kueue_cases.KUEUE),
 }
 """Format -> schedulers whose defects can be reproduced."""
@@ -89,6 +92,7 @@ FORMATS = {
     "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
     "gpushare": CaseFormat(gpu_share_answers.read_case, gpu_share_answers.answer),
     "queues": CaseFormat(queue_model_cases.read_case, queue_model_answers.answer),
+    "podgroups": CaseFormat(pod_group_cases.read_case, pod_group_scripts.answer),
     "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
 }
 

@@ -30,12 +30,19 @@ class Attempt:
     rather than a refusal; `errors` then holds every message that it may report.
     """
 
-    def __init__(self, pod: Pod, snapshot: Snapshot, framework: Framework) -> None:
+    def __init__(
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, within: Ints | None = None
+    ) -> None:
+        """within: int64, rows of the only nodes that are considered; None: all."""
         self.pod = pod
         self.snapshot = snapshot
         self.framework = framework
         self.state = CycleState()
-        self.diagnosis = Diagnosis(snapshot.nodes.n_nodes)
+        n_nodes = snapshot.nodes.n_nodes
+        if within is not None and within.shape[0] == n_nodes:
+            within = None
+        self.within = within
+        self.diagnosis = Diagnosis(n_nodes, None, None if within is None else within.shape[0])
         self.pre_filter = PreFilterOutcome(OK)
         self.verdicts: NodeToStatus | None = None
         self.passed: Ints = np.zeros(0, dtype=np.int64)
@@ -67,7 +74,12 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
 
     A plugin that breaks its contract ends the attempt with an error.
     """
-    attempt = Attempt(pod, snapshot, framework)
+    return run_filters_of(Attempt(pod, snapshot, framework))
+
+
+def run_filters_of(attempt: Attempt) -> Attempt:
+    """`filter_pod` for an attempt that was made before; returns it."""
+    pod, snapshot, framework = attempt.pod, attempt.snapshot, attempt.framework
     diagnosis = attempt.diagnosis
     if attempt.no_nodes:
         diagnosis.absent = unresolvable(NO_NODES)
@@ -108,11 +120,12 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     """Rows that PreFilter allows, ascending; None for all."""
     restrict = attempt.pre_filter.restrict
     if restrict is None:
-        return None
+        return None if attempt.within is None else np.sort(attempt.within)
     names = " ".join(sorted(attempt.pre_filter.restricted_by))
     attempt.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
     rows = (attempt.snapshot.nodes.row(name) for name in restrict)
-    return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
+    found = np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
+    return found if attempt.within is None else np.intersect1d(found, attempt.within)
 
 
 def run_filters_independently(attempt: Attempt) -> dict[str, PluginVerdicts]:

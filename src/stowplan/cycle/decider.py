@@ -7,8 +7,8 @@ from functools import partial
 
 from stowplan.columns.engine import numpy_kernels
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break
-from stowplan.cycle.attempt import Attempt, filter_pod
-from stowplan.cycle.decision import SamplingState, conclude
+from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_of
+from stowplan.cycle.decision import SamplingState, conclude, refusal
 from stowplan.cycle.engine import Engine
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.kernel_loading import (
@@ -21,7 +21,7 @@ from stowplan.cycle.engine.kernel_loading import (
 from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
 from stowplan.framework import Framework, Snapshot
-from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.deciders.decider import Decision, MemberTrial
 from stowplan.messages.extender_api import HTTPExtender
 from stowplan.objects.pod import Pod
 
@@ -84,6 +84,21 @@ class CycleDecider:
         decision = conclude(attempt, draw, self._sampling)
         if one is not None:
             self._cache_refusal(one, attempt, decision)
+        return decision
+
+    def decide_member(
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, trial: MemberTrial
+    ) -> Decision:
+        """Choose a node for a member of a group; see `Decider`."""
+        attempt = Attempt(pod, snapshot, framework, trial.rows)
+        attempt.state.group_values = trial.values
+        run_filters_of(attempt)
+        is_refused = attempt.failure is None and attempt.passed.shape[0] == 0
+        if is_refused and not attempt.no_nodes and not trial.has_post_filter:
+            return refusal(attempt, None)
+        decision = conclude(attempt, trial.draw, self._sampling)
+        # A member for which preemption made room is reserved like a placed one.
+        decision.state = attempt.state
         return decision
 
     def _cache_refusal(self, one: EnginePodClass, attempt: Attempt, decision: Decision) -> None:

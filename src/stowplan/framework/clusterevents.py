@@ -61,7 +61,10 @@ RESOURCES = (
 )
 """Every resource that an event can name; custom resources are written `PLURAL.VERSION.GROUP`."""
 
-RESOURCE_OF_KIND = {resource.rpartition("/")[2]: resource for resource in RESOURCES} | {"Scv": SCV}
+RESOURCE_OF_KIND = {resource.rpartition("/")[2]: resource for resource in RESOURCES} | {
+    "Scv": SCV,
+    "SchedulingGroup": POD_GROUP,
+}
 """Kind of an object, such as `CSINode` -> resource of its events."""
 
 

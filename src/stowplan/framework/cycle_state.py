@@ -30,7 +30,8 @@ class CycleState:
     them to the pod in the write that sets its node. binding_times: annotation -> `s` or `ns`, whose
     value is the time of the binding in that unit since 1970; replaced, not changed. binding_lock:
     of the node, taken before the binding is sent. Plugins that bind by `perform`, and extenders,
-    send none of these.
+    send none of these. group_values: what the plugins keep for the cycle of a group; None for a pod
+    that is attempted alone, and once the member is to be bound.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class CycleState:
         "binding_annotations",
         "binding_lock",
         "binding_times",
+        "group_values",
         "skip_filter",
         "skip_pre_bind",
         "skip_score",
@@ -53,6 +55,12 @@ class CycleState:
         self.binding_annotations: dict[str, str] = {}
         self.binding_times: Mapping[str, str] = NO_TIMES
         self.binding_lock: NodeLock | None = None
+        self.group_values: dict[str, Any] | None = None
+
+    @property
+    def is_group_cycle(self) -> bool:
+        """True where the pod is tried with its group, and what is reserved is given back."""
+        return self.group_values is not None
 
     def write(self, key: str, value: object) -> None:
         """Store `value` under `key`, replacing the previous one."""
@@ -91,4 +99,5 @@ class CycleState:
         copy.binding_annotations = dict(self.binding_annotations)
         copy.binding_times = self.binding_times
         copy.binding_lock = self.binding_lock
+        copy.group_values = self.group_values
         return copy

@@ -23,8 +23,12 @@ class Diagnosis:
     other nodes.
     """
 
-    def __init__(self, n_nodes: int, absent: Status | None = None) -> None:
+    def __init__(
+        self, n_nodes: int, absent: Status | None = None, n_reported: int | None = None
+    ) -> None:
+        """n_reported: number of nodes that users read about, where not all were considered."""
         self.n_nodes = n_nodes
+        self.n_reported = n_nodes if n_reported is None else n_reported
         self.absent = unresolvable() if absent is None else absent
         self.verdicts: NodeToStatus | None = None
         self.pre_filter_message = ""
@@ -84,9 +88,9 @@ class Diagnosis:
                 explicit += rows.shape[0]
                 for reason in status.reasons:
                     counts[reason] += rows.shape[0]
-        if explicit < self.n_nodes:
+        if explicit < self.n_reported:
             for reason in self.absent.reasons:
-                counts[reason] += self.n_nodes - explicit
+                counts[reason] += self.n_reported - explicit
         return dict(counts)
 
     def near_misses(self) -> tuple[str, ...]:
@@ -105,7 +109,7 @@ class Diagnosis:
 
     def text(self, post_filter_message: str = "") -> str:
         """The event message: "0/5 nodes are available: 2 Insufficient cpu, ..." and so on."""
-        text = f"0/{self.n_nodes} nodes are available:"
+        text = f"0/{self.n_reported} nodes are available:"
         if self.pre_filter_message:
             text += f" {self.pre_filter_message}."
         else:

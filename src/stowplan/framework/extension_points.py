@@ -17,8 +17,10 @@ EXTENSION_POINTS: dict[str, str] = {
     "preBind": "pre_bind",
     "bind": "bind",
     "postBind": "post_bind",
+    "placementGenerate": "generate_placements",
+    "placementScore": "score_placement",
 }
-"""Configuration name -> method, in the order in which a pod passes them."""
+"""Configuration name -> method, in the order in which a pod passes them; those of groups last."""
 
 METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "pre_enqueue": ("pod",),
@@ -41,9 +43,14 @@ METHOD_PARAMETERS: dict[str, tuple[str, ...]] = {
     "permit": ("pod", "node_name", "state"),
     "pre_bind_pre_flight": ("pod", "node_name", "state"),
     "pre_bind": ("pod", "node_name", "state"),
+    "pre_bind_conflict": ("pod", "node_name", "state"),
     "pre_bind_progress": ("pod", "node_name", "snapshot", "state"),
     "bind": ("pod", "node_name", "state"),
     "post_bind": ("pod", "node_name", "state"),
+    "pod_group_post_filter": ("group", "trial"),
+    "generate_placements": ("group", "rows", "cycle"),
+    "score_placement": ("placement", "cycle"),
+    "normalize_placement_scores": ("scores",),
     "events_to_register": (),
     "applies_to": ("pod",),
     "kernel_terms": ("pod", "snapshot", "peers"),

@@ -28,7 +28,7 @@ class FeatureGateSet(msgspec.Struct, frozen=True):
 
 
 class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
-    """The gates that plugins read. Locked gates and gates that no plugin reads are left out."""
+    """The gates that decisions depend on. Locked gates and unread gates are left out."""
 
     taint_toleration_comparison_operators: bool = False
     storage_capacity_scoring: bool = False
@@ -37,3 +37,13 @@ class FeatureGates(FeatureGateSet, frozen=True, rename="pascal"):
     node_declared_features: bool = True
     dynamic_resource_allocation: bool = True
     dra_extended_resource: bool = msgspec.field(default=True, name="DRAExtendedResource")
+    generic_workload: bool = False
+    gang_scheduling: bool = False
+    topology_aware_workload_scheduling: bool = False
+    workload_aware_preemption: bool = False
+    dra_workload_resource_claims: bool = msgspec.field(
+        default=False, name="DRAWorkloadResourceClaims"
+    )
+    scheduler_async_preemption: bool = True
+    scheduler_pop_from_backoff_q: bool = True
+    nominated_node_name_for_expectation: bool = True

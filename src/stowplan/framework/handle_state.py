@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from stowplan._deprecated import deprecated_property
 from stowplan.framework.object_store import ObjectStore
+from stowplan.framework.plugin import ObjectChange
+from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.framework.status import OK, Status, error, unschedulable
 from stowplan.objects.pod import Pod
 
@@ -118,7 +120,10 @@ class HandleState:
     to_activate: pods to move to the active queue, by uid; emptied when the plugin returns.
     object_store: current objects, for gates and hints, which are called between attempts; during an
     attempt a plugin reads its snapshot's. now: time of day, None where plugins are told none.
-    creates_claims: True where plugins may decide on claims that have to be created.
+    creates_claims: True where plugins may decide on claims that have to be created. pod_groups:
+    members of groups; None where pods are scheduled one by one. has_group_defects: True where the
+    defects of kube-scheduler with groups are reproduced. to_write: changes that PostFilter asks
+    for; emptied after each attempt.
     """
 
     def __init__(self) -> None:
@@ -128,6 +133,9 @@ class HandleState:
         self.object_store = ObjectStore()
         self.now: datetime.datetime | None = None
         self.creates_claims = False
+        self.pod_groups: PodGroupStates | None = None
+        self.has_group_defects = False
+        self.to_write: list[ObjectChange] = []
 
     @property
     def has_pending_requests(self) -> bool:

@@ -344,9 +344,11 @@ class ReservePlugin(Protocol):
 
 
 class PermitWait(msgspec.Struct, frozen=True):
-    """Permit's result "wait": another pod or plugin must allow this pod. timeout_s: at most."""
+    """Permit's result "wait": another pod or plugin must allow this pod. timeout_s: at most.
+    reason: what it waits for."""
 
     timeout_s: float
+    reason: str = ""
 
 
 @runtime_checkable

@@ -148,6 +148,15 @@ class PodResourceClaim(Value, frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(Value, frozen=True):
+    """`schedulingGroup`: the group that the pod is scheduled with, in its namespace.
+
+    The API server refuses one without a name.
+    """
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Value, frozen=True, dict=True, gc=True):
     """`spec` of a pod. Pods of one template may share one PodSpec object."""
 
@@ -171,6 +180,7 @@ class PodSpec(Value, frozen=True, dict=True, gc=True):
     host_users: bool | None = None
     restart_policy: str = ""
     active_deadline_seconds: int | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class PodCondition(Value, frozen=True):

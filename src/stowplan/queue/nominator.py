@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stowplan.columns import PodInfo
 from stowplan.framework.snapshot import Nominations
+from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 
 PodLister = Callable[[str], Pod | None]
@@ -39,6 +41,16 @@ class Nominator(Nominations):
         name = pod.status.nominated_node_name if node is None else node
         if is_pending and (name or node is not None):
             self.add(pod, name)
+
+    def popped(self, pod: Pod) -> None:
+        """A member of a group is attempted beside others: what it is nominated to is kept, but it
+        counts as a pod that requests nothing, of priority 0."""
+        node = self._node_of.get(pod.uid)
+        if node:
+            meta = pod.metadata
+            name = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=pod.uid)
+            self._by_node[node][pod.uid] = PodInfo.of(Pod(metadata=name))
+            self._note(node)
 
     def follow(self, old: Pod, new: Pod) -> None:
         """Update the nomination of an updated pod by its status.

@@ -12,6 +12,7 @@ from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.handle_state import HandleState
+from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import EXTENDER, HTTPExtender
@@ -19,7 +20,7 @@ from stowplan.objects.pod import Pod
 from stowplan.queue import SchedulingQueue
 from stowplan.scheduler.extenders.interest import InterestedExtenders
 from stowplan.scheduler.lanes.lane_list import LaneList
-from stowplan.scheduler.options import SchedulerOptions
+from stowplan.scheduler.options import KUBE_SCHEDULER_1_36, SchedulerOptions
 from stowplan.scheduler.outbox import Outbox
 from stowplan.scheduler.pods.pod_records import PodTable
 
@@ -30,7 +31,8 @@ EVENT_LOG_LINES_MAX = 20
 class SchedulerContext:
     """Shared state: configuration, cache, queue, outbox and the current time.
 
-    now: nanoseconds since an origin that is a whole second. pods: those of the table.
+    now: nanoseconds since an origin that is a whole second. pods: those of the table. gates: of
+    all profiles. pod_groups: members of groups; None where pods are scheduled one by one.
     """
 
     def __init__(
@@ -54,12 +56,24 @@ class SchedulerContext:
             frameworks, self.pods.get, cache.object_store, options.queue, self.rejecters
         )
         cache.use_nominations(self.queue.nominator)
-        self.shared: HandleState = next(iter(frameworks.values())).shared
+        first = next(iter(frameworks.values()))
+        self.shared: HandleState = first.shared
+        self.gates = first.gates
+        self.pod_groups: PodGroupStates | None = None
+        if self.gates.generic_workload:
+            keeps_bound = options.compat == KUBE_SCHEDULER_1_36
+            self.pod_groups = self.shared.pod_groups = PodGroupStates(keeps_bound=keeps_bound)
+        self.shared.has_group_defects = self.has_defects
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         self.lanes = LaneList()
         # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
+
+    @property
+    def has_defects(self) -> bool:
+        """True where the defects of kube-scheduler with pod groups are reproduced."""
+        return self.pod_groups is not None and self.options.compat == KUBE_SCHEDULER_1_36
 
     @property
     def rejecters(self) -> tuple[str, ...]:
@@ -93,6 +107,15 @@ class SchedulerContext:
             pods = list(requested.values())
             requested.clear()
             self.queue.activate(pods, self.now)
+
+    def write_requested(self, uid: str) -> None:
+        """Write what PostFilter asked for on behalf of a pod. The outcome is not awaited: a refused
+        write is decided again."""
+        requested = self.shared.to_write
+        if requested:
+            for change in requested:
+                self.outbox.write(uid, change)
+            requested.clear()
 
     def resources_released(self, pod: Pod, node: str, but: str = "") -> None:
         """Retry pods that the resources of an assumed pod may help. but: uid of a pod to leave

@@ -8,6 +8,7 @@ from __future__ import annotations
 from stowplan.framework.clusterevents import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
+    UNSCHEDULABLE_POD_ADD,
     pod_update_events,
 )
 from stowplan.framework.object_store import key_of
@@ -72,6 +73,8 @@ class EventHandlers:
         if context.outbox.requested_status:
             context.outbox.pod_observed(pod)
         spec = pod.spec
+        if context.pod_groups is not None and spec.scheduling_group is not None:
+            self._member_updated(pod)
         if spec.node_name:
             self._assigned_pod_updated(pod, before)
         elif before is not None:
@@ -80,6 +83,17 @@ class EventHandlers:
             now = context.now
             self._records[pod.metadata.uid or key] = record = PodRecord(pod, now, key)
             self._queue.enter(record, now)
+            if context.gates.gang_scheduling:
+                self._queue.move(UNSCHEDULABLE_POD_ADD, None, pod, now)
+
+    def _member_updated(self, pod: Pod) -> None:
+        """A pod that names a group was added or updated; a pending pod counts for the profiles."""
+        context = self._context
+        groups = context.pod_groups
+        if groups is not None and (
+            pod.spec.node_name or pod.spec.scheduler_name in context.frameworks
+        ):
+            groups.put(pod, context.now)
 
     def pod_deleted(self, pod: Pod) -> None:
         """A pod was deleted. A pod with another uid under the same name is left alone."""
@@ -108,6 +122,8 @@ class EventHandlers:
         if record is not None:
             held = self._table.transition(record, _DELETED, last)
         self._cache.drop_pod(uid)
+        if self._context.pod_groups is not None:
+            self._context.pod_groups.drop(before)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
         elif held is not None or self._lanes.is_ours(before):

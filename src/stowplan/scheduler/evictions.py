@@ -16,10 +16,33 @@ import msgspec
 from stowplan.columns import PodInfo
 from stowplan.messages.events import EvictDone, EvictFailed
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
 
 NOT_FOUND = 404
+
+
+CLUSTER = "cluster"
+"""What stands for the nodes of victims that make room for a group."""
+
+
+class EvictionPreemptor(msgspec.Struct, frozen=True):
+    """Who gets the resources of victims: a pod, or a group with its pending pods.
+
+    kind: `pod` or `podgroup`. key: of the pods, by which they are found again.
+    """
+
+    kind: str
+    uid: str
+    scheduler_name: str
+    priority: int
+    pods: tuple[Pod, ...]
+
+    @classmethod
+    def of_pod(cls, pod: Pod) -> EvictionPreemptor:
+        """A pod that preempts for itself."""
+        return cls("pod", pod.uid, pod.spec.scheduler_name, pod.priority, (pod,))
 
 
 class Preemption(msgspec.Struct, gc=False):
@@ -29,7 +52,7 @@ class Preemption(msgspec.Struct, gc=False):
     no outcome yet. failed: some eviction was refused.
     """
 
-    preemptor: Pod
+    preemptor: EvictionPreemptor
     node: str
     last: Pod
     pending: dict[int, Pod]
@@ -57,8 +80,26 @@ class Evictions:
 
         plugin: the PostFilter that chose them.
         """
+        pods = [info.pod for info in victims]
+        self._start(EvictionPreemptor.of_pod(preemptor), node_name, pods, plugin)
+
+    def start_for_group(
+        self, group: SchedulingGroup, members: Sequence[Pod], victims: Sequence[Pod], plugin: str
+    ) -> None:
+        """Evict the victims of a group, on whatever nodes they are. members: its pending pods.
+        plugin: the PostFilter that chose them.
+
+        Nominations of other pods stay.
+        """
+        name = members[0].spec.scheduler_name
+        preemptor = EvictionPreemptor("podgroup", group.uid, name, group.priority, tuple(members))
+        self._start(preemptor, CLUSTER, victims, plugin)
+
+    def _start(
+        self, preemptor: EvictionPreemptor, node_name: str, victims: Sequence[Pod], plugin: str
+    ) -> None:
         known = self._context.pods
-        pods = [known.get(info.pod.key, info.pod) for info in victims]
+        pods = [known.get(pod.key, pod) for pod in victims]
         pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
         if not pods:
             return
@@ -74,7 +115,8 @@ class Evictions:
         *others, last = going
         preemption = Preemption(preemptor, node_name, last, {})
         self._gating[preemptor.uid] = preemption
-        self._context.shared.preempting.add(preemptor.uid)
+        if self._context.gates.scheduler_async_preemption:
+            self._context.shared.preempting.add(preemptor.uid)
         for victim in others:
             self._evict(preemption, victim)
         if not others:
@@ -153,10 +195,16 @@ class Evictions:
         del self._gating[uid]
         self._context.shared.preempting.discard(uid)
 
-    def _activate(self, preemptor: Pod) -> None:
-        pod = self._context.pods.get(preemptor.key)
-        if pod is not None and pod.uid == preemptor.uid and not pod.node_name:
-            self._context.queue.activate([pod], self._context.now)
+    def _activate(self, preemptor: EvictionPreemptor) -> None:
+        known = self._context.pods
+        found = [(before, known.get(before.key)) for before in preemptor.pods]
+        pods = [
+            pod
+            for before, pod in found
+            if pod is not None and pod.uid == before.uid and not pod.node_name
+        ]
+        if pods:
+            self._context.queue.activate(pods, self._context.now)
 
     def _is_victim_on_node(self, preemption: Preemption) -> bool:
         """True while the last victim holds resources on the node and is not terminating."""
@@ -164,10 +212,12 @@ class Evictions:
         pod = self._context.pods.get(victim.key)
         if pod is None or pod.uid != victim.uid or pod.metadata.deletion_timestamp is not None:
             return False
+        if preemption.node == CLUSTER:
+            return nodes.knows_pod(pod.uid)
         row = nodes.row(preemption.node)
         return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
-    def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
+    def _clear_lower(self, preemptor: EvictionPreemptor, node_name: str) -> None:
         """Clear nominations of lower-priority pods to the node.
 
         Nominations of session pods stay: the next session takes the new nomination into account.
@@ -175,17 +225,23 @@ class Evictions:
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority and context.lanes.is_queued(info.pod):
+            pod = context.pods.get(info.pod.key, info.pod)
+            if pod.priority < preemptor.priority and context.lanes.is_queued(pod):
                 nominator.drop(info.uid)
-                context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
+                context.outbox.patch_status(pod, "")
 
-    def _record_preempted(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
-        note = f"Preempted by pod {preemptor.uid} on node {node_name}{suffix}"
+    def _record_preempted(
+        self, victim: Pod, preemptor: EvictionPreemptor, node_name: str, suffix: str
+    ) -> None:
+        note = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}{suffix}"
         self._context.outbox.record(victim, "Normal", "Preempted", "Preempting", note)
 
     def _evict(self, preemption: Preemption, victim: Pod) -> None:
-        scheduler = preemption.preemptor.spec.scheduler_name
-        text = f"{scheduler}: preempting to accommodate a higher priority pod"
-        effect = self._context.outbox.evict(victim, preemption.preemptor, text)
+        preemptor = preemption.preemptor
+        text = (
+            f"{preemptor.scheduler_name}: preempting to accommodate a higher priority "
+            f"{preemptor.kind}"
+        )
+        effect = self._context.outbox.evict(victim, preemptor.uid, text)
         preemption.pending[effect] = victim
         self._by_effect[effect] = preemption

@@ -5,7 +5,9 @@ Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from stowplan.framework.deciders.lane import BindingCycleFailed
 from stowplan.framework.diagnosis import single_node_diagnosis
@@ -20,11 +22,22 @@ UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
 
+class FailedAttempt(msgspec.Struct, frozen=True):
+    """A pod that returns to the queue. nominated_node: see `FailureHandler.attempt_failed`."""
+
+    key: str
+    reason: str
+    message: str
+    plugins: frozenset[str]
+    nominated_node: str | None
+
+
 class FailureHandler:
-    """Handles failed scheduling attempts and binding cycles."""
+    """Handles failed scheduling attempts and binding cycles. on_failure: called with each."""
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
+        self.on_failure: Callable[[FailedAttempt], None] = _ignore_failure
 
     def attempt_failed(
         self,
@@ -54,14 +67,32 @@ class FailureHandler:
             lane.on_outcome(BindingCycleFailed(entry.pod, message, reason))
             return
         pod = context.pods[entry.key]
+        plugins = frozenset(refused_by) | frozenset(pending_on)
+        self.on_failure(FailedAttempt(entry.key, reason, message, plugins, nominated_node))
+        if context.has_defects and pod.spec.scheduling_group is not None:
+            # Differs: in the original a member of a group that was refused is retried at once, again
+            # and again, with no event; here with `compat` only.
+            context.queue.done(entry.uid)
         context.queue.add_unschedulable_if_not_present(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
         context.queue.nominator.nominate(pod, nominated_node)
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        if context.has_defects:
+            self._patch_observed(pod, reason, message, nominated_node)
+            return
         requested_status = context.outbox.requested_status.get(pod.uid)
         if announced or is_condition_new(pod, reason, message, nominated_node, requested_status):
             context.outbox.patch_status(pod, nominated_node, reason, message)
+
+    def _patch_observed(
+        self, pod: Pod, reason: str, message: str, nominated_node: str | None
+    ) -> None:
+        """Write what differs from the status that the watch has shown, as the original does."""
+        if nominated_node == pod.status.nominated_node_name:
+            nominated_node = None
+        if nominated_node is not None or condition_of(pod) != ("False", reason, message):
+            self._context.outbox.patch_status(pod, nominated_node, reason, message)
 
     def _leave_alone(self, entry: PodRecord, *, announced: bool) -> None:
         """The configuration has changed since the attempt began: the pod is no lane's any more."""
@@ -91,6 +122,17 @@ class FailureHandler:
             pending_on=diagnosis.pending,
             announced=announced,
         )
+
+    def report_deleted(self, pod: Pod, status: Status) -> None:
+        """Report the refusal of a pod that was deleted meanwhile, as the original does."""
+        message = single_node_diagnosis(status).text()
+        plugins = frozenset((status.plugin,))
+        self.on_failure(FailedAttempt(pod.key, UNSCHEDULABLE, message, plugins, ""))
+        self._context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
+
+
+def _ignore_failure(failure: FailedAttempt) -> None:
+    """Default of `on_failure`."""
 
 
 def is_condition_new(

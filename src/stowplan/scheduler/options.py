@@ -10,6 +10,9 @@ from stowplan.framework import Problem
 from stowplan.queue import QueueOptions
 from stowplan.queue.options import seconds_to_ns
 
+KUBE_SCHEDULER_1_36 = "kube-scheduler-1.36"
+"""The scheduler whose defects with pod groups can be reproduced."""
+
 
 class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Durations are in seconds; defaults are those of kube-scheduler 1.36.
@@ -22,6 +25,9 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     original's order of decisions. counts_repeats: see `lanes.unschedulable_classes`. leads:
     whether the scheduler starts as the leader; otherwise it waits for LeaderElected. term:
     leadership term at the start.
+
+    compat: KUBE_SCHEDULER_1_36 has pod groups scheduled with the defects of that release; "" mends
+    them.
 
     Sessions: synced: whether all informers are synced at the start; otherwise sessions wait for
     Synced. resync_s: delay after a refused binding or eviction until the pod is read; it doubles
@@ -44,6 +50,7 @@ class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resync_max_s: float = 1000
     identity: str = "session"
     unix_offset_ns: int = 0
+    compat: str = ""
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Yield a problem for every option that is out of range."""

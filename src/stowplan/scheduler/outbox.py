@@ -31,6 +31,8 @@ from stowplan.messages.extender_api import ExtenderRequest
 from stowplan.objects.devices.gpu_cards import ASSUME_TIMES, INDEX_KEY
 from stowplan.objects.devices.node_lock import NodeLock
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
+from stowplan.objects.scheduling_group import SCHEDULING_API_VERSION, SchedulingGroup
 
 NOTE_BYTES_MAX = 1024
 CONFIGURATION = "configuration"
@@ -234,6 +236,23 @@ class Outbox:
         )
         return number
 
+    def patch_scheduling_group(self, group: SchedulingGroup, condition: PodGroupCondition) -> None:
+        """Write a condition of a group of scheduling.k8s.io."""
+        if not self.leads:
+            return
+        status = PodGroupStatus(conditions=(condition,))
+        self._effects.append(
+            PatchGroup(
+                self._next(),
+                self.term,
+                group.uid,
+                group.namespace,
+                group.name,
+                SCHEDULING_API_VERSION,
+                status,
+            )
+        )
+
     def record_group(
         self, group: PodGroupReport, scheduler: str, note: tuple[str, str, str]
     ) -> None:
@@ -273,8 +292,8 @@ class Outbox:
             text = f"{source}: configuration reloaded{what}"
         self.report(CONFIGURATION, text, is_fault=bool(refused))
 
-    def evict(self, victim: Pod, preemptor: Pod | None, message: str) -> int:
-        """Evict a victim through the API server."""
+    def evict(self, victim: Pod, preemptor: str, message: str) -> int:
+        """Evict a victim through the API server. preemptor: uid, "" for none."""
         number = self._next()
         self._effects.append(
             Evict(
@@ -283,7 +302,7 @@ class Outbox:
                 victim.uid,
                 victim.namespace,
                 victim.name,
-                preemptor.uid if preemptor is not None else "",
+                preemptor,
                 message,
             )
         )

@@ -20,6 +20,8 @@ import numpy as np
 from stowplan.cache import Cache
 from stowplan.framework import Framework
 from stowplan.framework.deciders.decider import Decider
+from stowplan.framework.handle_state import WaitingPods
+from stowplan.framework.pod_groups.pod_group_states import PodGroupStates
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -32,7 +34,7 @@ from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
 from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
-from stowplan.scheduler.failure_handler import FailureHandler
+from stowplan.scheduler.failure_handler import FailedAttempt, FailureHandler
 from stowplan.scheduler.lanes.lane_factory import LaneFactory
 from stowplan.scheduler.lanes.pod_lane import PodLane
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles
@@ -152,6 +154,20 @@ class Scheduler:
     def bind_runs(self) -> Sequence[BindRun]:
         """Runs of Bind among the effects of the last call of `handle`."""
         return self._context.outbox.bind_runs
+
+    @property
+    def pod_groups(self) -> PodGroupStates | None:
+        """Members of groups; None where pods are scheduled one by one."""
+        return self._context.pod_groups
+
+    @property
+    def waiting_pods(self) -> WaitingPods:
+        """Pods that wait at Permit."""
+        return self._context.shared.waiting
+
+    def on_failure(self, observer: Callable[[FailedAttempt], None]) -> None:
+        """Have an observer called with every failed attempt of a pod of a profile."""
+        self._failure_handler.on_failure = observer
 
     @property
     def n_waiting(self) -> int:

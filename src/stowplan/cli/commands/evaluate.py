@@ -11,10 +11,20 @@ from stowplan.cli import options
 from stowplan.cli.command import Command, flag
 from stowplan.cli.errors import print_error
 
-FORMATS = ("attempt", "gpushare", "legacy", "order", "queue", "queues", "sequence", "session")
+FORMATS = (
+    "attempt",
+    "gpushare",
+    "legacy",
+    "order",
+    "podgroups",
+    "queue",
+    "queues",
+    "sequence",
+    "session",
+)
 """The keys of `stowplan.conformance.evaluate.FORMATS`, which imports all that decides."""
 
-COMPATS = ("kube-batch-0.5", "volcano-1.15", "kai", "kueue")
+COMPATS = ("kube-batch-0.5", "kube-scheduler-1.36", "volcano-1.15", "kai", "kueue")
 """All of `stowplan.conformance.evaluate.COMPATS_OF`."""
 
 INVALID_LISTED = 10
@@ -26,6 +36,9 @@ stowplan evaluate cases.jsonl
 
 # Evaluate sessions as kube-batch v0.5 decides them, from standard input
 zcat sessions.jsonl.gz | stowplan evaluate --as session --compat kube-batch-0.5 -
+
+# Evaluate pod group scripts, with the defects of kube-scheduler 1.36
+stowplan evaluate --as podgroups --compat kube-scheduler-1.36 groups.jsonl.gz
 
 # Evaluate sessions of Volcano's queues, with its defects
 stowplan evaluate --as queues --compat volcano-1.15 volcano.jsonl.gz

@@ -56,6 +56,20 @@ class Decision(msgspec.Struct):
         return "Unschedulable" if self.refusal.is_rejected else "SchedulerError"
 
 
+class MemberTrial(msgspec.Struct, frozen=True):
+    """How a member of a group is tried.
+
+    rows: int64, of the nodes that may take it; None: all. draw: tie-break number, None takes the
+    first node. has_post_filter: False asks only whether the member fits. values: what plugins keep
+    for the cycle.
+    """
+
+    rows: Ints | None = None
+    draw: int | None = None
+    has_post_filter: bool = True
+    values: dict[str, Any] = {}
+
+
 class Decider(Protocol):
     """Chooses a node for a pod."""
 
@@ -66,6 +80,11 @@ class Decider(Protocol):
 
         rng: breaks ties.
         """
+
+    def decide_member(
+        self, pod: Pod, snapshot: Snapshot, framework: Framework, trial: MemberTrial
+    ) -> Decision:
+        """The same for a member of a group, on a snapshot that shows the members before it."""
 
     def decide_with_extenders(
         self, pod: Pod, framework: Framework, rng: TieBreakSource, extenders: Sequence[HTTPExtender]

@@ -392,7 +392,8 @@ class Framework:
         for member in members:
             answer = member.call("permit", pod, node_name, state)
             if isinstance(answer, PermitWait):
-                waiting[member.name] = PermitWait(min(answer.timeout_s, PERMIT_TIMEOUT_S_MAX))
+                timeout_s = min(answer.timeout_s, PERMIT_TIMEOUT_S_MAX)
+                waiting[member.name] = PermitWait(timeout_s, answer.reason)
             elif answer.is_rejected:
                 status: Status = answer.by(member.name)
                 return status

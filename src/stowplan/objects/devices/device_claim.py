@@ -176,3 +176,12 @@ class ResourceClaim(NamespacedObject, frozen=True, gc=True):
     def is_reserved_for(self, uid: str) -> bool:
         """True where a pod of this uid may use the claim already."""
         return any(one.uid == uid for one in self.status.reserved_for)
+
+    def is_reserved_for_group(self, name: str) -> bool:
+        """True where all pods of a group of scheduling.k8s.io may use the claim."""
+        return any(
+            one.api_group == "scheduling.k8s.io"
+            and one.resource == "podgroups"
+            and one.name == name
+            for one in self.status.reserved_for
+        )

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -35,38 +36,84 @@ from stowplan.plugins.devices.binding_conditions import (
 from stowplan.plugins.devices.claim_allocation import GENERATED_SHARE_ID
 
 _WAIT = Status(Code.WAIT)
+NO_CLAIMS: Mapping[str, ResourceClaim] = MappingProxyType({})
 
 
 class AssumedResourceClaim(msgspec.Struct, frozen=True):
-    """A claim before and after the pod has it. is_allocated: by this pod, not before."""
+    """A claim before and after the pod has it. is_allocated: by this pod, or by a member of its
+    group in the same cycle, not before. consumer: whom it is reserved for."""
 
     before: ResourceClaim
     after: ResourceClaim
     is_allocated: bool
+    consumer: ConsumerReference
+
+
+class PendingAllocations:
+    """Allocations that are not written yet, by claim, with the number of pods that share each: the
+    members of a group that were placed in one cycle."""
+
+    def __init__(self) -> None:
+        self._shared: dict[str, tuple[ResourceClaim, int]] = {}
+
+    def add(self, after: ResourceClaim, object_store: ObjectStore) -> None:
+        """A pod uses an allocation; the first one shows it to others."""
+        known = self._shared.get(after.key)
+        if known is not None and is_pending(after.key, object_store):
+            self._shared[after.key] = known[0], known[1] + 1
+            return
+        self._shared[after.key] = after, 1
+        # The version with the finalizer is shown before the one with the allocation.
+        object_store.assume(after, _has_allocation)
+
+    def drop(self, key: str, object_store: ObjectStore) -> None:
+        """A pod does not use it any more. It ends with the last one, unless it was written."""
+        known = self._shared.get(key)
+        if known is None:
+            return
+        after, n_sharing = known
+        if n_sharing > 1 and is_pending(key, object_store):
+            self._shared[key] = after, n_sharing - 1
+            return
+        del self._shared[key]
+        object_store.restore(after)
+
+
+def is_pending(key: str, object_store: ObjectStore) -> bool:
+    """True for a claim whose allocation is decided and not written."""
+    claim = object_store.find(ResourceClaim, key)
+    observed = object_store.observed(ResourceClaim, key)
+    return (
+        claim is not None
+        and observed is not None
+        and claim.status.allocation is not None
+        and observed.status.allocation is None
+    )
 
 
 class AssumedClaims(msgspec.Struct, frozen=True):
-    """The claims that have to be written before the pod is bound."""
+    """The claims that have to be written before the pod is bound. group: whose claims the pod may
+    use, "" for none."""
 
     claims: tuple[AssumedResourceClaim, ...] = ()
+    group: str = ""
 
     @property
     def is_empty(self) -> bool:
         """True where all claims are allocated, reserved for the pod and ready."""
         return not self.claims
 
-    def apply(self, object_store: ObjectStore) -> None:
+    def apply(self, pending: PendingAllocations, object_store: ObjectStore) -> None:
         """Show the allocations to other pods."""
         for claim in self.claims:
             if claim.is_allocated:
-                # The version with the finalizer is shown before the one with the allocation.
-                object_store.assume(claim.after, _has_allocation)
+                pending.add(claim.after, object_store)
 
-    def revert(self, object_store: ObjectStore) -> None:
-        """End the assumption where nothing newer has arrived; harmless when done twice."""
+    def revert(self, pending: PendingAllocations, object_store: ObjectStore) -> None:
+        """End the assumptions that no other pod shares."""
         for claim in self.claims:
             if claim.is_allocated:
-                object_store.restore(claim.after)
+                pending.drop(claim.after.key, object_store)
 
     def changes(self, now: datetime.datetime | None) -> tuple[ObjectChange, ...]:
         """The writes in their order. now: time of the allocation, None to leave it out."""
@@ -94,13 +141,23 @@ def _changes(claim: AssumedResourceClaim, now: datetime.datetime | None) -> list
 
 
 def assume_claims(
-    pod: Pod, claims: Sequence[ResourceClaim], results: Sequence[AllocationResult]
+    pod: Pod,
+    claims: Sequence[ResourceClaim],
+    results: Sequence[AllocationResult],
+    consumers: Sequence[ConsumerReference] = (),
+    shared: Mapping[str, ResourceClaim] = NO_CLAIMS,
+    group: str = "",
 ) -> AssumedClaims:
-    """What becomes of the claims. results: for those without an allocation, in order."""
-    consumer = ConsumerReference("", "pods", pod.name, pod.uid)
+    """What becomes of the claims. results: for those without an allocation, in order. consumers:
+    whom each is reserved for; empty: the pod. shared: key of a claim that a member of the group has
+    allocated in this cycle -> the claim without that; `results` has them, too. group: name of the
+    group whose claims the pod may use."""
+    own = ConsumerReference("", "pods", pod.name, pod.uid)
     left = list(results)
     assumed: list[AssumedResourceClaim] = []
-    for index, claim in enumerate(claims):
+    for index, visible in enumerate(claims):
+        claim = shared.get(visible.key, visible)
+        consumer = consumers[index] if index < len(consumers) else own
         status, metadata = claim.status, claim.metadata
         allocation = status.allocation
         is_allocated = allocation is None
@@ -110,15 +167,68 @@ def assume_claims(
             if CLAIM_FINALIZER not in finalizers:
                 finalizers = (*finalizers, CLAIM_FINALIZER)
             metadata = msgspec.structs.replace(metadata, finalizers=finalizers)
-        elif claim.is_reserved_for(pod.uid) and not has_binding_conditions(claim):
+        elif _is_reserved(claim, pod, group) and not has_binding_conditions(claim):
             continue
         users = status.reserved_for
-        if not claim.is_reserved_for(pod.uid):
+        if not _is_reserved(claim, pod, group):
             users = (*users, consumer)
         new = ResourceClaimStatus(allocation, users, status.devices)
         after = msgspec.structs.replace(claim, metadata=metadata, status=new)
-        assumed.append(AssumedResourceClaim(claim, after, is_allocated))
-    return AssumedClaims(tuple(assumed))
+        assumed.append(AssumedResourceClaim(claim, after, is_allocated, consumer))
+    return AssumedClaims(tuple(assumed), group)
+
+
+def _is_reserved(claim: ResourceClaim, pod: Pod, group: str) -> bool:
+    """True where the claim is reserved for the pod, or for the group of this name, "" for none."""
+    return claim.is_reserved_for(pod.uid) or (group != "" and claim.is_reserved_for_group(group))
+
+
+def assume_again(
+    pod: Pod, reserved: AssumedClaims, object_store: ObjectStore, *, repeats: bool = False
+) -> AssumedClaims | Status:
+    """The claims on the versions that the watch shows, after somebody else has changed one; an
+    error where that leaves nothing to write. repeats: a reservation is added even where it stands
+    already.
+
+    Differs: in the original it is so always; here with `compat` only.
+    """
+    assumed = []
+    for one in reserved.claims:
+        claim = object_store.observed(ResourceClaim, one.after.key)
+        if claim is None:
+            return error(f'could not find ResourceClaim "{one.after.key}"')
+        if claim.metadata.deletion_timestamp is not None:
+            return error(f"claim {claim.key} got deleted in the meantime")
+        allocation = claim.status.allocation
+        if one.is_allocated and allocation is not None:
+            return error(f"claim {claim.key} got allocated elsewhere in the meantime")
+        if not one.is_allocated and allocation is None:
+            return error(f"claim {claim.key} got deallocated elsewhere in the meantime")
+        users = claim.status.reserved_for
+        if repeats or not _is_reserved(claim, pod, reserved.group):
+            users = (*users, one.consumer)
+        metadata = one.after.metadata if one.is_allocated else claim.metadata
+        metadata = msgspec.structs.replace(
+            metadata, resource_version=claim.metadata.resource_version
+        )
+        kept = one.after.status.allocation if one.is_allocated else allocation
+        status = ResourceClaimStatus(kept, users, claim.status.devices)
+        after = msgspec.structs.replace(claim, metadata=metadata, status=status)
+        assumed.append(AssumedResourceClaim(claim, after, one.is_allocated, one.consumer))
+    return AssumedClaims(tuple(assumed), reserved.group)
+
+
+def released_claim(claim: ResourceClaim, group: str = "") -> ObjectChange:
+    """The claim without its devices; of a group: only without the reservation for the group of
+    this uid."""
+    if group:
+        users = tuple(one for one in claim.status.reserved_for if one.uid != group)
+        status = msgspec.structs.replace(claim.status, reserved_for=users)
+        patch: dict[str, Any] = {"reservedFor": msgspec.to_builtins(users)}
+    else:
+        status = ResourceClaimStatus()
+        patch = {"reservedFor": None, "allocation": None, "devices": None}
+    return ObjectChange(msgspec.structs.replace(claim, status=status), {"status": patch})
 
 
 def _with_share_ids(allocation: AllocationResult, seed: str) -> AllocationResult:
@@ -148,7 +258,7 @@ def check_claims(pod: Pod, reserved: AssumedClaims, object_store: ObjectStore) -
             return error(f'could not find ResourceClaim "{key}"')
         if claim.status.allocation is None:
             return error(f"claim {key} got deallocated elsewhere in the meantime")
-        if not claim.is_reserved_for(pod.uid):
+        if not _is_reserved(claim, pod, reserved.group):
             return _WAIT
         try:
             if not is_ready_for_binding(claim):

@@ -8,7 +8,7 @@ Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocat
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import numpy as np
@@ -21,6 +21,7 @@ from stowplan.framework import (
     Handle,
     NodeInfo,
     NodeTable,
+    ObjectChange,
     ObjectStore,
     PostFilterResult,
     PreBindWait,
@@ -47,16 +48,26 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.pod_groups.placements import N_ASSUMED
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.devices.device import DeviceClass, ResourceSlice
-from stowplan.objects.devices.device_claim import ResourceClaim
-from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.objects.devices.device_claim import (
+    AllocationResult,
+    ResourceClaim,
+)
+from stowplan.objects.pod import Pod
 from stowplan.objects.pod_requests import pod_requests
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.claim_binding import (
     AssumedClaims,
+    PendingAllocations,
+    assume_again,
     assume_claims,
     check_claims,
+    is_pending,
+    released_claim,
 )
 from stowplan.plugins.devices.claim_search import (
     CANNOT_ALLOCATE,
@@ -72,6 +83,12 @@ from stowplan.plugins.devices.extended_resources import (
     in_memory_claim,
     is_device_resource,
     left_over_claim,
+)
+from stowplan.plugins.devices.pod_claims import (
+    claim_fault,
+    consumers_of,
+    resource_claims_of,
+    usable_anywhere,
 )
 from stowplan.plugins.pod_hints import queueing_hint
 
@@ -122,11 +139,13 @@ class DynamicResources:
     Args = DynamicResourcesArgs
     RESERVED = "DynamicResources/reserved"
     UNUSED = "DynamicResources/unused"
+    TRIED = "DynamicResources/tried"
     NO_STATE = error("not found")
     NO_ALLOCATION = error("claim allocation not found for node")
     NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
     NOTHING_HELPS = unschedulable("still not schedulable")
     DEALLOCATED = unschedulable("deallocation of ResourceClaim completed")
+    UNRESERVED = unresolvable("ResourceClaim unreserved for PodGroup")
     DELETED = unschedulable("deletion of ResourceClaim completed")
     DISABLED = unschedulable("plugin disabled")
     TIMED_OUT = "device binding timeout"
@@ -135,7 +154,9 @@ class DynamicResources:
         self.args = args
         self.handle = handle
         self._is_enabled = handle.gates.dynamic_resource_allocation
+        self._shares = handle.gates.dra_workload_resource_claims
         self._selectors = DeviceSelectors()
+        self._pending = PendingAllocations()
 
     def pre_enqueue(self, pod: Pod) -> Status:
         """Success once every claim of the pod exists and, if generated, belongs to the pod."""
@@ -158,7 +179,7 @@ class DynamicResources:
         )
 
     def _claims(self, pod: Pod) -> tuple[ResourceClaim, ...] | Status:
-        return resource_claims_of(pod, self.handle.shared.object_store)
+        return resource_claims_of(pod, self.handle.shared.object_store, of_group=self._shares)
 
     def _after_claim(self, pod: Pod, old: ResourceClaim | None, new: ResourceClaim) -> QueueingHint:
         claims = self._claims(pod)
@@ -194,16 +215,22 @@ class DynamicResources:
             return SKIP
         # Written in any case: PostFilter fails where PreFilter did not run.
         state.write(self.name, NO_CLAIM_SEARCH)
-        search = self._search(pod, snapshot.object_store)
+        search = self._search(pod, snapshot.object_store, state)
         if isinstance(search, Status):
             return search
         state.write(self.name, search)
         return OK
 
-    def _search(self, pod: Pod, object_store: ObjectStore) -> ClaimSearch | Status:
-        claims = resource_claims_of(pod, object_store)
+    def _search(
+        self, pod: Pod, object_store: ObjectStore, state: CycleState
+    ) -> ClaimSearch | Status:
+        claims = resource_claims_of(pod, object_store, of_group=self._shares)
         if isinstance(claims, Status):
             return claims
+        if self._shares and pod.spec.scheduling_group is not None:
+            name = pod.spec.scheduling_group.pod_group_name
+            if object_store.find(SchedulingGroup, group_key_of(pod)) is None:
+                return unresolvable(f'podgroup.scheduling.k8s.io "{name}" not found')
         amounts = self._amounts(pod)
         if not claims and not amounts:
             return SKIP
@@ -214,11 +241,25 @@ class DynamicResources:
             extended = in_memory_claim(pod) if extended is None else extended
         if not claims and extended is None:
             return SKIP
+        shared = self._shared_in_cycle(state)
         for claim in claims:
+            if claim.metadata.uid in shared and is_pending(claim.key, object_store):
+                continue
             fault = claim_fault(claim, object_store, devices)
             if fault is not None:
                 return fault
+        if self.handle.shared.has_group_defects:
+            claims = tuple(
+                usable_anywhere(one) if one.metadata.uid in shared else one for one in claims
+            )
         return ClaimSearch(pod, claims, extended, amounts, devices, self._settings())
+
+    def _shared_in_cycle(self, state: CycleState) -> set[str]:
+        """Uids of the claims that members of the group have allocated in this cycle."""
+        if state.group_values is None:
+            return set()
+        found: set[str] = state.group_values.setdefault(self.name, set())
+        return found
 
     def _settings(self) -> SearchSettings:
         steps = int(self.args.filter_timeout.total_seconds() * STEPS_PER_SECOND)
@@ -282,8 +323,8 @@ class DynamicResources:
         """Names the claims of which one is to be deallocated, since no node can use it; an error
         where PreFilter did not run.
 
-        Differs: recorded answers count the deallocation as done; it is not written to the cluster
-        yet, so the claim stays with its devices until its user deletes it.
+        Differs: without DRAWorkloadResourceClaims recorded answers count the deallocation as done;
+        it is not written to the cluster, so the claim keeps its devices until its user deletes it.
         """
         if not self._is_enabled:
             return PostFilterResult(self.DISABLED)
@@ -295,8 +336,44 @@ class DynamicResources:
         unused = tuple(self._deallocatable(search, snapshot.nodes, diagnosis))
         state.write(self.UNUSED, unused)
         if unused:
+            if self._shares:
+                self._write(released_claim(unused[0]))
             return PostFilterResult(self.DEALLOCATED)
+        if self._shares and self._unreserve_for_group(search.pod, state):
+            return PostFilterResult(self.UNRESERVED)
         return PostFilterResult(self.DELETED if search.has_left_over_claim else self.NOTHING_HELPS)
+
+    def _unreserve_for_group(self, pod: Pod, state: CycleState) -> bool:
+        """Take the group out of one of its claims, so that other devices may be found; False where
+        a member has a node, or no claim is reserved for the group."""
+        store, groups = self.handle.shared.object_store, self.handle.shared.pod_groups
+        group = store.find(SchedulingGroup, group_key_of(pod))
+        members = None if groups is None else groups.of(pod)
+        if group is None or members is None:
+            return False
+        in_cycle = 0 if state.group_values is None else state.group_values.get(N_ASSUMED, 0)
+        if members.n_scheduled > in_cycle:
+            return False
+        statuses = {
+            one.name: one.resource_claim_name for one in group.status.resource_claim_statuses
+        }
+        for use in group.spec.resource_claims:
+            name = use.resource_claim_name or statuses.get(use.name)
+            claim = store.find(ResourceClaim, f"{group.namespace}/{name}")
+            if claim is None or claim.status.allocation is None:
+                continue
+            is_generated = use.resource_claim_name is None
+            if is_generated and (claim.controller is None or claim.controller.uid != group.uid):
+                continue
+            if claim.is_reserved_for(pod.uid) or claim.is_reserved_for_group(group.name):
+                self._write(released_claim(claim, group.uid))
+                return True
+        return False
+
+    def _write(self, change: ObjectChange) -> None:
+        """Have a claim written, and show it as it will be."""
+        self.handle.shared.object_store.assume(change.value)
+        self.handle.shared.to_write.append(change)
 
     def _deallocatable(
         self, search: ClaimSearch, nodes: NodeTable, diagnosis: Diagnosis
@@ -348,11 +425,17 @@ class DynamicResources:
         if not isinstance(search, ClaimSearch):
             return OK
         object_store = self.handle.shared.object_store
+        tried = state.find(self.TRIED)
+        if isinstance(tried, AssumedClaims) and state.group_values is None:
+            # The member was placed in the cycle of its group; now it is bound.
+            tried.apply(self._pending, object_store)
+            state.write(self.RESERVED, tried)
+            return OK
         if search.version == ClusterDevices.of(object_store).version:
             answer = search.known(node_name)
         else:
             # Pods of a session are decided together and reserved one after the other.
-            again = self._search(pod, object_store)
+            again = self._search(pod, object_store, state)
             if isinstance(again, Status):
                 return again
             answer, search = search.repeated_on(node_name, again), again
@@ -360,17 +443,62 @@ class DynamicResources:
             return self.NO_ALLOCATION if search.to_allocate else OK
         if not answer.status.is_success:
             return answer.status
-        reserved = assume_claims(pod, search.claims, answer.results)
-        reserved.apply(object_store)
+        reserved = self._assume(pod, search, answer.results, state)
+        reserved.apply(self._pending, object_store)
         state.write(self.RESERVED, reserved)
         return OK
+
+    def _assume(
+        self,
+        pod: Pod,
+        search: ClaimSearch,
+        results: Sequence[AllocationResult],
+        state: CycleState,
+    ) -> AssumedClaims:
+        """The claims as they become, with those that members of the group have allocated."""
+        object_store = self.handle.shared.object_store
+        in_cycle = self._shared_in_cycle(state)
+        shared: dict[str, ResourceClaim] = {}
+        pending: dict[str, AllocationResult] = {}
+        for claim in search.claims:
+            observed = object_store.observed(ResourceClaim, claim.key)
+            if claim.metadata.uid in in_cycle and is_pending(claim.key, object_store):
+                assumed = object_store.find(ResourceClaim, claim.key)
+                if observed is not None and assumed is not None and assumed.status.allocation:
+                    shared[claim.key] = observed
+                    pending[claim.key] = assumed.status.allocation
+        left = iter(results)
+        if self.handle.shared.has_group_defects:
+            # Differs: the original mixes up the allocations of shared and own claims; here with
+            # `compat` only.
+            results = (*results, *pending.values())
+        else:
+            results = tuple(
+                pending[claim.key] if claim.key in pending else next(left)
+                for claim in search.claims
+                if claim.key in pending or claim.status.allocation is None
+            )
+        group_key = group_key_of(pod) if self._shares else ""
+        group = object_store.find(SchedulingGroup, group_key) if group_key else None
+        consumers = consumers_of(pod, group)
+        name = group_key.partition("/")[2]
+        reserved = assume_claims(pod, search.claims, results, consumers, shared, name)
+        if state.group_values is not None:
+            taken = {one.after.metadata.uid for one in reserved.claims if one.is_allocated}
+            self._shared_in_cycle(state).update(taken)
+            state.write(self.TRIED, reserved)
+        return reserved
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """End the assumption. What was written by then remains."""
         reserved = state.find(self.RESERVED)
         if isinstance(reserved, AssumedClaims):
-            reserved.revert(self.handle.shared.object_store)
+            object_store = self.handle.shared.object_store
+            reserved.revert(self._pending, object_store)
             state.write(self.RESERVED, None)
+            for one in reserved.claims:
+                if one.is_allocated and not is_pending(one.after.key, object_store):
+                    self._shared_in_cycle(state).discard(one.after.metadata.uid)
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
         """Write allocation and reservation into the claims, and wait until devices are ready."""
@@ -379,6 +507,19 @@ class DynamicResources:
             return OK
         timeout_s = self.args.binding_timeout.total_seconds()
         return PreBindWait(reserved.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
+
+    def pre_bind_conflict(
+        self, pod: Pod, node_name: str, state: CycleState
+    ) -> Status | PreBindWait:
+        """Write again, on the versions that the watch shows now."""
+        reserved = state.read(self.RESERVED, AssumedClaims)
+        shared = self.handle.shared
+        again = assume_again(pod, reserved, shared.object_store, repeats=shared.has_group_defects)
+        if isinstance(again, Status):
+            return again
+        state.write(self.RESERVED, again)
+        timeout_s = self.args.binding_timeout.total_seconds()
+        return PreBindWait(again.changes(self.handle.shared.now), timeout_s, self.TIMED_OUT)
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
@@ -401,70 +542,3 @@ class DynamicResources:
         if not claims:
             return amounts
         return claims, amounts, pod.status.resource_claim_statuses, pod.namespace, pod.uid
-
-
-def claim_fault(
-    claim: ResourceClaim, object_store: ObjectStore, devices: ClusterDevices
-) -> Status | None:
-    """Why a claim cannot be allocated on any node, None where it may."""
-    key = claim.key
-    observed = object_store.observed(ResourceClaim, key)
-    in_flight = observed is not None and observed.status.allocation is None
-    if claim.status.allocation is not None:
-        if not in_flight:
-            return None
-        return unresolvable(f"resource claim {key} is in the process of being allocated")
-    for request in claim.spec.devices.requests:
-        if request.exactly is not None:
-            named = [(request.name, request.exactly.device_class_name)]
-        elif request.first_available:
-            named = [
-                (f"{request.name}/{one.name}", one.device_class_name)
-                for one in request.first_available
-            ]
-        else:
-            text = f"resource claim {key}, request {request.name}: unknown request type"
-            return unresolvable(text)
-        for name, class_name in named:
-            if not class_name:
-                return error(f"request {name}: unsupported request type")
-            if class_name not in devices.classes:
-                return unresolvable(f"request {name}: device class {class_name} does not exist")
-    return None
-
-
-def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | None:
-    """The claim of an entry of the pod: None where none is needed, or a refusal."""
-    if use.resource_claim_name is not None:
-        return use.resource_claim_name
-    if use.resource_claim_template_name is None:
-        text = f'pod "{pod.key}", spec.resourceClaim "{use.name}"'
-        return unresolvable(f"{text}: none of the supported fields are set")
-    for made in pod.status.resource_claim_statuses:
-        if made.name == use.name:
-            return made.resource_claim_name
-    return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
-
-
-def resource_claims_of(pod: Pod, object_store: ObjectStore) -> tuple[ResourceClaim, ...] | Status:
-    """The claims of the pod, or the refusal where one is missing, being deleted or another
-    pod's."""
-    claims = []
-    for use in pod.spec.resource_claims:
-        name = resource_claim_name_of(pod, use)
-        if isinstance(name, Status):
-            return name
-        if name is None:
-            continue
-        key = f"{pod.namespace}/{name}"
-        claim = object_store.find(ResourceClaim, key)
-        if claim is None:
-            return unresolvable(f'could not find ResourceClaim "{key}"')
-        if claim.metadata.deletion_timestamp is not None:
-            return unresolvable(f'resourceclaim "{name}" is being deleted')
-        owner = claim.controller
-        if use.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
-            text = f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
-            return unresolvable(text)
-        claims.append(claim)
-    return tuple(claims)

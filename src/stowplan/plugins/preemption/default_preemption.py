@@ -40,7 +40,10 @@ from stowplan.framework.deciders.extender_review import ExtenderReview, Preempti
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
+from stowplan.framework.pod_groups.placements import PodGroupPostFilterPlugin, PodGroupTrial
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.objects.pod import Pod
+from stowplan.objects.scheduling_group import SchedulingGroup
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.args_base import PluginArgs
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
@@ -50,6 +53,7 @@ from stowplan.plugins.preemption.dry_runs import (
     PreemptionReport,
     candidate_costs,
 )
+from stowplan.plugins.preemption.group_preemption import find_group_victims
 from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
 from stowplan.plugins.preemption.ranked_pods import RankedPods
 from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
@@ -66,6 +70,9 @@ __all__ = [
 NOT_ELIGIBLE_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
 NOT_ELIGIBLE_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 WAITING_FOR_PREEMPTION = unresolvable("waiting for the preemption for this pod to be finished")
+WAITING_FOR_GROUP_PREEMPTION = unresolvable(
+    "waiting for the preemption for this pod group to be finished"
+)
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
 CACHED_REFUSALS_MAX = 4096
@@ -156,7 +163,7 @@ class DefaultPreemptionArgs(PluginArgs, frozen=True):
         return min(n_nodes, max(share, ABSOLUTE_DEFAULT if absolute is None else absolute))
 
 
-class DefaultPreemption:
+class DefaultPreemption(PodGroupPostFilterPlugin):
     """PostFilter: make room by evicting pods of lower priority."""
 
     name = "DefaultPreemption"
@@ -168,11 +175,25 @@ class DefaultPreemption:
         self.handle = handle
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Keep the pod out of the queue while its victims are terminating."""
-        return WAITING_FOR_PREEMPTION if pod.uid in self.handle.shared.preempting else OK
+        """Keep the pod out of the queue while its victims, or those of its group, are
+        terminating."""
+        shared = self.handle.shared
+        if not shared.preempting:
+            return OK
+        if pod.spec.scheduling_group is not None and self.handle.gates.workload_aware_preemption:
+            group = shared.object_store.find(SchedulingGroup, group_key_of(pod))
+            is_preempting = group is not None and group.uid in shared.preempting
+            return WAITING_FOR_GROUP_PREEMPTION if is_preempting else OK
+        return WAITING_FOR_PREEMPTION if pod.uid in shared.preempting else OK
+
+    def pod_group_post_filter(self, group: SchedulingGroup, trial: PodGroupTrial) -> Status:
+        """Find the pods and groups whose eviction makes room for a group."""
+        return find_group_victims(group, trial)
 
     def events_to_register(self) -> RegisteredEvents:
         """A deleted pod may end a preemption, but never turns one of these refusals."""
+        if not self.handle.gates.scheduler_async_preemption:
+            return ()
         return (on(POD, Action.DELETE, lambda pod, old, new: QUEUE_SKIP),)
 
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
@@ -190,6 +211,10 @@ class DefaultPreemption:
         review = ExtenderReview.of(state)
         if review is not None and review.answer is not None:
             return self._reviewed(review.answer, snapshot)
+        if pod.spec.scheduling_group is not None:
+            refusal = self._group_refusal(pod, snapshot)
+            if refusal:
+                return PostFilterResult(unschedulable(MESSAGE_PREFIX + refusal))
         refusal = ineligible_reason(pod, snapshot, diagnosis)
         if refusal:
             return PostFilterResult(unschedulable(MESSAGE_PREFIX + refusal))
@@ -222,6 +247,19 @@ class DefaultPreemption:
         row = int(best[np.argmin(snapshot.nodes.rank[best])])
         chosen = runs.candidate_of(row, snapshot.nodes.names[row])
         return PostFilterResult(OK, chosen.node_name, chosen.victims)
+
+    def _group_refusal(self, pod: Pod, snapshot: Snapshot) -> str:
+        """Why a member of a group may not preempt for itself, "" when it may."""
+        gates = self.handle.gates
+        if gates.topology_aware_workload_scheduling:
+            group = snapshot.object_store.find(SchedulingGroup, group_key_of(pod))
+            if group is None:
+                return "pod group for pod not found"
+            if group.spec.scheduling_constraints is not None:
+                return "not eligible due to placement-based pod group scheduling limitation"
+        if gates.workload_aware_preemption:
+            return "not eligible due to workload aware preemption enabled"
+        return ""
 
     def _evict_whole_pod_groups(
         self,

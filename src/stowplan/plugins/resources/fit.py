@@ -43,7 +43,8 @@ from stowplan.framework.deciders.kernel_terms import (
     ScoredResource,
     ScoringStrategyType,
 )
-from stowplan.framework.plugin import Plugin
+from stowplan.framework.plugin import SCORE_MAX, Plugin
+from stowplan.framework.pod_groups.placements import PodGroupCycle, ProposedPlacement
 from stowplan.objects.devices.device import DEVICE_CLASS_PREFIX, DeviceClass
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -52,6 +53,7 @@ from stowplan.objects.pod_requests import (
     fit_score_requests,
     is_extended,
     is_scalar,
+    is_tracked,
     pod_requests,
     requested,
 )
@@ -243,6 +245,26 @@ class NodeResourcesFit:
         resources = self.args.scoring_strategy.resources
         held = resource_utilizations(source, resources, _score_requests(pod), fill_in=True)
         return score_resources(held, source.n_rows, self._rule)
+
+    def score_placement(self, placement: ProposedPlacement, cycle: PodGroupCycle) -> int:
+        """Utilization of all nodes of a placement together with the group's pods: the highest is
+        the best, whatever the strategy says."""
+        nodes, rows = cycle.snapshot.nodes, placement.placement.rows
+        requests = [_score_requests(pod) for pod, _ in placement.assignments]
+        score = weights = 0
+        for one in self.args.scoring_strategy.resources:
+            wanted = sum(amounts.get(one.name, 0) for amounts in requests)
+            if not is_tracked(one.name) or (wanted == 0 and is_scalar(one.name)):
+                continue
+            offered = nodes.allocatable(one.name)[rows]
+            fills_in = one.name in NONZERO_RESOURCES
+            column = nodes.nonzero_requested if fills_in else nodes.requested
+            whole = int(offered.sum())
+            if whole:
+                taken = wanted + int(column(one.name)[rows][offered != 0].sum())
+                score += min(taken, whole) * SCORE_MAX // whole * one.weight
+                weights += one.weight
+        return score // weights if weights else 0
 
     def kernel_terms(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
         """The fit and the utilization score of the pod, as kernel terms."""

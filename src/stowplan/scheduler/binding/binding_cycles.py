@@ -12,7 +12,7 @@ from stowplan.framework import Code, ContractError, CycleState, Framework, Permi
 from stowplan.framework.deciders.decider import Decision, PodClass
 from stowplan.framework.deciders.lane import PodAssumed, PodForgotten
 from stowplan.framework.handle_state import WaitingPod
-from stowplan.framework.status import Status, error
+from stowplan.framework.status import Status, error, unschedulable
 from stowplan.messages.events import (
     Allowed,
     BindFailed,
@@ -101,6 +101,8 @@ class BindingCycles:
         context, pod, node = self._context, record.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
+        if context.pod_groups is not None:
+            context.pod_groups.assume(pod, node)
         context.lanes.notify(PodAssumed(pod, node))
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
@@ -178,7 +180,12 @@ class BindingCycles:
         if not pre_flight.is_success and not pre_flight.is_skip:
             self._fail(record, pre_flight)
             return
-        if (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
+        announces = framework.gates.nominated_node_name_for_expectation
+        if (
+            announces
+            and (waits or pre_flight.is_success)
+            and pod.status.nominated_node_name != node
+        ):
             self._context.outbox.patch_status(pod, node)
             record.binding.announced = True
         if waits:
@@ -410,6 +417,8 @@ class BindingCycles:
             self._record_bound(record)
         else:
             # Differs: the original records an event for a deleted pod that waited at Permit.
+            if record.state is WAITING_ON_PERMIT and self._context.has_defects:
+                self._failure_handler.report_deleted(record.pod, unschedulable("removed"))
             self._undo(record)
             self._context.queue.done(uid)
         self._table.drop(uid, DELETED)
@@ -566,9 +575,11 @@ class BindingCycles:
 
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
-        held = self._context.cache.forget(uid) is not None
+        held = self._context.cache.forget(uid)
+        if held is not None and self._context.pod_groups is not None:
+            self._context.pod_groups.forget(held.pod)
         self._context.lanes.notify(PodForgotten(uid))
-        return held
+        return held is not None
 
     def _cancel_pending(self, record: PodRecord) -> None:
         for number in record.binding.awaits:

@@ -30,6 +30,7 @@ from stowplan.scheduler.binding.plugin_io import PendingPluginIO
 from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.pods.transitions import PodEvent
 
+CONFLICT = 409
 UNPACED_WAITS_MAX = 100
 POLL_PACE_NS = 100_000
 """Nanoseconds added to the poll interval for each wait beyond UNPACED_WAITS_MAX."""
@@ -216,9 +217,23 @@ class PreBindRunner:
     def write_failed(self, event: WriteFailed) -> None:
         """A change was refused: write no more of them and revert the assumed objects."""
         wait = self._by_write.pop(event.effect, None)
-        if wait is not None:
+        if wait is None:
+            return
+        if event.code == CONFLICT and wait.member.calls["pre_bind_conflict"] is not None:
+            self._continue(wait, self._try_again)
+        else:
             reason = event.reason or f"the API server returned {event.code}"
             self._table.transition(wait.record, PodEvent.WRITE_FAILED, wait.failed(reason))
+
+    def _try_again(self, wait: PreBindInProgress) -> Status:
+        """Somebody else has changed an object: ask the plugin for changes of the new version."""
+        state = wait.record.binding.attempt[1]
+        node = wait.record.binding.node
+        answer = wait.member.call("pre_bind_conflict", wait.record.pod, node, state)
+        if not isinstance(answer, PreBindWait):
+            return wait.failed(answer.message)
+        wait.asked, wait.applied = answer, []
+        return self._write_next(wait)
 
     def poll(self) -> None:
         """Poll all waiting plugins if the cluster has changed since the last poll."""

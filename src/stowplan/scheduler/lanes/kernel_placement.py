@@ -72,6 +72,8 @@ class KernelPlacement:
         context = self._context
         if pod.metadata.deletion_timestamp is not None:
             return None
+        if context.pod_groups is not None and pod.spec.scheduling_group is not None:
+            return None
         if context.extenders.all and context.extenders.any_for(pod):
             return None
         return engine.class_of(pod, context.frameworks[pod.spec.scheduler_name])

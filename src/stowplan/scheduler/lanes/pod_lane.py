@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.columns.engine.tie_break import TieBreakSource
+from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break
 from stowplan.framework import ConfigError, ContractError, Framework
 from stowplan.framework.clusterevents import (
     NODE,
@@ -20,6 +20,7 @@ from stowplan.framework.clusterevents import (
     node_update_events,
 )
 from stowplan.framework.deciders.decider import Consultation, Decider, Decision
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
 from stowplan.framework.status import error
 from stowplan.messages.events import ConfigurationChanged
 from stowplan.objects.meta import Object
@@ -36,6 +37,7 @@ from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, F
 from stowplan.scheduler.lanes.kernel_placement import KernelPlacement, tie_break_of
 from stowplan.scheduler.lanes.profile_swap import RereadProfiles, swap_profiles
 from stowplan.scheduler.lanes.unschedulable_classes import UnschedulableClasses
+from stowplan.scheduler.pod_groups.group_cycle import GroupCycles
 
 CLASS_IDLE_S = 600.0
 """Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
@@ -44,7 +46,8 @@ CLASS_IDLE_S = 600.0
 class PodLane:
     """Attempts pods of the queue.
 
-    on_refused: called with every refused pod before the refusal is applied.
+    on_refused: called with every refused pod before the refusal is applied. on_attempt: called
+    with every pod that is attempted alone. group_cycles: attempts of groups.
     """
 
     def __init__(
@@ -74,7 +77,17 @@ class PodLane:
         )
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self.unschedulable_classes: UnschedulableClasses | None = None
-        if context.options.counts_repeats and context.queue.options.pops_from_backoff:
+        self.group_cycles = GroupCycles(
+            context,
+            bindings,
+            evictions,
+            failures,
+            lambda: self.decider,
+            lambda entry: draw_tie_break(tie_break_of(entry, rng)),
+        )
+        self.on_attempt: Callable[[PodRecord], None] = _ignore_attempt
+        counts_repeats = context.options.counts_repeats and context.pod_groups is None
+        if counts_repeats and context.queue.options.pops_from_backoff:
             self.unschedulable_classes = UnschedulableClasses(
                 context, decider, self._attempt_single, lambda e: tie_break_of(e, rng)
             )
@@ -221,6 +234,10 @@ class PodLane:
 
     def _attempt(self, entry: PodRecord, rng: TieBreakSource) -> None:
         context, pod = self._context, entry.pod
+        if context.pod_groups is not None and group_key_of(pod):
+            self.group_cycles.run(entry)
+            return
+        self.on_attempt(entry)
         if pod.metadata.deletion_timestamp is not None:
             self.skip_terminating(entry)
             return
@@ -234,6 +251,7 @@ class PodLane:
             decision = self.decider.decide(pod, context.cache.snapshot(), framework, rng)
         except ContractError as fault:
             decision = _contract_error_decision(fault)
+        context.write_requested(pod.uid)
         self._decided(entry, decision, framework)
 
     def skip_terminating(self, entry: PodRecord) -> None:
@@ -285,6 +303,10 @@ def action_of(before: Object | None, after: Object | None) -> Action:
     if before is None:
         return Action.ADD
     return Action.DELETE if after is None else Action.UPDATE
+
+
+def _ignore_attempt(entry: PodRecord) -> None:
+    """Default of `on_attempt`."""
 
 
 def _ignore_refusal(pod: Pod, decision: Decision) -> None:

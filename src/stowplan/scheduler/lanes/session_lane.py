@@ -454,7 +454,8 @@ class SessionLane:
         scheduler = self.decider.scheduler_name
         target = f" for {victim.group}" if victim.group else ""
         text = f"{scheduler}: {victim.why}{target}"
-        self._pending_evictions[self._context.outbox.evict(pod, victim.preemptor, text)] = pod
+        preemptor = "" if victim.preemptor is None else victim.preemptor.uid
+        self._pending_evictions[self._context.outbox.evict(pod, preemptor, text)] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 
     def _evict_done(self, event: EvictDone) -> None:

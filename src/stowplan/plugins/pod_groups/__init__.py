@@ -1,0 +1,1 @@
+"""Plugins for groups of pods: gangs, and placement in one topology domain."""

@@ -1,0 +1,1 @@
+"""Group cycles: all pods of a group are tried on one snapshot."""

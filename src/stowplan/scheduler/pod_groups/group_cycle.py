@@ -1,0 +1,307 @@
+"""Group cycle: attempt all pending pods of a group together.
+
+The first member that leaves the queue takes the others with it. They are tried on one snapshot, and
+bound if enough of them have a node at the same time; else all of them return to the queue.
+
+Source: kube-scheduler v1.36, schedule_one_podgroup.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from stowplan.columns.overlay import Overlay
+from stowplan.framework import Code, Framework
+from stowplan.framework.deciders.decider import Decider, Decision
+from stowplan.framework.pod_groups.placements import PodGroupCycle, PodGroupTrial
+from stowplan.framework.pod_groups.pod_group_states import group_key_of
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+from stowplan.framework.status import error
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroupCondition
+from stowplan.objects.scheduling_group import POD_GROUP_SCHEDULED, SchedulingGroup
+from stowplan.queue import PodRecord
+from stowplan.queue.member_pops import pop_member
+from stowplan.queue.pod_record import PodState
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.evictions import Evictions
+from stowplan.scheduler.failure_handler import SCHEDULER_ERROR, UNSCHEDULABLE, FailureHandler
+from stowplan.scheduler.pod_groups.group_algorithm import (
+    AffinityNodes,
+    GroupAlgorithm,
+    GroupAttempt,
+)
+from stowplan.scheduler.pod_groups.group_results import (
+    GROUP_UNSCHEDULABLE,
+    GroupResult,
+    GroupStatus,
+    MemberResult,
+)
+
+NO_PREEMPTION_PLUGIN = (
+    "default preemption plugin is not registered, workload aware preemption is disabled"
+)
+NOT_WITH_CONSTRAINTS = (
+    "workload aware preemption is not supported for pod groups with scheduling constraints"
+)
+
+
+class GroupReport(msgspec.Struct, frozen=True):
+    """A group cycle. key: of the group. pods: its members, in order. outcome: see `GroupResult`, ""
+    where the group was not tried. n_tried: number of members that were tried, the first ones."""
+
+    key: str
+    pods: tuple[str, ...]
+    outcome: str = ""
+    n_tried: int = 0
+
+
+class GroupCycles:
+    """Runs group cycles. on_group: called at the end of each."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        bindings: BindingCycles,
+        evictions: Evictions,
+        failures: FailureHandler,
+        decider: Callable[[], Decider],
+        draw: Callable[[PodRecord], int | None],
+    ) -> None:
+        """decider: chooses nodes. draw: the tie-break number of a pod."""
+        self._context = context
+        self._bindings = bindings
+        self._evictions = evictions
+        self._failures = failures
+        self._algorithm = GroupAlgorithm(context, decider)
+        self._draw = draw
+        self.on_group: Callable[[GroupReport], None] = _ignore_report
+
+    def run(self, popped: PodRecord) -> None:
+        """Attempt the group of a pod that was popped."""
+        key = group_key_of(popped.pod)
+        records = self._members(popped)
+        names = _mixed_names(records)
+        if names:
+            text = (
+                "all pods in a single pod group should have the same .spec.schedulerName set, "
+                f'got: "{names[1]}" and "{names[0]}"'
+            )
+            for record in records:
+                self._failures.attempt_failed(record, text, reason=SCHEDULER_ERROR)
+            self.on_group(GroupReport(key, tuple(one.key for one in records)))
+            return
+        records = [one for one in records if not self._is_skipped(one)]
+        outcome, n_tried = self._attempt(key, records) if records else ("", 0)
+        keys = tuple(one.key for one in records)
+        self.on_group(GroupReport(key, keys, outcome, n_tried))
+
+    def _members(self, popped: PodRecord) -> list[PodRecord]:
+        """The popped pod and all pending pods of its group that may be attempted, in order."""
+        context = self._context
+        states = context.shared.pod_groups
+        assert states is not None, "pods are scheduled one by one"
+        state = states.of(popped.pod)
+        records = [popped]
+        if state is None:
+            return records
+        for pod in state.unscheduled_pods():
+            if pod.uid != popped.uid:
+                record = pop_member(context.queue, pod, context.now)
+                if record is not None:
+                    records.append(record)
+        for record in records:
+            context.queue.nominator.popped(record.pod)
+        places = {uid: place for place, uid in enumerate(state.pods)}
+
+        def rank(record: PodRecord) -> tuple[int, int, bool, int]:
+            # Of the pods that entered the queue at one time, one that had arrived before was
+            # released by another.
+            first = record.initial_attempt or 0
+            is_released = state.arrived.get(record.uid) != first
+            return -record.pod.priority, first, is_released, places.get(record.uid, 0)
+
+        return sorted(records, key=rank)
+
+    def _is_skipped(self, record: PodRecord) -> bool:
+        """True for a pod that is not attempted, as it is being deleted."""
+        if record.pod.metadata.deletion_timestamp is None:
+            return False
+        self._context.record_skip_deleting(record.pod)
+        self._context.queue.done(record.uid)
+        record.state = PodState.SKIPPED
+        return True
+
+    def _attempt(self, key: str, records: list[PodRecord]) -> tuple[str, int]:
+        """Try the group and act on the result; returns the outcome, and how many members were
+        tried."""
+        context = self._context
+        framework = context.frameworks[records[0].pod.spec.scheduler_name]
+        snapshot = context.cache.snapshot()
+        states = context.shared.pod_groups
+        state = None if states is None else states.get(key)
+        assert state is not None, key
+        group = snapshot.object_store.find(SchedulingGroup, key)
+        name = key.partition("/")[2]
+        draws = {record.uid: self._draw(record) for record in records}
+        cycle = PodGroupCycle(group, name, state, snapshot, {})
+        with Overlay(snapshot.nodes) as overlay:
+            affinity = AffinityNodes(snapshot.nodes) if context.has_defects else None
+            attempt = GroupAttempt(records, framework, cycle, overlay, draws, affinity)
+            result = self._algorithm.run(attempt, has_post_filter=True)
+            gates = framework.gates
+            victims: list[Pod] = []
+            if gates.workload_aware_preemption and result.status.code == Code.UNSCHEDULABLE:
+                self._preempt(attempt, result, victims)
+        plugin = group_post_filter(framework)
+        if victims and group is not None and plugin is not None:
+            pods = [one.pod for one in records]
+            self._evictions.start_for_group(group, pods, victims, plugin.name)
+        for member in result.members:
+            self._start_evictions(member)
+        for place, record in enumerate(records):
+            member_result = result.members[place] if place < len(result.members) else None
+            self._apply(record, member_result, result, framework)
+            context.activate(context.shared.to_activate)
+        self._write_condition(group, result)
+        return result.outcome, len(result.members)
+
+    # Preemption.
+
+    def _preempt(self, attempt: GroupAttempt, result: GroupResult, victims: list[Pod]) -> None:
+        """Find victims for the whole group; adds to the status of the group why there are none."""
+        refusal = self._preemption_refusal(attempt)
+        plugin = group_post_filter(attempt.framework)
+        if refusal is None and plugin is not None:
+            run = self._algorithm.run
+
+            def try_again() -> str:
+                found = run(attempt, has_post_filter=False)
+                return "" if found.status.code == Code.SUCCESS else found.status.message
+
+            pods = [record.pod for record in attempt.records]
+            trial = PodGroupTrial(pods, attempt.cycle.snapshot, attempt.overlay, try_again, victims)
+            status = plugin.call("pod_group_post_filter", attempt.cycle.group, trial)
+            refusal = GroupStatus(status.code, "", status.reasons)
+        assert refusal is not None, "without a plugin it is refused"
+        if refusal.code == Code.SUCCESS:
+            result.is_waiting = True
+        elif refusal.is_error:
+            result.status = refusal
+        else:
+            result.status = result.status.with_reason(refusal.message)
+
+    def _preemption_refusal(self, attempt: GroupAttempt) -> GroupStatus | None:
+        """Why the group may not preempt; None when it may."""
+        if group_post_filter(attempt.framework) is None:
+            return GroupStatus(Code.UNSCHEDULABLE, "", (NO_PREEMPTION_PLUGIN,))
+        group = attempt.cycle.group
+        if group is None:
+            name = attempt.cycle.name
+            text = f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found'
+            return GroupStatus(Code.ERROR, text)
+        if group.topology_key is not None:
+            return GroupStatus(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
+        return None
+
+    def _start_evictions(self, member: MemberResult) -> None:
+        decision = member.decision
+        if decision.nominated_node and decision.victims:
+            self._evictions.start(
+                member.record.pod, decision.nominated_node, decision.victims, decision.preempted_by
+            )
+
+    # Results.
+
+    def _apply(
+        self,
+        record: PodRecord,
+        member: MemberResult | None,
+        result: GroupResult,
+        framework: Framework,
+    ) -> None:
+        """Bind a member, or return it to the queue."""
+        status = result.status
+        if status.is_error or member is None:
+            self._fail_with_group(record, member, status)
+        elif member.is_placed and status.code == Code.SUCCESS:
+            assert member.decision.state is not None, record.key
+            member.decision.state.group_values = None
+            self._bindings.begin(record, member.decision, framework)
+        elif member.is_placed and result.is_waiting:
+            self._failures.attempt_failed(
+                record, status.message, reason=UNSCHEDULABLE, nominated_node=member.node
+            )
+        elif member.is_placed or (member.needs_preemption and not result.is_waiting):
+            message = f"{GROUP_UNSCHEDULABLE}, {member.permit}"
+            self._failures.attempt_failed(record, message, reason=UNSCHEDULABLE)
+        else:
+            self._fail_with_decision(record, member.decision)
+
+    def _fail_with_group(
+        self, record: PodRecord, member: MemberResult | None, status: GroupStatus
+    ) -> None:
+        """Return a member to the queue for what happened to the group, unless its own attempt
+        ended with an error."""
+        message = status.message
+        if status.is_error and member is not None and member.is_error:
+            message = member.decision.message
+        reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
+        nominated_node = "" if status.is_error else None
+        self._failures.attempt_failed(record, message, reason=reason, nominated_node=nominated_node)
+
+    def _fail_with_decision(self, record: PodRecord, decision: Decision) -> None:
+        refusal = decision.refusal or error(decision.message)
+        self._failures.attempt_failed(
+            record,
+            decision.message,
+            reason=UNSCHEDULABLE if refusal.is_rejected else SCHEDULER_ERROR,
+            refused_by=decision.plugins,
+            pending_on=decision.pending,
+            nominated_node=decision.nominated_node,
+        )
+
+    def _write_condition(self, group: SchedulingGroup | None, result: GroupResult) -> None:
+        """Write the group's condition where it changes; one that is True stays so."""
+        if group is None:
+            return
+        status = result.status
+        if status.code == Code.SUCCESS:
+            found = PodGroupCondition(POD_GROUP_SCHEDULED, "True", reason="Scheduled")
+        else:
+            reason = SCHEDULER_ERROR if status.is_error else UNSCHEDULABLE
+            message = status.text if status.is_error else status.message
+            found = PodGroupCondition(POD_GROUP_SCHEDULED, "False", reason=reason, message=message)
+        conditions = group.status.conditions
+        before = next((one for one in conditions if one.type == found.type), None)
+        if before is not None:
+            if before.status == "True" and found.status != "True":
+                return
+            if (before.status, before.reason, before.message) == (
+                found.status,
+                found.reason,
+                found.message,
+            ):
+                return
+        self._context.outbox.patch_scheduling_group(group, found)
+
+
+def group_post_filter(framework: Framework) -> RegisteredPlugin | None:
+    """The first PostFilter that makes room for whole groups."""
+    members = framework.at("postFilter")
+    return next((one for one in members if one.calls["pod_group_post_filter"] is not None), None)
+
+
+def _mixed_names(records: list[PodRecord]) -> tuple[str, str] | None:
+    """The scheduler names of the first member and of the first one that has another."""
+    first = records[0].pod.spec.scheduler_name
+    names = (record.pod.spec.scheduler_name for record in records)
+    other = next((name for name in names if name != first), None)
+    return None if other is None else (first, other)
+
+
+def _ignore_report(report: GroupReport) -> None:
+    """Default of `on_group`."""
