@@ -23,7 +23,12 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.object_selector import ObjectSelector
-from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource
+from stowplan.apis.machinery.resource import (
+    ApiCall,
+    Resource,
+    ResourceStrategy,
+    Subresource,
+)
 from stowplan.apis.machinery.stored_form import (
     as_list_item,
     as_served,
@@ -32,6 +37,8 @@ from stowplan.apis.machinery.stored_form import (
     under_current_schema,
 )
 from stowplan.apis.schema.json_parser import LONG_BYTES
+from stowplan.apiserver.apply.apply_patch import ApplyPatch, read_apply_body
+from stowplan.apiserver.apply.field_manager import FieldManager
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
 from stowplan.apiserver.http import pod_connect
 from stowplan.apiserver.http.body_decoding import (
@@ -58,6 +65,7 @@ from stowplan.apiserver.http.request_options import (
     ListOptions,
     QueryParameters,
     list_options,
+    manager_name,
     object_selector,
     parse_resource_version,
     reject_export,
@@ -237,7 +245,10 @@ class RequestPipeline:
         return ""
 
     def _call(self, verb: str, route: RequestInfo, resource: Resource) -> ApiCall:
-        options = write_options(self.query, OPTIONS_KINDS[verb]) if verb in OPTIONS_KINDS else None
+        applies = verb == "patch" and patch_request.is_apply(self.request)
+        options = None
+        if verb in OPTIONS_KINDS:
+            options = write_options(self.query, OPTIONS_KINDS[verb], applies)
         return ApiCall(
             self.server,
             self.user,
@@ -250,6 +261,7 @@ class RequestPipeline:
             options.dry_run if options else False,
             options.field_validation if options else "Warn",
             self.warnings,
+            manager_name(options, self.request.headers.get("user-agent", "")),
             rng=self.server.rng,
             access=self.server.options.access,
         )
@@ -357,6 +369,8 @@ class RequestPipeline:
         strategy = sub.strategy if sub is not None else None
         if verb == "patch":
             kind = patch_request.patch_type(self.request, resource)
+            if kind == patch_request.APPLY_PATCH:
+                return (yield from self._apply(raw, call, strategy))
             mode = call.field_validation
             patch = yield from self._deferred(
                 partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
@@ -388,6 +402,35 @@ class RequestPipeline:
         return self._object(
             resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
         )
+
+    def _apply(
+        self, raw: bytes, call: ApiCall, strategy: ResourceStrategy | None
+    ) -> RequestSteps:
+        """Server-side apply."""
+        resource = call.resource
+        body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
+        call = replace_call(call, now=self.now)
+        patch = ApplyPatch(call, self._field_manager(call), body.result(), self._forces())
+
+        def make(old: Tree) -> Tree:
+            new = patch.make(old)
+            _set_namespace_and_check(new, call)
+            return new
+
+        obj, created = self.server.writes.update(call, make, "", strategy, applies=True)
+        code = 201 if created else 200
+        return self._object(
+            resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
+        )
+
+    def _forces(self) -> bool:
+        return bool(self.query.flag("force"))
+
+    def _field_manager(self, call: ApiCall) -> FieldManager:
+        fields = self.server.writes.fields
+        if fields is None:
+            raise patch_request.apply_unsupported()
+        return fields.manager_of(call)
 
     def _body_reader(
         self, raw: bytes, media: str, resource: Resource, call: ApiCall

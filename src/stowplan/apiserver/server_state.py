@@ -28,6 +28,7 @@ from stowplan.apis.machinery.resource import (
     SubresourceResult,
 )
 from stowplan.apis.machinery.stored_form import decode, under_current_schema, version_of_stored
+from stowplan.apiserver.apply.managed_fields import ManagedFields
 from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.request_options import ListOptions, parse_resource_version
 from stowplan.apiserver.options import ApiServerOptions
@@ -72,6 +73,7 @@ class ServerState:
             self.uids,
             self._on_change,
             validates=options.validates,
+            fields=ManagedFields(self.registry) if options.keeps_managed_fields else None,
         )
         self._next_stream = 1
         self._pending: list[StoreChange] = []
@@ -318,6 +320,7 @@ class ServerState:
             subresource,
             now,
             field_validation="Ignore",
+            manager=self.options.manager,
             rng=self.rng,
             access=self.options.access,
         )

@@ -6,9 +6,11 @@ come yet. Every difference is a `Finding`; a test compares them with `not_modell
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ Tree = dict[str, Any]
 DATA = Path(__file__).parent / "data"
 HEADERS = ("Content-Type", "Cache-Control", "Warning", "Retry-After", "X-Content-Type-Options")
 WAIT_S = 75.0
+POLL_S = 0.5
+WHOLE_SECONDS = ("apply", "cel", "kinds", "conversations")
+"""Groups whose scenarios began with a second, and stayed in it up to the next wait."""
 START = 1_790_000_000.0
 
 
@@ -78,16 +83,19 @@ class Replay:
         self.tags: dict[str, str] = {}
         """Hashes of documents, as recorded and as they are here."""
         self.findings: list[tuple[int, Finding]] = []
+        self.step_s = 0.001 if scenario["group"] in WHOLE_SECONDS else 0.02
         self.exchanges = 0
         self.statuses = 0
 
     def run(self) -> None:
         """Repeat every exchange in order."""
         for exchange in self.scenario["exchanges"]:
-            self.now += 0.02
+            self.now += self.step_s
             self.symbols.now = self.now
             self.cluster.tick(self.now)
-            if "action" in exchange:
+            if "poll" in exchange or "seconds" in exchange:
+                self._wait(exchange)
+            elif "action" in exchange:
                 self._act(exchange["action"])
             else:
                 self._exchange(exchange)
@@ -97,6 +105,27 @@ class Replay:
 
     def _found(self, n: int, findings: Iterator[Finding]) -> None:
         self.findings += [(n, finding) for finding in findings]
+
+    def _wait(self, exchange: Tree) -> None:
+        """Wait until a request is answered as it should be, or for some seconds.
+
+        Afterwards a second begins, as in the recording: entries of managedFields have seconds.
+        """
+        poll, deadline = exchange.get("poll"), self.now + WAIT_S
+        if poll is None:
+            self.now += exchange["seconds"]
+        while poll is not None and self.now < deadline and not self._polled(poll):
+            self.now += POLL_S
+            self.cluster.tick(self.now)
+        self.now = math.floor(self.now) + 1.0
+        self.symbols.now = self.now
+        self.cluster.tick(self.now)
+
+    def _polled(self, poll: Tree) -> bool:
+        answer = self.cluster.handle(self.request(poll["request"]), self.now)
+        if answer.status != poll["status"] or not isinstance(answer, HttpResponse):
+            return False
+        return str(poll.get("contains") or "") in answer.body.decode(errors="replace")
 
     def _act(self, action: str) -> None:
         if "compacted" in action:
@@ -148,8 +177,11 @@ class Replay:
         if isinstance(answer, WatchResponse):
             self.watches[str(n)] = Watch(exchange, answer.number)
         else:
-            skipped = exchange.get("unstable") or ()
-            self._found(n, _kept(self._body(wanted.get("body"), answer), skipped))
+            skipped = [p.removeprefix("response.body.") for p in exchange.get("unstable") or ()]
+            orders = [p.removeprefix("response.body.") for p in exchange.get("any_order") or ()]
+            skipped = [path for path in skipped if path not in orders]
+            self._found(n, _kept(self._body(wanted.get("body"), answer, orders), skipped))
+            self._note_token(exchange["request"], answer)
 
     def _note_tags(self, wanted: Tree, answer: HttpResponse | WatchResponse) -> None:
         body, headers = wanted.get("body"), wanted.get("headers") or {}
@@ -195,6 +227,8 @@ class Replay:
     def _raw(self, body: Any) -> bytes:
         if isinstance(body, dict) and "$raw" in body:
             return self.symbols.filled(body["$raw"]).encode()
+        if isinstance(body, dict) and "$base64" in body:
+            return base64.b64decode(body["$base64"])
         if isinstance(body, dict) and "$raw_repeat" in body:
             start, length = body["$raw_repeat"]
             return str(start).ljust(length, "x").encode()
@@ -208,7 +242,15 @@ class Replay:
             if listed != given:
                 yield Finding(f"header {name}", listed, given)
 
-    def _body(self, wanted: Any, answer: HttpResponse) -> Iterator[Finding]:
+    def _note_token(self, request: Tree, answer: HttpResponse) -> None:
+        """Keep a token that was asked for: later requests are made with it."""
+        if request["method"] == "POST" and request["path"].endswith("/token"):
+            status = json.loads(answer.body).get("status") or {}
+            self.symbols.service_account_token = status.get("token", "")
+
+    def _body(
+        self, wanted: Any, answer: HttpResponse, any_order: Sequence[str] = ()
+    ) -> Iterator[Finding]:
         body = answer.body
         if isinstance(wanted, dict) and ("$bytes" in wanted or "$omitted" in wanted):
             return
@@ -223,6 +265,8 @@ class Replay:
             got = json.loads(body)
         except ValueError:
             got = body.decode(errors="replace")
+        for path in any_order:
+            wanted, got = _sorted_at(wanted, path.split(".")), _sorted_at(got, path.split("."))
         yield from self.symbols.compare("", wanted, got)
 
     def _drain(self, n: int) -> None:
@@ -363,6 +407,15 @@ def _name(event: Tree) -> tuple[str, str]:
         return ("", str(obj["rows"][0]["cells"][0]))
     meta = obj.get("metadata") or {}
     return (meta.get("namespace", ""), meta.get("name", ""))
+
+
+def _sorted_at(tree: Any, steps: Sequence[str]) -> Any:
+    """The tree with the list at a path sorted."""
+    if not steps:
+        return sorted(tree, key=json.dumps) if isinstance(tree, list) else tree
+    if not isinstance(tree, dict) or steps[0] not in tree:
+        return tree
+    return {**tree, steps[0]: _sorted_at(tree[steps[0]], steps[1:])}
 
 
 def _kept(findings: Iterator[Finding], unstable: list[str] | tuple[str, ...]) -> Iterator[Finding]:

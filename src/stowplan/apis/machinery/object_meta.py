@@ -72,7 +72,6 @@ def wipe_system_fields(meta: Tree) -> None:
     """Drop the fields that a client cannot set in a new object."""
     for key in SYSTEM_FIELDS:
         meta.pop(key, None)
-    meta.pop("managedFields", None)
 
 
 def fill_system_fields(

@@ -182,10 +182,16 @@ class CustomStatusStrategy(ResourceStrategy):
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         version = new["metadata"].get("resourceVersion")
+        entries = new["metadata"].get("managedFields")
         status, given = new.get("status"), "status" in new
         new.clear()
         new.update(old)
+        # The record of this write is part of it.
         new["metadata"] = {**old["metadata"], "resourceVersion": version}
+        if entries is None:
+            new["metadata"].pop("managedFields", None)
+        else:
+            new["metadata"]["managedFields"] = entries
         new.pop("status", None)
         if given:
             new["status"] = status
