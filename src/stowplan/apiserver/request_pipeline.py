@@ -39,6 +39,7 @@ from stowplan.apis.machinery.stored_form import (
 from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.apply.apply_patch import ApplyPatch, read_apply_body
 from stowplan.apiserver.apply.field_manager import FieldManager
+from stowplan.apiserver.apply.scale_write import ScaleWrite
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
 from stowplan.apiserver.http import pod_connect
 from stowplan.apiserver.http.body_decoding import (
@@ -150,6 +151,9 @@ class RequestPipeline:
             except ApiError:
                 form = PLAIN_JSON
         self._dressing = None
+        if error.code == 405:
+            # The original has no handler there that could warn.
+            self.warnings = WarningList()
         form = ResponseForm(form.media, form.pretty)
         value = encode(error.status())
         if len(value) > LONG_BYTES:
@@ -228,6 +232,8 @@ class RequestPipeline:
     def _verb(self, route: RequestInfo, resource: Resource) -> str:
         """The verb of the method on this path; "" if there is none."""
         method = self.request.method
+        if route.name and resource.act is not None:
+            raise no_such_path()
         if method == "GET":
             if route.watch:
                 return "watch"
@@ -237,8 +243,6 @@ class RequestPipeline:
         if method == "DELETE":
             return "delete" if route.name else "deletecollection"
         if method == "POST":
-            if route.name and resource.act is not None:
-                raise no_such_path()
             return "" if route.name else "create"
         if method in ("PUT", "PATCH") and route.name:
             return "update" if method == "PUT" else "patch"
@@ -410,7 +414,9 @@ class RequestPipeline:
         resource = call.resource
         body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
         call = replace_call(call, now=self.now)
-        patch = ApplyPatch(call, self._field_manager(call), body.result(), self._forces())
+        patch = ApplyPatch(
+            call, self._field_manager(call), body.result(), self._forces(), resource
+        )
 
         def make(old: Tree) -> Tree:
             new = patch.make(old)
@@ -558,7 +564,6 @@ class RequestPipeline:
         if view is None:
             raise no_such_path()
         self.form = negotiate(self.request)
-        schema, kind, version = sub.body_schema(resource)
         raw = self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))
@@ -568,36 +573,56 @@ class RequestPipeline:
             return self._object(
                 resource, view.read(decode(under_current_schema(resource, value)), call)
             )
-        mode = call.field_validation
-        make_new: Callable[[Tree], tuple[Tree, list[str]]]
-        if verb == "patch":
-            form = patch_request.patch_type(self.request, resource)
-            patch = yield from self._deferred(
-                partial(patch_request.decode_patch, raw, form, mode), raw, JSON
-            )
-
-            def make_new(old: Tree) -> tuple[Tree, list[str]]:
-                new, warned = patch_request.apply_patch(
-                    view.read(old, call), patch.result(), form, schema, mode
-                )
-                return {**new, "kind": kind, "apiVersion": version}, warned
-
-        else:
-            media, registry = body_media_type(self.request), self.server.registry
-            work = partial(decode_kind, raw, media, resource, schema, registry, mode, kind, version)
-            body = yield from self._deferred(work, raw, media)
-
-            def make_new(old: Tree) -> tuple[Tree, list[str]]:
-                return body.result()
+        writing = ScaleWrite(view, call, self.server.writes.fields)
+        make_new = yield from self._new_scale(verb, raw, resource, sub, call, writing)
+        is_apply = verb == "patch" and patch_request.is_apply(self.request)
 
         def make(old: Tree) -> Tree:
-            new, warned = make_new(old)
-            call.warnings.extend(warned)
+            new = make_new(old)
             _set_namespace_and_check(new, call)
-            return view.write(old, new, call)
+            return writing.written(old, new, is_apply)
 
-        obj, _ = self.server.writes.update(call, make)
+        obj, _ = self.server.writes.update(call, make, tracks=False)
         return self._object(resource, view.read(obj, call))
+
+    def _new_scale(
+        self,
+        verb: str,
+        raw: bytes,
+        resource: Resource,
+        sub: Subresource,
+        call: ApiCall,
+        writing: ScaleWrite,
+    ) -> Generator[DeferredWork[Any], None, Callable[[Tree], Tree]]:
+        """How a request makes the new view of an object."""
+        schema, kind, version = sub.body_schema(resource)
+        mode, registry = call.field_validation, self.server.registry
+        if verb != "patch":
+            media = body_media_type(self.request)
+            work = partial(decode_kind, raw, media, resource, schema, registry, mode, kind, version)
+            later = yield from self._deferred(work, raw, media)
+
+            def sent(old: Tree) -> Tree:
+                new, warned = later.result()
+                call.warnings.extend(warned)
+                return new
+
+            return sent
+        if patch_request.is_apply(self.request):
+            body = yield from self._deferred(partial(read_apply_body, raw), raw, YAML)
+            return lambda old: writing.applied(old, body.result(), self._forces())
+        form = patch_request.patch_type(self.request, resource)
+        patch = yield from self._deferred(
+            partial(patch_request.decode_patch, raw, form, mode), raw, JSON
+        )
+
+        def patched(old: Tree) -> Tree:
+            shown = writing.shown(old)
+            new, warned = patch_request.apply_patch(shown, patch.result(), form, schema, mode)
+            call.warnings.extend(warned)
+            return {**new, "kind": kind, "apiVersion": version}
+
+        return patched
 
 
 def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:

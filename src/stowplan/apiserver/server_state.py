@@ -45,6 +45,8 @@ from stowplan.objects.store import DeleteOptions
 
 SYSTEM_USER = AlwaysAllow.ADMIN
 """The default user of in-process writes, which are not authorized."""
+KUBE_APISERVER = "kube-apiserver"
+"""The manager of the server's own writes."""
 CACHED_TREES_MAX = 1024
 
 
@@ -320,7 +322,7 @@ class ServerState:
             subresource,
             now,
             field_validation="Ignore",
-            manager=self.options.manager,
+            manager=KUBE_APISERVER if user is AlwaysAllow.APISERVER else self.options.manager,
             rng=self.rng,
             access=self.options.access,
         )

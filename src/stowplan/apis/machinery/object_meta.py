@@ -22,6 +22,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.objects.encoding.tree import Tree
 
 ANNOTATIONS_BYTES_MAX = 256 << 10
+MANAGER_BYTES_MAX, SUBRESOURCE_BYTES_MAX = 128, 256
 UID_BATCH_SIZE = 64
 NAME_MAX, SUFFIX_LENGTH = 63, 5
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -128,6 +129,7 @@ def metadata_problems(meta: Tree, namespaced: bool, names: NameProblems) -> Iter
     yield from _identity_problems(meta, namespaced, names)
     yield from _labels_and_annotations_problems(meta)
     yield from _finalizer_problems(meta.get("finalizers") or ())
+    yield from _managed_fields_problems(meta.get("managedFields") or ())
 
 
 def _identity_problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
@@ -252,6 +254,7 @@ def metadata_update_problems(new: Tree, old: Tree) -> Iterator[Cause]:
     """Causes of an update of metadata."""
     yield from _changed_problems(new, old)
     yield from _labels_and_annotations_problems(new)
+    yield from _managed_fields_problems(new.get("managedFields") or ())
 
 
 def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
@@ -280,6 +283,15 @@ def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
     if grace != old.get("deletionGracePeriodSeconds"):
         found.append(invalid("metadata.deletionGracePeriodSeconds", grace, IMMUTABLE_TEXT))
     return found
+
+
+def _managed_fields_problems(entries: Iterable[Tree]) -> Iterator[Cause]:
+    for index, one in enumerate(entries):
+        field = f"metadata.managedFields[{index}]"
+        for name, limit in (("manager", MANAGER_BYTES_MAX), ("subresource", SUBRESOURCE_BYTES_MAX)):
+            text = one.get(name) or ""
+            if len(text) > limit // 4 and len(text.encode()) > limit:
+                yield too_long_field(f"{field}.{name}", limit)
 
 
 def carry_over_metadata(new: Tree, old: Tree) -> None:

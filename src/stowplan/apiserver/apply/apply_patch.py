@@ -12,6 +12,7 @@ from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError, BodyDecodeError, bad_request, conflict
 from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceSchema
+from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apiserver.apply.field_manager import ApplyConflict, FieldManager
 from stowplan.apiserver.apply.field_set import path_text
 from stowplan.apiserver.apply.field_types import FieldType
@@ -29,11 +30,15 @@ from stowplan.apiserver.apply.versioned_forms import (
     served_form,
     stored_form,
 )
-from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml
+from stowplan.apiserver.crd.custom_resources import CustomSchema
+from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
+from stowplan.apiserver.patch.patch_request import converter_error_text
 from stowplan.objects.encoding.tree import Tree
 
 CONFLICT_CAUSE = "FieldManagerConflict"
 KUBECTL = "kubectl"
+CONVERSION_PREFIX = "error converting YAML to JSON: "
+_INT64_MAX, _UINT64 = 2**63 - 1, 2**64
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +52,42 @@ class ApplyBody:
 def read_apply_body(raw: bytes) -> ApplyBody | ApiError:
     """The configuration of a body, or the error of one that cannot be read."""
     try:
-        tree, repeated = read_yaml(raw)
+        tree, repeated = _read(raw)
     except YamlBodyError as error:
-        return bad_request(f"error decoding YAML: {error}")
+        prefix = f"error decoding YAML: {CONVERSION_PREFIX}"
+        return bad_request(f"{prefix}{error}")
     except ApiError as error:
         return error
     if tree is None:
         tree = {}
     if not isinstance(tree, dict):
         return bad_request(f"error decoding YAML: {_not_a_map(tree)}")
-    return ApplyBody(tree, "\n".join(repeated))
+    return ApplyBody(_whole_numbers(tree), "\n".join(repeated))
+
+
+def _read(raw: bytes) -> tuple[Any, list[str]]:
+    """The tree of a body. JSON without repeated keys is read as such, which is much faster."""
+    if raw[:1] == b"{":
+        try:
+            tree, repeated = parse_json(raw)
+        except InvalidJson:
+            repeated = [""]
+        if not repeated:
+            return tree, []
+    return read_yaml(raw, first=True)
+
+
+def _whole_numbers(value: Any) -> Any:
+    """The value with whole numbers as integers, and those beyond int64 at its end."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(one) for one in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < _UINT64:
+        value = int(value)
+    if isinstance(value, int) and _INT64_MAX < value < _UINT64:
+        return _INT64_MAX
+    return value
 
 
 def _not_a_map(tree: Any) -> str:
@@ -68,29 +99,36 @@ def _not_a_map(tree: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPatch:
-    """One apply. call: of the request. rules: of its endpoint. body: see `read_apply_body`."""
+    """One apply. call: of the request. rules: of its endpoint. body: see `read_apply_body`.
+
+    resource: of the objects that are applied. refusal: why the result cannot be converted.
+    """
 
     call: ApiCall
     rules: FieldManager
     body: ApplyBody | ApiError
     force: bool
+    resource: Resource
+    refusal: str = ""
 
     def make(self, old: Tree) -> Tree:
         """The object to store, with its managedFields. old: stored, {} if there is none.
 
         Raises ApiError.
         """
-        resource = self.call.resource
+        resource = self.resource
         body = self._checked_body(resource.kind, resource.group, resource.version)
-        live = old or stored_form(resource, _blank(resource))
-        managers = _stored_managers(live)
-        bare = _without_entries(live)
+        managers = _stored_managers(old) if old else {}
+        bare = _without_entries(old) if old else None
         self._check_config(body.tree, field_type(resource), resource)
         new, managers = self._applied(bare, body.tree, managers)
-        if new is None:
+        if new is None and bare is not None:
             made = bare
+        elif self.refusal:
+            raise self._conversion_error(self.refusal)
         else:
-            made = stored_form(resource, self._decoded(new, resource.schema))
+            given = new if new is not None else empty_object(resource)
+            made = stored_form(resource, self._decoded(given, resource.schema))
         made = {**made, "metadata": dict(made.get("metadata") or {})}
         if self.call.manager == KUBECTL:
             keep_last_applied(made["metadata"], body.tree)
@@ -130,18 +168,19 @@ class ApplyPatch:
             raise ApiError(500, "", text) from None
 
     def _applied(
-        self, bare: Tree, config: Tree, managers: Managers
+        self, bare: Tree | None, config: Tree, managers: Managers
     ) -> tuple[Tree | None, Managers]:
         rules, manager = self.rules, self.call.manager
-        managers = rules.begin_apply(empty_object(self.call.resource), bare, managers)
+        if bare is not None:
+            managers = rules.begin_apply(bare, managers)
         try:
             try:
                 return rules.apply(bare, config, managers, manager, self.force)
             except ApplyConflict as error:
                 left = error
-                if manager == KUBECTL:
-                    served = served_form(self.call.resource, bare)
-                    left = allowed_conflicts(error, served, self.call.resource)
+                if manager == KUBECTL and bare is not None:
+                    served = served_form(self.resource, bare)
+                    left = allowed_conflicts(error, served, self.resource)
                 if left.conflicts:
                     raise conflict_error(left) from None
                 return rules.apply(bare, config, managers, manager, True)
@@ -150,18 +189,26 @@ class ApplyPatch:
 
     def _decoded(self, new: Tree, schema: ResourceSchema) -> Tree:
         try:
-            made, _ = schema.decode(new, (), "Ignore")
+            if isinstance(schema, CustomSchema):
+                made = schema.decode_merged(new)
+            else:
+                made, _ = schema.decode(new, (), "Ignore")
         except BodyDecodeError as error:
-            resource = self.call.resource
+            resource = self.resource
             gvk = _gvk(resource.group, resource.version, resource.kind)
-            text = (
-                f"failed to convert new object ({self._named(new)}) to proper version: unable to"
-                f" convert unstructured object to {gvk}: {error}"
-            )
-            raise ApiError(500, "", text) from None
+            why = converter_error_text(str(error))
+            if why.startswith("illegal base64"):
+                why = f"error decoding from json: {why}"
+            text = f"unable to convert unstructured object to {gvk}: {why}"
+            raise self._conversion_error(text) from None
         made.setdefault("metadata", {})
         schema.default(made)
         return made
+
+    def _conversion_error(self, why: str) -> ApiError:
+        named = self._named(self.body.tree) if isinstance(self.body, ApplyBody) else ""
+        text = f"failed to convert new object ({named}) to proper version: {why}"
+        return ApiError(500, "", text)
 
     def _warn(self, body: ApplyBody) -> None:
         """Keys given twice: an error with Strict, a warning with Warn."""
@@ -169,8 +216,9 @@ class ApplyPatch:
         if not body.repeated or mode == "Ignore":
             return
         if mode == "Strict":
-            raise bad_request(f"error strict decoding YAML: {body.repeated}")
-        self.call.warnings.append(body.repeated)
+            text = f"error strict decoding YAML: {CONVERSION_PREFIX}{body.repeated}"
+            raise bad_request(text)
+        self.call.warnings.extend(warning_lines(body.repeated))
 
     def _check_uid(self, old: Tree, meta: Tree) -> None:
         uid = meta.get("uid")
@@ -181,11 +229,6 @@ class ApplyPatch:
             )
             resource = self.call.resource
             raise conflict(resource.group, resource.plural, self.call.name, text)
-
-
-def _blank(resource: Resource) -> Tree:
-    head = {"kind": resource.kind, "apiVersion": resource.api_version}
-    return {"metadata": {}, **empty_object(resource), **head}
 
 
 def _gvk(group: str, version: str, kind: str) -> str:

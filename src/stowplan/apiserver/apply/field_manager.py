@@ -32,6 +32,7 @@ from stowplan.apiserver.apply.typed_merge import merged, under_schema, without_f
 from stowplan.apiserver.apply.typed_value import field_set, same_value, with_named_fields
 from stowplan.apiserver.apply.versioned_forms import (
     VersionedForms,
+    empty_object,
     field_type,
     served_form,
     stored_form,
@@ -90,15 +91,19 @@ class FieldManager:
     def _kept(self, fields: FieldSet) -> FieldSet:
         return recursive_difference(fields, self.resets) if self.resets else fields
 
-    def _compare(self, resource: Resource, old: Tree, new: Tree) -> Comparison:
-        before, after = served_form(resource, old), served_form(resource, new)
+    def _compare(self, resource: Resource, old: Tree | None, new: Tree) -> Comparison:
+        before = empty_object(resource) if old is None else served_form(resource, old)
+        after = served_form(resource, new)
         found = compare(before, after, field_type(resource))
         return Comparison(self._kept(found.changed), self._kept(found.removed))
 
     # Updates
 
-    def update(self, old: Tree, new: Tree, managers: Managers, manager: str) -> Managers:
-        """The managers after a write other than an apply. Objects are in their stored form."""
+    def update(self, old: Tree | None, new: Tree, managers: Managers, manager: str) -> Managers:
+        """The managers after a write other than an apply. Objects are in their stored form.
+
+        old: None for a creation.
+        """
         managers = self._under_schema(managers)
         found = self._compare(self.forms.resource, old, new)
         left, _ = self._without_changed(old, new, managers, found, None)
@@ -113,7 +118,12 @@ class FieldManager:
         return left
 
     def _without_changed(
-        self, old: Tree, new: Tree, managers: Managers, own: Comparison, applier: ManagerKey | None
+        self,
+        old: Tree | None,
+        new: Tree,
+        managers: Managers,
+        own: Comparison,
+        applier: ManagerKey | None,
     ) -> tuple[Managers, dict[ManagerKey, FieldSet]]:
         """The managers without fields that changed or were removed, and what they lose by change.
 
@@ -157,22 +167,22 @@ class FieldManager:
 
     # Applies
 
-    def begin_apply(self, empty: Tree, live: Tree, managers: Managers) -> Managers:
+    def begin_apply(self, live: Tree, managers: Managers) -> Managers:
         """The managers before an apply: what nobody owns belongs to `before-first-apply`."""
-        return managers or self.update(empty, live, managers, BEFORE_FIRST_APPLY)
+        return managers or self.update(None, live, managers, BEFORE_FIRST_APPLY)
 
     def apply(
-        self, live: Tree, config: Tree, managers: Managers, manager: str, force: bool
+        self, live: Tree | None, config: Tree, managers: Managers, manager: str, force: bool
     ) -> tuple[Tree | None, Managers]:
         """The object with a configuration applied, in the version of the request, and its managers.
 
-        live: in its stored form. None: nothing changes. Raises ApplyConflict, and ItemError for an
+        live: in its stored form, None if there is none. The answer None: nothing changes. Raises ApplyConflict, and ItemError for an
         item of a list without a path.
         """
         resource = self.forms.resource
         kind = field_type(resource)
         managers = dict(self._under_schema(managers))
-        served = served_form(resource, live)
+        served = empty_object(resource) if live is None else served_form(resource, live)
         key = self.key(manager, APPLY)
         new = merged(served, config, kind)
         last = managers.get(key)

@@ -71,7 +71,7 @@ def _config_text(config: Tree) -> str:
     if isinstance(given, dict) and isinstance(given.get("annotations"), dict):
         left = {key: one for key, one in given["annotations"].items() if key != ANNOTATION}
         meta = {key: one for key, one in given.items() if key != "annotations"}
-        tree["metadata"] = {**meta, "annotations": left} if left else meta
+        tree["metadata"] = {**meta, "annotations": left}
     encoded = msgspec.json.encode(tree, order="sorted").decode()
     for mark, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         encoded = encoded.replace(mark, escape)

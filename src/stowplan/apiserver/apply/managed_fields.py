@@ -20,6 +20,7 @@ from stowplan.apiserver.apply.manager_entries import (
     same_but_times,
     write_entries,
 )
+from stowplan.apiserver.apply.scale_fields import SCALE, scale_resource
 from stowplan.apiserver.apply.typed_comparison import compare
 from stowplan.apiserver.apply.versioned_forms import (
     VersionedForms,
@@ -74,13 +75,18 @@ class ManagedFields:
     """Keeps `metadata.managedFields` of the objects that a store writes."""
 
     def __init__(self, registry: ResourceRegistry) -> None:
-        self._registry = registry
+        self.registry = registry
 
     def manager_of(self, call: ApiCall) -> FieldManager:
         """The rules for the endpoint of a call."""
-        forms = VersionedForms(self._registry, call.resource)
+        forms = VersionedForms(self.registry, call.resource)
         resets = reset_fields(call.resource, call.subresource)
         return FieldManager(forms, call.subresource, resets, format_time(call.now))
+
+    def scale_manager(self, call: ApiCall) -> FieldManager:
+        """The rules for the scale of an object."""
+        forms = VersionedForms(self.registry, scale_resource())
+        return FieldManager(forms, SCALE, {}, format_time(call.now))
 
     def created(self, call: ApiCall, obj: Tree) -> None:
         """Record the fields of a new object. obj: in its stored form; it is changed."""
@@ -90,7 +96,7 @@ class ManagedFields:
         if given and not is_reset(given):
             managers = _read_sent(given)
             if managers:
-                kept = self.manager_of(call).update(empty, obj, managers, call.manager)
+                kept = self.manager_of(call).update(None, obj, managers, call.manager)
                 _put(meta, kept)
                 return
         own = self._own_of_new(call, obj, empty)

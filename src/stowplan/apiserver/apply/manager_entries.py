@@ -6,6 +6,7 @@ Source: apimachinery v0.36, util/managedfields/internal: managedfields.go, capma
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.errors import go_quoted
@@ -98,10 +99,16 @@ def read_entries(entries: Any, trusted: bool = True) -> Managers:
 
 def write_entries(managers: Managers) -> list[Tree]:
     """managedFields of managers, in the original's order."""
-    return [_entry(key, managers[key]) for key in sorted(managers, key=lambda k: _order(k, managers[k]))]
+    return write_pairs(managers.items())
 
 
-def _order(key: ManagerKey, one: ManagerFields) -> tuple[Any, ...]:
+def write_pairs(managers: Iterable[tuple[ManagerKey, ManagerFields]]) -> list[Tree]:
+    """As `write_entries`, of managers among which a key may occur twice."""
+    return [_entry(key, one) for key, one in sorted(managers, key=_order)]
+
+
+def _order(pair: tuple[ManagerKey, ManagerFields]) -> tuple[Any, ...]:
+    key, one = pair
     return key.operation, _seconds(one.time), key.manager, one.api_version, key.subresource
 
 

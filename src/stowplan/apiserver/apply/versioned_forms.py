@@ -45,6 +45,7 @@ def empty_object(resource: Resource) -> Tree:
     if found is None:
         schema = resource.schema
         found = _empty_struct(schema.struct) if isinstance(schema, KindSchema) else {}
+        found |= {"kind": resource.kind, "apiVersion": resource.api_version}
         _blanks[resource] = found
     return found
 
@@ -89,6 +90,17 @@ def served_form(resource: Resource, obj: Tree) -> Tree:
     return obj if resource.alias is None else resource.alias.from_stored(obj)
 
 
+def _filled(obj: Tree, empty: Tree) -> Tree:
+    """An object with the fields that Go always writes: conversions are between Go's structs."""
+    out = {**empty, **obj}
+    for key, below in empty.items():
+        if isinstance(below, dict) and isinstance(out[key], dict):
+            out[key] = _filled(out[key], below)
+    return out
+
+
 def stored_form(resource: Resource, obj: Tree) -> Tree:
     """An object of a resource as it is stored."""
-    return obj if resource.alias is None else resource.alias.to_stored(obj)
+    if resource.alias is None:
+        return obj
+    return resource.alias.to_stored(_filled(obj, empty_object(resource)))

@@ -7,6 +7,7 @@ values; apiserver v0.36, endpoints/handlers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -252,7 +253,12 @@ def manager_name(options: WriteOptions | None, user_agent: str) -> str:
     """The name under which managedFields record a write: the parameter, or the client's."""
     if options is not None and options.field_manager:
         return options.field_manager
-    printable = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    sent = user_agent.partition("/")[0]
+    if not sent.isascii():
+        # Header values arrive as Latin-1; the original takes their bytes as UTF-8.
+        with suppress(UnicodeError):
+            sent = sent.encode("latin-1").decode()
+    printable = "".join(letter for letter in sent if letter.isprintable())
     return printable.encode()[:FIELD_MANAGER_LENGTH_MAX].decode(errors="ignore")
 
 

@@ -249,6 +249,7 @@ class RegistryStore:
         resource, meta = call.resource, new["metadata"]
         metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
         meta.pop("generation", None)
+        meta.pop("selfLink", None)
         if "generation" in old["metadata"]:
             meta["generation"] = old["metadata"]["generation"]
         rules.prepare_update(new, old, call)
