@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stowplan.apis.machinery.http_messages import HttpRequest
 from tests.contract.apiserver.not_modelled import NOT_MODELLED
 from tests.contract.apiserver.parity import everywhere, explains
 from tests.contract.apiserver.recorded_server import RestartableCluster
@@ -55,7 +56,7 @@ def replayed_lines(lines: Iterable[Tree]) -> Iterator[LineResult]:
         elif "argv" in line:
             if cluster is None:
                 cluster = _shared_cluster(lines)
-            now += 2.0
+            now += 0.4
             yield _replayed(name, {"server": "plain", **line}, cluster, now)
         else:
             yield _replayed(name, line, RestartableCluster(line["server"], START), START)
@@ -91,9 +92,10 @@ def _shared_cluster(lines: list[Tree]) -> RestartableCluster:
         for exchange in line.get("exchanges", ())
         if (match := _NAMESPACE.search((exchange.get("request") or {}).get("path", "")))
     }
-    namespaces = cluster.server.registry.find("", "v1", "namespaces")
-    assert namespaces is not None
+    headers = {"authorization": "Bearer admin-token", "content-type": "application/json"}
     for name in sorted(found):
-        if cluster.server.get(namespaces, "", name) is None:
-            cluster.server.create(namespaces, {"metadata": {"name": name}}, START)
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        query = (("fieldManager", "kubectl-create"),)
+        raw = json.dumps(body).encode()
+        cluster.handle(HttpRequest("POST", "/api/v1/namespaces", query, headers, raw), START)
     return cluster

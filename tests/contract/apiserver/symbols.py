@@ -86,6 +86,8 @@ class Symbols:
         if not isinstance(got, str):
             yield Finding(where, wanted, got)
             return
+        if wanted == got:
+            return
         if "<" not in wanted:
             if wanted != got:
                 yield Finding(where, wanted, got)
