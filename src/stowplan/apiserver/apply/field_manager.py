@@ -189,7 +189,8 @@ class FieldManager:
         fields = self._kept(field_set(config, kind))
         time = last.time if last is not None else ""
         managers[key] = ManagerFields(fields, self.version, time)
-        if last is not None and last.fields:
+        # Where nothing is given up, nothing is pruned.
+        if last is not None and difference(last.fields, fields):
             new = self._pruned(new, managers, last)
         stored = stored_form(resource, new)
         own = compare(served, new, kind)

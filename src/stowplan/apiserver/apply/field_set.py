@@ -14,13 +14,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from stowplan.objects.encoding.tree import Tree
 
 FieldSet = Tree
 SELF = "."
 MEMBER: FieldSet = {}
 """A member without children."""
-_WRITTEN = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode
+_encode = msgspec.json.Encoder(order="sorted").encode
 _RANKS = {"f:": 0, "k:": 1, "v:": 2, "i:": 3}
 
 
@@ -35,12 +37,12 @@ def field_element(name: str) -> str:
 
 def key_element(keys: Tree) -> str:
     """The path element of a list item with these keys."""
-    return f"k:{_WRITTEN(keys)}"
+    return f"k:{_encode(keys).decode()}"
 
 
 def value_element(value: Any) -> str:
     """The path element of a value of a set."""
-    return f"v:{_WRITTEN(value)}"
+    return f"v:{_encode(value).decode()}"
 
 
 def is_member(node: FieldSet) -> bool:

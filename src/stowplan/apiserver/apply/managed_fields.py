@@ -6,10 +6,12 @@ endpoints/handlers/fieldmanager; kubernetes v1.36, GetResetFields of the strateg
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceRegistry
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.apply.field_manager import STRIPPED, FieldManager
-from stowplan.apiserver.apply.field_set import FieldSet, difference
+from stowplan.apiserver.apply.field_set import FieldSet
 from stowplan.apiserver.apply.manager_entries import (
     UPDATE,
     InvalidEntries,
@@ -21,7 +23,7 @@ from stowplan.apiserver.apply.manager_entries import (
     write_entries,
 )
 from stowplan.apiserver.apply.scale_fields import SCALE, scale_resource
-from stowplan.apiserver.apply.typed_comparison import compare
+from stowplan.apiserver.apply.typed_comparison import NewObjectFields
 from stowplan.apiserver.apply.versioned_forms import (
     VersionedForms,
     empty_object,
@@ -76,6 +78,7 @@ class ManagedFields:
 
     def __init__(self, registry: ResourceRegistry) -> None:
         self.registry = registry
+        self._new = NewObjectFields()
 
     def manager_of(self, call: ApiCall) -> FieldManager:
         """The rules for the endpoint of a call."""
@@ -114,11 +117,8 @@ class ManagedFields:
 
     def _own_of_new(self, call: ApiCall, obj: Tree, empty: Tree) -> FieldSet:
         resource = call.resource
-        changed = compare(empty, served_form(resource, obj), field_type(resource)).changed
-        for element in reset_fields(resource, call.subresource):
-            # Here whole top-level fields only.
-            changed.pop(element, None)
-        return difference(changed, STRIPPED)
+        skipped = _skipped_fields(resource)
+        return self._new.fields(served_form(resource, obj), empty, field_type(resource), skipped)
 
     def updated(self, call: ApiCall, new: Tree, old: Tree) -> None:
         """Record what an update changes. new, old: in stored form; `new` is changed."""
@@ -156,6 +156,12 @@ class ManagedFields:
             new
         ) == _without_meta(old):
             meta["managedFields"] = before
+
+
+@lru_cache(maxsize=512)
+def _skipped_fields(resource: Resource) -> FieldSet:
+    """Fields of new objects that nobody owns."""
+    return {**STRIPPED, **reset_fields(resource, "")}
 
 
 def _without_meta(obj: Tree) -> Tree:

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from stowplan.apis.machinery.errors import go_quoted
-from stowplan.apis.machinery.timestamps import parse_time
 from stowplan.apiserver.apply.field_set import FieldSet, InvalidFieldSet, parse_field_set, union
 from stowplan.objects.encoding.tree import Tree
 
@@ -109,11 +108,8 @@ def write_pairs(managers: Iterable[tuple[ManagerKey, ManagerFields]]) -> list[Tr
 
 def _order(pair: tuple[ManagerKey, ManagerFields]) -> tuple[Any, ...]:
     key, one = pair
-    return key.operation, _seconds(one.time), key.manager, one.api_version, key.subresource
-
-
-def _seconds(time: str) -> int:
-    return int(parse_time(time)) if time else 0
+    # Times are in one form, so their texts are in order; one without a time is the first.
+    return key.operation, one.time, key.manager, one.api_version, key.subresource
 
 
 def _entry(key: ManagerKey, one: ManagerFields) -> Tree:
@@ -137,7 +133,7 @@ def fold_old_updates(managers: Managers) -> None:
     left = len(updates)
     if left <= UPDATE_MANAGERS_MAX:
         return
-    updates.sort(key=lambda key: (_seconds(managers[key].time), key.identity()))
+    updates.sort(key=lambda key: (managers[key].time, key.identity()))
     first: dict[str, ManagerKey] = {}
     for key in updates:
         if left <= UPDATE_MANAGERS_MAX:

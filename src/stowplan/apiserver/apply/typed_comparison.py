@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from stowplan.apiserver.apply.field_set import MEMBER, SELF, FieldSet, union
 from stowplan.apiserver.apply.field_types import FieldType, ListType, MapType
 from stowplan.apiserver.apply.typed_value import (
@@ -17,6 +19,7 @@ from stowplan.apiserver.apply.typed_value import (
     item_element,
     same_value,
 )
+from stowplan.objects.encoding.tree import Tree
 
 
 class Comparison(NamedTuple):
@@ -29,12 +32,58 @@ class Comparison(NamedTuple):
 _Nodes = tuple[FieldSet | None, FieldSet | None]
 """Nodes of a path in the two sets; None: neither it nor anything below is in the set."""
 _SAME: _Nodes = (None, None)
+KNOWN_MAX, KNOWN_BYTES_MAX = 1024, 16 << 10
 
 
 def compare(old: Any, new: Any, kind: FieldType) -> Comparison:
     """Compare two objects."""
     changed, removed = _compare(old, new, kind)
     return Comparison(changed or {}, removed or {})
+
+
+class NewObjectFields:
+    """The fields of new objects. Those of equal parts are found once: pods of a template have the
+    same spec."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[FieldType, bool, bytes], FieldSet | None] = {}
+
+    def fields(self, obj: Tree, empty: Tree, kind: FieldType, skipped: FieldSet) -> FieldSet:
+        """The fields of an object that are not in the `empty` one.
+
+        skipped: top-level fields to leave out, and fields of metadata.
+        """
+        out: FieldSet = {}
+        struct = kind.resolved().map
+        for key, value in obj.items():
+            element = "f:" + key
+            left_out = skipped.get(element)
+            if key == "metadata" and left_out is not None:
+                given = {k: one for k, one in value.items() if "f:" + k not in left_out}
+                node = _compare_undeclared(struct, key, {}, given)[0] if given else None
+            elif left_out is not None:
+                continue
+            else:
+                of = struct.of_key(key) if struct is not None else None
+                node = self._node(value, empty.get(key, ABSENT), of)
+            if node is not None:
+                out[element] = node
+        return out
+
+    def _node(self, value: Any, empty: Any, kind: FieldType | None) -> FieldSet | None:
+        if kind is None:
+            return MEMBER
+        if not isinstance(value, dict):
+            return _compare(empty, value, kind)[0]
+        key = (kind, empty is ABSENT, msgspec.json.encode(value))
+        if key in self._known:
+            return self._known[key]
+        found = _compare(empty, value, kind)[0]
+        if len(key[2]) <= KNOWN_BYTES_MAX:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            self._known[key] = found
+        return found
 
 
 def all_fields(value: Any, kind: FieldType) -> FieldSet:
