@@ -107,6 +107,9 @@ class FieldManager:
         managers = self._under_schema(managers)
         found = self._compare(self.forms.resource, old, new)
         left, _ = self._without_changed(old, new, managers, found, None)
+        if not found.changed:
+            fold_old_updates(left)
+            return left
         own = difference(self._kept(found.changed), STRIPPED)
         if own:
             key = self.key(manager, UPDATE)

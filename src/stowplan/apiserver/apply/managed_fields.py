@@ -130,10 +130,7 @@ class ManagedFields:
             return
         bare = {**old, "metadata": {k: v for k, v in old["metadata"].items() if k != "managedFields"}}
         after = self.manager_of(call).update(bare, new, managers, call.manager)
-        if after == managers and given == before:
-            meta["managedFields"] = before
-        else:
-            _put(meta, after)
+        _put(meta, after)
 
     def _begin(self, given: object, before: list[Tree] | None, subresource: bool) -> Managers:
         """The managers that an update begins with."""

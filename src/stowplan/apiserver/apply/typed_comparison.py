@@ -88,8 +88,10 @@ class NewObjectFields:
 
 def all_fields(value: Any, kind: FieldType) -> FieldSet:
     """The node of a value that was added or removed: its path and everything below."""
+    if not value or not isinstance(value, (dict, list)):
+        return MEMBER
     atom = atom_of(kind, value)
-    if isinstance(atom, str) or atom.atomic or not value:
+    if isinstance(atom, str) or atom.atomic:
         return MEMBER
     if isinstance(atom, MapType):
         if not isinstance(value, dict):
@@ -115,6 +117,10 @@ def _compare(old: Any, new: Any, kind: FieldType) -> _Nodes:
         return None, all_fields(old, kind)
     if not kind.deduced and old == new:
         return _SAME
+    return _compare_unequal(old, new, kind)
+
+
+def _compare_unequal(old: Any, new: Any, kind: FieldType) -> _Nodes:
     before, after = atom_of(kind, old), atom_of(kind, new)
     found = _compare_as(after, old, new)
     if before is after or before == after:
@@ -151,9 +157,16 @@ def _compare_leaf(old: Any, new: Any) -> _Nodes:
 def _compare_maps(kind: MapType, old: Any, new: Any) -> _Nodes:
     changed: FieldSet = {}
     removed: FieldSet = {}
+    fields, element = kind.fields, kind.element
     for key, one in new.items():
         before = old.get(key, ABSENT)
         if before is one:
+            continue
+        of = fields.get(key, element)
+        if of is not None and before is not ABSENT:
+            # Most values are equal, and are compared once here rather than at every level.
+            if of.deduced or before != one:
+                _add(changed, removed, "f:" + key, _compare_unequal(before, one, of))
             continue
         _add(changed, removed, "f:" + key, _compare_undeclared(kind, key, before, one))
     for key, one in old.items():

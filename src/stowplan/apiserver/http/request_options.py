@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 
 import msgspec
 
@@ -253,6 +254,11 @@ def manager_name(options: WriteOptions | None, user_agent: str) -> str:
     """The name under which managedFields record a write: the parameter, or the client's."""
     if options is not None and options.field_manager:
         return options.field_manager
+    return _agent_name(user_agent)
+
+
+@lru_cache(maxsize=256)
+def _agent_name(user_agent: str) -> str:
     sent = user_agent.partition("/")[0]
     if not sent.isascii():
         # Header values arrive as Latin-1; the original takes their bytes as UTF-8.
